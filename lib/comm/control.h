@@ -1,0 +1,97 @@
+/*
+ * control.h - what the ranks of a communicator tell each other beside the data: joining, deaths, who waits for whom
+ *
+ * A communicator has one control: authenticated TCP connections along a tree (fan-out 8, rank 0 on top) and along
+ * the ring of ranks, so that one silent rank cannot cut the others off, and one service thread a rank that sleeps in
+ * epoll. The thread relays, answers and accepts whether or not the rank is inside a call.
+ *   who wakes whom   the service thread writes `broken` and calls on_broken; run polls `broken` in every wait
+ *   called by        comm (join, split, leave), run (note, waiting, raise, missing), transports (dial, take)
+ *
+ * Deaths: a connection that ends without a goodbye is a death; its tree and ring neighbours see it at once and flood
+ * it. Stops: a rank that has waited long floods its status; everyone answers once a second while somebody waits; who has
+ * not answered when a deadline passes is missing. Mismatches: a status is compared with what this rank did under the
+ * same sequence number. Every flood carries (origin, serial) and is passed on once.
+ */
+#ifndef TT_CONTROL_H
+#define TT_CONTROL_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "tutti.h"
+
+/* What a call is, so that two ranks can compare; also the call board's entry. */
+struct tt_call {
+	uint8_t collective, type, op, algorithm;   /* op: tuttiNumOps for a pre-multiplied sum; algorithm: index in its table */
+	int32_t root;                              /* -1 where there is none; SENDRECV: the peer */
+	uint64_t count;
+};
+uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq);               /* hash that rides on every message */
+/* "operation 17 (allreduce of 1024 float32, sum, ring)" into text */
+void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t bytes);
+
+struct tt_control;
+
+struct tt_join {
+	const tuttiUniqueId *id;
+	int rank, nranks;
+	const char *settings;        /* "TUTTI_ALGO=auto TUTTI_TRANSPORT=auto ...": must be equal on all ranks */
+	uint32_t timeout_ms;         /* for joining; later operations bring their own deadline */
+	const char *ifname;          /* TUTTI_SOCKET_IFNAME or "" */
+	const char *host_id;         /* TUTTI_HOST_ID or "": overrides what tells hosts apart */
+};
+
+/* id.c: make an id; make one from TUTTI_ROOT and TUTTI_SECRET (the same on every rank) */
+int tt_id_make(const char *ifname, tuttiUniqueId *ret_id);
+int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id);
+
+/* bootstrap.c: meet. Rank 0 listens at the id's address; each rank registers there, learns its parent's address,
+ * connects to it; cards go up the tree, the table comes down; ring neighbours connect. Returns 0 or what
+ * tuttiCommInitRank documents. Starts the service thread. */
+int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
+
+/* The same for some ranks of an existing control: members[] are its ranks in the new order. Only members call it. */
+int tt_control_split(struct tt_control *parent, const int *members, int nmembers, uint32_t timeout_ms,
+		     struct tt_control **ret_ctl);
+
+/* Topology: host_of[nranks] and how many; owned by ctl. */
+const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
+
+/* Collective over the tree; ranks call it in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline. */
+int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all, uint64_t deadline_ns);
+
+/* Data sockets for tcp (struct tt_world): authenticated both ways like everything else. */
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns, int *ret_fd);
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);   /* 1 | 0 not yet */
+
+/* ---- the call board: cheap, every call ----------------------------------------------------------------------- */
+
+/* This rank starts (finishes) collective number seq. A few plain stores; the service thread reads them. */
+void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call);
+void tt_control_done(struct tt_control *ctl, uint64_t seq);
+
+/* ---- trouble ------------------------------------------------------------------------------------------------- */
+
+/* 0, or the code that broke the communicator; one relaxed load, polled in every wait. */
+int tt_control_broken(const struct tt_control *ctl);
+/* The sentence and, if one rank is to blame, its number (else -1). Valid once broken. */
+const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit);
+
+/* This rank's operation failed: break the communicator here and, by flood, everywhere. First one wins. Thread: any. */
+void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text);
+
+/* This rank waits long in operation seq for peer (-1: several): tell all, ask all. Cheap to call often; sends once a second.
+ * heard: the number of the last operation in which peer was heard from here. */
+void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t heard);
+
+/* At a deadline: who is missing for operation seq and what it did last, as a sentence. Returns the first missing
+ * rank, or -1 when every rank answers and is in this operation. */
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+
+/* Called by the service thread right after the communicator broke (run wakes its sleepers). Set before use. */
+void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx);
+
+/* Say goodbye, stop the service thread, close, free. Never blocks long; safe after a failure. */
+void tt_control_leave(struct tt_control *ctl);
+
+#endif

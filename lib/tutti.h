@@ -1,0 +1,339 @@
+/*
+ * tutti.h - collective communication: combine and move arrays between the ranks of a communicator
+ *
+ * The one installed header; its comments are the contract. The shapes are NCCL's with the prefix changed, so a
+ * program is ported by replacing `nccl` with `tutti`. Beyond NCCL: host memory, ranks that are threads of one
+ * process, deadlines, and errors in words (tuttiGetLastError).
+ *
+ * Words   rank, nranks: position in, and size of, a communicator. count: elements, not bytes, unless said.
+ * Memory  host memory of any alignment. In place means sendbuff == recvbuff, except where a call says otherwise;
+ *         buffers that overlap partly are refused (tuttiInvalidArgument).
+ * Streams NULL: the call returns when the operation is complete here. A stream of tuttiStreamCreate: the call
+ *         returns at once, the operation runs behind the caller in call order, tuttiStreamSynchronize waits.
+ * Calls   every rank of a communicator makes the same collective calls in the same order with the same count,
+ *         datatype, op and root. Differences are found and become tuttiInvalidUsage on every rank, not a hang.
+ * Errors  every function returns a tuttiResult_t. After tuttiRemoteError, tuttiTimeout or tuttiInvalidUsage out
+ *         of a collective the communicator is broken: every later call on it returns the same error, and only
+ *         tuttiCommAbort or tuttiCommDestroy remain. sendbuff is intact (out of place), recvbuff is undefined.
+ * Threads different communicators: any threads at once. One communicator: one caller at a time, except
+ *         tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError, which any thread may call.
+ * Silence the library prints nothing unless TUTTI_LOG asks, never exits, installs no signal handler.
+ */
+#ifndef TUTTI_H
+#define TUTTI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_MAJOR 0
+#define TUTTI_MINOR 1
+#define TUTTI_PATCH 0
+#define TUTTI_VERSION_CODE (TUTTI_MAJOR * 10000 + TUTTI_MINOR * 100 + TUTTI_PATCH)
+
+#if defined(__GNUC__)
+#define TUTTI_API __attribute__((visibility("default")))
+#else
+#define TUTTI_API
+#endif
+
+/* What a function returns. The names up to tuttiInProgress have NCCL's numbers. */
+typedef enum {
+	tuttiSuccess = 0,            /* done, or (with a stream) accepted */
+	tuttiUnhandledCudaError = 1, /* a CUDA call failed */
+	tuttiSystemError = 2,        /* a system call failed: out of memory, descriptors, ports, ... */
+	tuttiInternalError = 3,      /* a defect of Tutti itself */
+	tuttiInvalidArgument = 4,    /* one argument, or a TUTTI_ variable, has an impossible value */
+	tuttiInvalidUsage = 5,       /* arguments that do not fit together, or not with the other ranks' */
+	tuttiRemoteError = 6,        /* another rank died, left or aborted */
+	tuttiInProgress = 7,         /* not an error: work is still running */
+	tuttiTimeout = 8,            /* the deadline passed; the text names the ranks that are missing */
+	tuttiNumResults = 9
+} tuttiResult_t;
+
+/* Element types, with NCCL's numbers. Half types and fp8 are combined in float and rounded once, to nearest even;
+ * fp8 saturates on overflow. */
+typedef enum {
+	tuttiInt8 = 0, tuttiChar = 0,
+	tuttiUint8 = 1,
+	tuttiInt32 = 2, tuttiInt = 2,
+	tuttiUint32 = 3,
+	tuttiInt64 = 4,
+	tuttiUint64 = 5,
+	tuttiFloat16 = 6, tuttiHalf = 6,
+	tuttiFloat32 = 7, tuttiFloat = 7,
+	tuttiFloat64 = 8, tuttiDouble = 8,
+	tuttiBfloat16 = 9,
+	tuttiFloat8e4m3 = 10,
+	tuttiFloat8e5m2 = 11,
+	tuttiNumTypes = 12
+} tuttiDataType_t;
+
+/* Reductions. Integers wrap. Min and max of floats give NaN when any operand is NaN; a NaN's payload is
+ * unspecified. Avg divides the sum by nranks (integers: towards zero). Band, bor, bxor: integers only.
+ * Numbers from tuttiNumOps on come from tuttiRedOpCreatePreMulSum. */
+typedef enum {
+	tuttiSum = 0,
+	tuttiProd = 1,
+	tuttiMax = 2,
+	tuttiMin = 3,
+	tuttiAvg = 4,
+	tuttiBand = 5,
+	tuttiBor = 6,
+	tuttiBxor = 7,
+	tuttiNumOps = 8,
+	tuttiMaxRedOp = 0x7fffffff
+} tuttiRedOp_t;
+
+/* Where the scalar of a pre-multiplied sum lives: read at every call, or once at creation. */
+typedef enum { tuttiScalarDevice = 0, tuttiScalarHostImmediate = 1 } tuttiScalarResidence_t;
+
+typedef struct tuttiComm *tuttiComm_t;
+typedef void *tuttiStream_t;
+
+#define TUTTI_UNIQUE_ID_BYTES 128
+typedef struct { char internal[TUTTI_UNIQUE_ID_BYTES]; } tuttiUniqueId;
+
+/* Options of a communicator. Start from TUTTI_CONFIG_INITIALIZER; 0 and NULL mean: choose for me. A field that is
+ * set wins over its environment variable. */
+typedef struct {
+	size_t size;            /* sizeof(tuttiConfig_t), set by the initializer */
+	unsigned magic;
+	unsigned version;
+	int timeout_ms;         /* deadline of every operation (TUTTI_TIMEOUT_MS) */
+	const char *transport;  /* auto, shm, tcp, self (TUTTI_TRANSPORT) */
+	const char *algo;       /* an algorithm's name or auto (TUTTI_ALGO) */
+	const char *name;       /* of the communicator, for messages and logs */
+} tuttiConfig_t;
+
+#define TUTTI_CONFIG_MAGIC 0x54555454u
+#define TUTTI_CONFIG_INITIALIZER { sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, 0, NULL, NULL, NULL }
+
+/* Counters of one rank of a communicator since it was made; tests and tools read them. */
+typedef struct {
+	size_t size;               /* in: sizeof(tuttiCounters_t) */
+	uint64_t operations;       /* collectives and point-to-point calls completed */
+	uint64_t sent_bytes;       /* payload given to transports, all peers */
+	uint64_t sent_bytes_shm;   /* ... of which by shared memory */
+	uint64_t sent_bytes_tcp;   /* ... of which by TCP */
+	uint64_t messages;         /* payload messages sent */
+	uint64_t sleeps;           /* times a wait gave the processor back to the kernel and slept */
+	uint64_t allocations;      /* memory the library allocated on the way of a call */
+	uint64_t memory_bytes;     /* memory held now: plans, scratch, this rank's part of shared segments */
+} tuttiCounters_t;
+
+/* ---- version and errors ------------------------------------------------------------------------------------- */
+
+/* tuttiGetVersion - the version of the library that is running, as TUTTI_VERSION_CODE
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (version is NULL)
+ *   Thread     any     Blocks   no */
+TUTTI_API tuttiResult_t tuttiGetVersion(int *version);
+
+/* tuttiGetErrorString - what a result code means, in a few words; never NULL. Thread: any. */
+TUTTI_API const char *tuttiGetErrorString(tuttiResult_t result);
+
+/* tuttiGetLastError - the sentence that tells what went wrong last: on comm, or in this thread when comm is NULL
+ *   Owns       the library; valid until the next failing call of this thread. Never NULL, "" when nothing failed.
+ *   Thread     any     Blocks   no */
+TUTTI_API const char *tuttiGetLastError(tuttiComm_t comm);
+
+/* ---- communicators ------------------------------------------------------------------------------------------ */
+
+/* tuttiGetUniqueId - make the name and the secret of a new communicator
+ *
+ *   uniqueId   128 bytes, to be handed to every rank by any private means. Call it once, in the process that will be
+ *              rank 0 or in one on the same host (a parent that forks the ranks is fine: no thread is started).
+ *              It holds this host's addresses and the secret that keeps strangers out.
+ *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiSystemError (no usable address or port, no randomness)
+ *   Thread     any     Blocks   no */
+TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
+
+/* tuttiCommInitRank - join a communicator of nranks ranks as rank
+ *
+ *   comm       set on success; free with tuttiCommDestroy or tuttiCommAbort
+ *   Call       by nranks threads or processes with the same id and different ranks; returns when all have joined.
+ *              Inside a group the joins of one thread run together, at tuttiGroupEnd.
+ *   Returns    tuttiSuccess
+ *              tuttiInvalidArgument  rank or nranks out of range, bad TUTTI_ variable, not an id of tuttiGetUniqueId
+ *              tuttiInvalidUsage     the same rank twice, or settings that differ between ranks
+ *              tuttiRemoteError      wrong secret, or a rank died while joining
+ *              tuttiTimeout          the text names the ranks that never came
+ *              tuttiSystemError      sockets, memory, descriptors, the port is in use
+ *   Thread     any     Blocks   yes, at most the time-out */
+TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank);
+
+/* tuttiCommInitRankConfig - tuttiCommInitRank with options (config may be NULL)
+ *   Returns    as tuttiCommInitRank; tuttiInvalidArgument also for a config not made by the initializer */
+TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
+						tuttiConfig_t *config);
+
+/* tuttiCommInitEnv - join the communicator that the environment describes
+ *
+ *   Environment  TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT (host:port where rank 0 listens), TUTTI_SECRET; none of them
+ *                set: a communicator of one rank. A half-set environment is tuttiInvalidUsage.
+ *   Otherwise as tuttiCommInitRankConfig. */
+TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config);
+
+/* tuttiCommInitAll - n communicators of one clique, ranks 0..n-1, all in this process
+ *   comms      [ndev]; devlist is for devices and may be NULL
+ *   Returns    as tuttiCommInitRank     Thread   any     Blocks   yes */
+TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int *devlist);
+
+/* tuttiCommSplit - make communicators of the ranks with equal color, ordered by key, then by rank in comm
+ *
+ *   color      >= 0, or TUTTI_SPLIT_NOCOLOR: this rank takes part in the split but gets *newcomm = NULL
+ *   Call       by every rank of comm, in order with its other calls
+ *   Returns    as tuttiCommInitRank; tuttiInvalidArgument for a negative color     Blocks   yes */
+#define TUTTI_SPLIT_NOCOLOR (-1)
+TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
+				       tuttiConfig_t *config);
+
+/* tuttiCommFinalize - wait until every operation given to comm is complete; no further one is accepted
+ *   Returns    tuttiSuccess | the communicator's error     Blocks   yes, at most the time-outs of what is queued */
+TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
+
+/* tuttiCommDestroy - finalize, say goodbye to the other ranks, free. NULL is ignored.
+ *   Owns       comm is gone afterwards whatever is returned     Blocks   as tuttiCommFinalize */
+TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
+
+/* tuttiCommAbort - end every running operation with an error, here and on every other rank, then free
+ *   Owns       comm is gone afterwards. A thread inside a call on comm gets tuttiRemoteError and must not use comm again.
+ *   Thread     any     Blocks   until the calls inside comm have returned, some milliseconds */
+TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
+
+/* tuttiCommGetAsyncError - *asyncError: tuttiSuccess, or what broke the communicator. Thread: any. Blocks: no. */
+TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError);
+
+/* tuttiCommCount, tuttiCommUserRank, tuttiCommCuDevice - nranks; this rank; its CUDA device, -1 for host memory */
+TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int *count);
+TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank);
+TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device);
+
+/* tuttiCommGetCounters - copy this rank's counters; counters->size says how much the caller knows. Thread: as calls. */
+TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *counters);
+
+/* tuttiCommDescribe - one line: what a call would use: algorithm, transport, tile
+ *   text       [bytes], always ended by NUL; count is per rank as in the call; op decides nothing
+ *   Returns    tuttiSuccess | tuttiInvalidArgument */
+TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
+					  tuttiDataType_t datatype, char *text, size_t bytes);
+
+/* ---- collectives -------------------------------------------------------------------------------------------- *
+ * Common to all:
+ *   Call       by every rank of comm, in the same order, with the same count, datatype, op and root (checked)
+ *   Owns       the caller keeps both buffers until the stream reaches this point (NULL stream: until return)
+ *   Returns    tuttiSuccess          done, or accepted by the stream
+ *              tuttiInvalidArgument  NULL or partly overlapping buffer, unknown datatype or op, root out of range,
+ *                                    comm NULL, destroyed or used in a forked child
+ *              tuttiInvalidUsage     another rank made a different call; the text names both
+ *              tuttiRemoteError      another rank died, left or aborted; the text names it
+ *              tuttiTimeout          the deadline passed; the text names who is missing and its last operation
+ *              tuttiSystemError      memory, descriptors, network
+ *   Thread     any; one caller at a time per comm     Blocks   NULL stream: yes, at most the time-out
+ * count 0 is ordinary: nothing moves, and the buffers may be NULL.
+ * Algorithms and their sources: tutti_algorithms(7).
+ */
+
+/* tuttiAllReduce - combine sendbuff of every rank with op; every rank gets the result in recvbuff. Both [count]. */
+TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				       tuttiRedOp_t op, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiReduce - as tuttiAllReduce, but only root gets the result; recvbuff may be NULL elsewhere. */
+TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				    tuttiRedOp_t op, int root, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiBroadcast - copy root's sendbuff [count] to recvbuff [count] of every rank; sendbuff may be NULL elsewhere. */
+TUTTI_API tuttiResult_t tuttiBroadcast(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				       int root, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiBcast - tuttiBroadcast in place */
+TUTTI_API tuttiResult_t tuttiBcast(void *buff, size_t count, tuttiDataType_t datatype, int root, tuttiComm_t comm,
+				   tuttiStream_t stream);
+
+/* tuttiAllGather - recvbuff [nranks * sendcount] of every rank gets all sendbuffs [sendcount] in rank order.
+ * In place: sendbuff == recvbuff + rank * sendcount. */
+TUTTI_API tuttiResult_t tuttiAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
+				       tuttiDataType_t datatype, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiReduceScatter - combine sendbuffs [nranks * recvcount]; rank r gets part r in recvbuff [recvcount].
+ * In place: recvbuff == sendbuff + rank * recvcount. */
+TUTTI_API tuttiResult_t tuttiReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+					   tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
+					   tuttiStream_t stream);
+
+/* tuttiAlltoAll - part p of sendbuff [nranks * count] goes to rank p, into part `rank` of its recvbuff. */
+TUTTI_API tuttiResult_t tuttiAlltoAll(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				      tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiGather - root's recvbuff [nranks * count] gets all sendbuffs [count]; recvbuff may be NULL elsewhere.
+ * In place at root: sendbuff == recvbuff + root * count. */
+TUTTI_API tuttiResult_t tuttiGather(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				    int root, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiScatter - part r of root's sendbuff [nranks * count] goes to recvbuff [count] of rank r; sendbuff may be NULL
+ * elsewhere. In place at root: recvbuff == sendbuff + root * count. */
+TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,
+				     int root, tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiBarrier - returns (NULL stream) when every rank has called it */
+TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
+
+/* tuttiSend, tuttiRecv - point to point; the k-th Send from a to b meets the k-th Recv of b from a, with equal count
+ * and datatype (checked). Sends and receives that must run at once belong between GroupStart and GroupEnd.
+ *   peer       any rank, also this one (then within one group)
+ *   Blocks     NULL stream: yes, Send until buff may be reused, Recv until the data has come */
+TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataType_t datatype, int peer,
+				  tuttiComm_t comm, tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t datatype, int peer, tuttiComm_t comm,
+				  tuttiStream_t stream);
+
+/* tuttiRedOpCreatePreMulSum - an op that multiplies each rank's input by its scalar, then sums
+ *   scalar     one element of datatype; each rank may have its own. tuttiScalarHostImmediate: read now;
+ *              tuttiScalarDevice: memory read at every call
+ *   Returns    tuttiSuccess | tuttiInvalidArgument
+ * tuttiRedOpDestroy - forget it; operations already given to a stream keep it. */
+TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar, tuttiDataType_t datatype,
+						  tuttiScalarResidence_t residence, tuttiComm_t comm);
+TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
+
+/* ---- groups ------------------------------------------------------------------------------------------------- */
+
+/* tuttiGroupStart, tuttiGroupEnd - calls of this thread between the two are collected and run together at the end:
+ * sends and receives at once, communicators at once, collectives of one communicator in call order. Groups nest; only the outermost
+ * end runs.
+ *   Returns    tuttiSuccess | the first error of the group | tuttiInvalidUsage (end without start)
+ *   Thread     each thread has its own group     Blocks   End: as the calls inside */
+TUTTI_API tuttiResult_t tuttiGroupStart(void);
+TUTTI_API tuttiResult_t tuttiGroupEnd(void);
+
+/* ---- memory ------------------------------------------------------------------------------------------------- */
+
+/* tuttiMemAlloc - page-aligned zeroed memory; transports may use it without copying. Free with tuttiMemFree.
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr NULL, not from tuttiMemAlloc) | tuttiSystemError (no memory) */
+TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size);
+TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);
+
+/* tuttiCommRegister - tell comm that buff [size bytes] will be used often; a hint, never required, changes no result
+ *   handle     for tuttiCommDeregister; freed with comm at the latest */
+TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size, void **handle);
+TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle);
+
+/* ---- host streams ------------------------------------------------------------------------------------------- */
+
+/* tuttiStreamCreate - a queue with a thread of its own that runs what is given to it in order
+ * tuttiStreamSynchronize - wait for all of it: tuttiSuccess, or the first error since the last synchronize
+ * tuttiStreamQuery - tuttiSuccess: nothing left to do | tuttiInProgress | the error, as synchronize
+ * tuttiStreamDestroy - synchronize, then free
+ *   Thread     any     Blocks   Synchronize, Destroy: until the queue is empty (every operation has its deadline) */
+TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream);
+TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,116 @@
+/*
+ * transport.h - the contract of a transport: how bytes move between two ranks
+ *
+ * One const struct tt_transport a file, one row in transports.c, one conformance suite (tests/test_transports.c) that
+ * every row runs. Called by run (data) and comm (open, connect, close). A transport knows ranks and bytes; it does
+ * not know plans, types or calls, but for the 32-bit stamp of a call, which it carries so that mismatches show.
+ *
+ * Locks: none is held. All functions of one endpoint are called by one thread at a time (whoever drives the
+ * communicator), except where "Thread: any" stands. Nothing blocks except open, doze and close.
+ */
+#ifndef TT_TRANSPORT_H
+#define TT_TRANSPORT_H
+
+#include "base/base.h"
+
+/* What comm lends to a transport; the tests lend their own. Valid until close. */
+struct tt_world {
+	int rank, nranks;
+	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a host */
+	size_t message_bytes;            /* no message is larger; equal on all ranks */
+	int nchannels;                   /* channels are 0..nchannels-1 */
+	uint64_t deadline_ns;            /* for open */
+	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the lower rank dials, the
+	 * higher takes what was dialled. dial blocks until the deadline at most. take: 1 and a socket | 0 not yet | < 0.
+	 * The caller owns the socket. */
+	int (*dial)(void *ctx, int peer, int channel, int *ret_fd);
+	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
+	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r. 0 | < 0. Blocks. */
+	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);
+	void *ctx;
+};
+
+/* One rank's side of a transport in one communicator. Transports embed it first. */
+struct tt_endpoint {
+	const struct tt_transport *t;
+	const struct tt_world *world;
+};
+
+/* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
+struct tt_link {
+	const struct tt_transport *t;
+	struct tt_endpoint *ep;
+	int peer, channel;
+	uint64_t posted, completed;      /* posts accepted, posts whose bytes may be overwritten; monotone */
+	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
+	uint64_t received;               /* messages released or received so far: "when was it last heard" */
+};
+
+enum {
+	TT_T_RESERVE = 1,    /* sends by reserve + commit */
+	TT_T_POST = 2        /* sends by post; exactly one of the two */
+};
+
+struct tt_transport {
+	const char *name, *help;
+	unsigned flags;
+
+	/* Is it on this host? 1 | 0 with the reason in why. Thread: any. */
+	int (*probe)(char *why, size_t bytes);
+
+	/* Make this rank's endpoint. Collective: every rank of the world calls it, in the same order of transports.
+	 * Blocks: until deadline_ns. Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
+	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
+
+	/* Can this endpoint reach that rank? Both sides give the same answer. */
+	bool (*reaches)(struct tt_endpoint *ep, int peer);
+
+	/* The link to (peer, channel), made on first use and owned by ep. The peer does the same in its own time.
+	 * Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
+	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
+
+	/* 1: data may flow (the functions below may be called) | 0: not yet, call again | < 0 */
+	int (*ready)(struct tt_link *l);
+
+	/* RESERVE: room for one message of bytes, 64-byte aligned, or NULL: the peer has not drained enough. The same
+	 * room until commit. bytes <= message_bytes. */
+	void *(*reserve)(struct tt_link *l, size_t bytes);
+	/* Publish what was written there; bytes and order as reserved. Wakes a dozing peer. */
+	void (*commit)(struct tt_link *l, size_t bytes, uint32_t stamp);
+
+	/* POST: queue buf. 1 taken: the caller keeps buf unchanged until completed reaches the value posted has now |
+	 * 0 queue full, nothing taken | < 0 TT_REMOTE (peer gone). May send at once. */
+	int (*post)(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
+
+	/* The next message, which has exactly this many bytes. 1: *ret_data points at it, readable until release |
+	 * 0: not all there | TT_USAGE: what came has another stamp or length (the peer is in another call) | TT_REMOTE */
+	int (*peek)(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data);
+	void (*release)(struct tt_link *l);
+
+	/* Optional: the next message straight into dst. Called again with the same arguments until it is all there;
+	 * dst may be half written meanwhile. Results as peek; no release. */
+	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
+
+	/* Optional: move posts along. > 0 something moved | 0 | < 0 */
+	int (*progress)(struct tt_endpoint *ep);
+
+	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more, then dozes: until a
+	 * peer commits, a socket is readable (or writable while posts are unfinished), wake, or timeout_us. Spurious
+	 * returns are fine. disarm ends it, also when doze was skipped. */
+	uint32_t (*arm)(struct tt_endpoint *ep);
+	void (*doze)(struct tt_endpoint *ep, uint32_t ticket, uint32_t timeout_us);
+	void (*disarm)(struct tt_endpoint *ep);
+	/* End another thread's doze on this endpoint now. Thread: any. */
+	void (*wake)(struct tt_endpoint *ep);
+
+	/* Bytes this endpoint holds (segments, stages). Thread: any. */
+	size_t (*memory)(struct tt_endpoint *ep);
+
+	/* Free the endpoint and its links. Messages committed or completed before still reach the peer. Blocks: no. */
+	void (*close)(struct tt_endpoint *ep);
+};
+
+extern const struct tt_transport tt_self, tt_shm, tt_tcp;
+extern const struct tt_transport *const tt_transports[];      /* in order of preference, NULL-terminated */
+
+#endif
