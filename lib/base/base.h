@@ -52,10 +52,11 @@ struct tt_env_row {
 	const char *name;        /* TUTTI_... */
 	enum tt_env_kind kind;
 	const char *fallback;    /* the default, as text; "" none */
-	const char *choices;     /* CHOICE: "auto shm tcp self"; NUMBER: "1..2147483647" */
+	const char *choices;     /* CHOICE: "auto shm tcp self"; NUMBER: "1..2147483647"; TEXT: its syntax in words */
 	bool agree;              /* must be equal on all ranks of a communicator; compared when they join */
 	const char *help;        /* one line */
 	size_t offset;           /* in struct tt_env */
+	bool (*valid)(const char *value);   /* TEXT: has it that syntax? NULL: anything but the empty text */
 };
 extern const struct tt_env_row tt_env_table[];
 extern const size_t tt_env_rows;
@@ -67,7 +68,8 @@ struct tt_env {
 	int64_t timeout_ms, tile_bytes, rank, nranks;  /* -1 where unset and without default */
 };
 
-/* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in the sentence). */
+/* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in the sentence).
+ * An empty value is a bad value. Names that begin with TUTTI_TEST_ are free for tests. */
 int tt_env_read(struct tt_env *ret_env);
 
 #endif

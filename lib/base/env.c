@@ -1,0 +1,239 @@
+/*
+ * env.c - the TUTTI_ variables: one table, and the reader that checks a whole environment against it
+ *
+ * Called once by each tuttiCommInit* (tt_env_read) and by `tutti info` (the table). A new variable is a row here and a
+ * field of struct tt_env.
+ */
+#include "base/base.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- syntax of text values ------------------------------------------------------------------------------------ */
+
+/* Digits only, within low..high. */
+static bool whole_number(const char *text, int64_t low, int64_t high, int64_t *ret_value)
+{
+	long long value;
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]))
+		return false;
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	if (errno || *end || value < low || value > high)
+		return false;
+	*ret_value = value;
+	return true;
+}
+
+/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name. A name has 1 to 15 bytes in Linux. */
+static bool valid_ifname(const char *value)
+{
+	size_t bytes;
+
+	value += *value == '^';
+	value += *value == '=';
+	for (;; value += bytes + 1) {
+		bytes = strcspn(value, ",");
+		if (bytes < 1 || bytes > 15)
+			return false;
+		for (size_t i = 0; i < bytes; i++)
+			if (!isgraph((unsigned char)value[i]) || strchr("/^=", value[i]))
+				return false;
+		if (!value[bytes])
+			return true;
+	}
+}
+
+static bool valid_fault(const char *value)
+{
+	static const char *const verbs[] = { "kill@", "stop@", "exit@" };
+	char rank[12];
+	int64_t number;
+	size_t digits;
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		known |= !strncmp(value, verbs[i], strlen(verbs[i]));
+	if (!known)
+		return false;
+	value += strlen("kill@");
+	digits = strcspn(value, ":");
+	if (digits >= sizeof(rank) || value[digits] != ':')
+		return false;
+	memcpy(rank, value, digits);
+	rank[digits] = '\0';
+	return whole_number(rank, 0, INT_MAX, &number) && whole_number(value + digits + 1, 0, INT64_MAX, &number);
+}
+
+static bool valid_root(const char *value)
+{
+	const char *colon = strrchr(value, ':');
+	int64_t port;
+
+	if (!colon || colon == value || !whole_number(colon + 1, 1, 65535, &port))
+		return false;
+	if (value[0] == '[')
+		return colon - value > 2 && colon[-1] == ']';
+	return memchr(value, ':', (size_t)(colon - value)) == NULL;
+}
+
+/* ---- the reader ----------------------------------------------------------------------------------------------- */
+
+/* Levenshtein's edit distance; names longer than any of ours are equally far. */
+static int distance(const char *a, const char *b)
+{
+	int row[64], columns = (int)strlen(b);
+
+	if (columns >= 64 || strlen(a) >= 64)
+		return 64;
+	for (int j = 0; j <= columns; j++)
+		row[j] = j;
+	for (int i = 1; a[i - 1]; i++) {
+		int diagonal = row[0];
+
+		row[0] = i;
+		for (int j = 1; j <= columns; j++) {
+			int best = diagonal + (a[i - 1] != b[j - 1]);
+
+			diagonal = row[j];
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			if (diagonal + 1 < best)
+				best = diagonal + 1;
+			row[j] = best;
+		}
+	}
+	return row[columns];
+}
+
+/* A misspelt variable would be ignored without a word, so a name that is not in the table is an error. */
+static int check_name(const char *entry)
+{
+	size_t bytes = strcspn(entry, "=");
+	const char *nearest = NULL;
+	int least = INT_MAX;
+	char name[64];
+
+	if (strncmp(entry, "TUTTI_", 6) || !strncmp(entry, "TUTTI_TEST_", 11) || !entry[bytes])
+		return TT_OK;
+	snprintf(name, sizeof(name), "%.*s", (int)(bytes < sizeof(name) ? bytes : sizeof(name)), entry);
+	for (size_t i = 0; i < tt_env_rows; i++) {
+		int far = distance(name, tt_env_table[i].name);
+
+		if (!far)
+			return TT_OK;
+		if (far < least) {
+			least = far;
+			nearest = tt_env_table[i].name;
+		}
+	}
+	return tt_fail(TT_ARG, "environment: there is no variable %s; the nearest is %s", name, nearest);
+}
+
+static bool among(const char *value, const char *choices)
+{
+	size_t bytes = strlen(value);
+
+	for (const char *word = choices; *word; word += strspn(word, " ")) {
+		size_t length = strcspn(word, " ");
+
+		if (length == bytes && !memcmp(word, value, bytes))
+			return true;
+		word += length;
+	}
+	return false;
+}
+
+static bool valid_number(const struct tt_env_row *row, const char *value, int64_t *ret_number)
+{
+	long long low = 0, high = 0;
+
+	sscanf(row->choices, "%lld..%lld", &low, &high);
+	if (whole_number(value, low, high, ret_number))
+		return true;
+	/* The default may lie outside the range: 0 means "choose". */
+	return !strcmp(value, row->fallback) && whole_number(value, 0, INT64_MAX, ret_number);
+}
+
+static int read_row(const struct tt_env_row *row, struct tt_env *env)
+{
+	static const char *const kinds[] = { "", "a number ", "one of " };
+	const char *given = getenv(row->name), *value = given ? given : row->fallback;
+	void *field = (char *)env + row->offset;
+	int64_t number = -1;
+	bool good = true;
+
+	if (row->kind == TT_ENV_NUMBER)
+		good = (!given && !*value) || valid_number(row, value, &number);
+	else if (given && row->kind == TT_ENV_CHOICE)
+		good = among(value, row->choices);
+	else if (given)
+		good = *value && (!row->valid || row->valid(value));
+	if (!good)
+		return tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name, value,
+			       kinds[row->kind], row->choices,
+			       row->kind == TT_ENV_NUMBER && *row->fallback == '0' ? ", or 0" : "");
+	if (row->kind == TT_ENV_NUMBER)
+		*(int64_t *)field = number;
+	else
+		*(const char **)field = value;
+	return TT_OK;
+}
+
+int tt_env_read(struct tt_env *ret_env)
+{
+	struct tt_env env = { 0 };
+	int rc;
+
+	for (char **entry = environ; entry && *entry; entry++)
+		if ((rc = check_name(*entry)))
+			return rc;
+	for (size_t i = 0; i < tt_env_rows; i++)
+		if ((rc = read_row(&tt_env_table[i], &env)))
+			return rc;
+	*ret_env = env;
+	return TT_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------ */
+
+#define AT(field) .offset = offsetof(struct tt_env, field)
+
+const struct tt_env_row tt_env_table[] = {
+	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm tcp self", .agree = true, AT(transport),
+	  .help = "how bytes travel between ranks" },
+	{ "TUTTI_ALGO", TT_ENV_TEXT, "auto", "auto or the name of an algorithm", .agree = true, AT(algo),
+	  .help = "algorithm of every allreduce" },
+	{ "TUTTI_TIMEOUT_MS", TT_ENV_NUMBER, "30000", "1..2147483647", AT(timeout_ms),
+	  .help = "deadline of every operation, in milliseconds" },
+	{ "TUTTI_LOG", TT_ENV_CHOICE, "none", "none error warn info debug", AT(log),
+	  .help = "what the library tells on stderr" },
+	{ "TUTTI_SOCKET_IFNAME", TT_ENV_TEXT, "", "a list like eth,ib (prefixes), =eth0 (names) or ^docker,lo (all but)",
+	  AT(ifname), .valid = valid_ifname, .help = "network interfaces to use" },
+	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
+	  .help = "instruction set of the reduce kernels; never changes a result" },
+	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),
+	  .help = "how a rank waits for others" },
+	{ "TUTTI_TILE_BYTES", TT_ENV_NUMBER, "0", "4096..16777216", .agree = true, AT(tile_bytes),
+	  .help = "bytes of a block in flight at once; 0: choose" },
+	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),
+	  .help = "ranks with equal text are on one host (instead of finding out)" },
+	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", AT(fault),
+	  .valid = valid_fault, .help = "for tests: die before this step of a plan" },
+	{ "TUTTI_ROOT", TT_ENV_TEXT, "", "host:port or [address]:port", AT(root), .valid = valid_root,
+	  .help = "where rank 0 listens (tuttiCommInitEnv)" },
+	{ "TUTTI_SECRET", TT_ENV_TEXT, "", "any text", AT(secret),
+	  .help = "what all ranks know and strangers do not (tuttiCommInitEnv)" },
+	{ "TUTTI_RANK", TT_ENV_NUMBER, "", "0..2147483646", AT(rank),
+	  .help = "this process's rank (tuttiCommInitEnv)" },
+	{ "TUTTI_NRANKS", TT_ENV_NUMBER, "", "1..2147483647", AT(nranks),
+	  .help = "number of ranks (tuttiCommInitEnv)" },
+};
+const size_t tt_env_rows = sizeof(tt_env_table) / sizeof(tt_env_table[0]);

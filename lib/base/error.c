@@ -1,0 +1,37 @@
+/*
+ * error.c - the one sentence that explains this thread's last failure
+ *
+ * Called by whoever first knows a cause, on every floor; read by the api for tuttiGetLastError.
+ */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static __thread char sentence[1024];
+
+int tt_fail(int code, const char *fmt, ...)
+{
+	int saved = errno;
+	char text[sizeof(sentence)];      /* apart, because an argument may be the last sentence itself */
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	memcpy(sentence, text, strlen(text) + 1);
+	errno = saved;
+	return code;
+}
+
+const char *tt_error_text(void)
+{
+	return sentence;
+}
+
+void tt_error_clear(void)
+{
+	sentence[0] = '\0';
+}
