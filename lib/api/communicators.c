@@ -1,0 +1,229 @@
+/*
+ * communicators.c - the public calls that make, ask and end communicators
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/api.h"
+
+TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
+{
+	struct tt_env env;
+	int rc;
+
+	if (!uniqueId)
+		return tt_result(tt_fail(TT_ARG, "tuttiGetUniqueId: uniqueId is NULL"));
+	rc = tt_env_read(&env);
+	return tt_result(rc ? rc : tt_id_make(env.ifname, uniqueId));
+}
+
+static int check_config(const tuttiConfig_t *config)
+{
+	if (!config)
+		return 0;
+	if (config->magic != TUTTI_CONFIG_MAGIC || config->size < offsetof(tuttiConfig_t, timeout_ms))
+		return tt_fail(TT_ARG, "config was not made by TUTTI_CONFIG_INITIALIZER (magic %#x, size %zu)",
+			       config->magic, config->size);
+	if (config->version / 10000 != TUTTI_MAJOR)
+		return tt_fail(TT_ARG, "config is of version %u, this library is %d", config->version, TUTTI_VERSION_CODE);
+	return 0;
+}
+
+/* A config of an older header is shorter: what it does not have stays 0, "choose for me". */
+static void copy_config(struct tt_joining *j, const tuttiConfig_t *config)
+{
+	j->configured = config != NULL;
+	if (config)
+		memcpy(&j->config, config, config->size < sizeof(j->config) ? config->size : sizeof(j->config));
+}
+
+static int run_join(struct tt_joining *j)
+{
+	return tt_comm_join(&j->id, j->nranks, j->rank, j->configured ? &j->config : NULL, j->comm);
+}
+
+static int run_split(struct tt_joining *j)
+{
+	tt_run_drain(j->parent);
+	return tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->comm);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
+						tuttiConfig_t *config)
+{
+	struct tt_joining j = { .run = run_join, .comm = comm, .id = commId, .nranks = nranks, .rank = rank };
+	int rc = comm ? check_config(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
+
+	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
+		rc = tt_fail(TT_ARG, "tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
+			     "0..nranks-1", rank, nranks);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	copy_config(&j, config);
+	return tt_group_join(&j);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank)
+{
+	return tuttiCommInitRankConfig(comm, nranks, commId, rank, NULL);
+}
+
+/* TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT and TUTTI_SECRET stand together or not at all. */
+static int describe_env(const struct tt_env *env, bool *ret_alone)
+{
+	const char *missing = env->rank < 0 ? "TUTTI_RANK" : env->nranks < 0 ? "TUTTI_NRANKS" :
+			      !*env->root ? "TUTTI_ROOT" : !*env->secret ? "TUTTI_SECRET" : NULL;
+	bool any = env->rank >= 0 || env->nranks >= 0 || *env->root;
+
+	*ret_alone = !any;
+	if (any && missing)
+		return tt_fail(TT_USAGE, "the environment is half set: %s is missing; TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT "
+			       "(host:port) and TUTTI_SECRET belong together", missing);
+	return 0;
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config)
+{
+	struct tt_env env;
+	tuttiUniqueId id;
+	bool alone;
+	int rc = tt_env_read(&env);
+
+	if (!rc)
+		rc = describe_env(&env, &alone);
+	if (!rc)
+		rc = alone ? tt_id_make(env.ifname, &id) : tt_id_from_root(env.root, env.secret, &id);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	return alone ? tuttiCommInitRankConfig(comm, 1, id, 0, config) :
+		       tuttiCommInitRankConfig(comm, (int)env.nranks, id, (int)env.rank, config);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int *devlist)
+{
+	tuttiUniqueId id;
+	tuttiResult_t rc;
+
+	(void)devlist;                          /* host memory: there is no device to choose */
+	if (!comms || ndev < 1)
+		return tt_result(tt_fail(TT_ARG, "tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
+					 (void *)comms, ndev));
+	rc = tuttiGetUniqueId(&id);
+	if (rc)
+		return rc;
+	tuttiGroupStart();
+	for (int i = 0; i < ndev; i++)
+		tuttiCommInitRank(&comms[i], ndev, id, i);
+	return tuttiGroupEnd();
+}
+
+TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
+				       tuttiConfig_t *config)
+{
+	struct tt_joining j = { .run = run_split, .comm = newcomm, .parent = comm, .color = color, .key = key };
+	int rc = tt_comm_check(comm);
+
+	if (!rc && !newcomm)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
+	if (!rc && color < 0 && color != TUTTI_SPLIT_NOCOLOR)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
+			     comm->rank, color);
+	if (!rc)
+		rc = check_config(config);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	copy_config(&j, config);
+	return tt_group_join(&j);
+}
+
+TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
+{
+	int rc = tt_comm_check(comm);
+
+	if (rc)
+		return tt_result(rc);
+	atomic_store(&comm->finalized, true);
+	tt_run_drain(comm);
+	pthread_mutex_lock(&comm->lock);
+	rc = comm->error ? tt_fail(comm->error, "%s", comm->error_text) : 0;
+	pthread_mutex_unlock(&comm->lock);
+	return tt_result(rc);
+}
+
+TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
+{
+	tuttiResult_t rc;
+
+	if (!comm)
+		return tuttiSuccess;
+	rc = tuttiCommFinalize(comm);
+	if (rc == tuttiInvalidArgument)          /* not ours to free */
+		return rc;
+	tt_comm_free(comm);
+	return rc;
+}
+
+TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
+{
+	struct timespec pause = { .tv_nsec = 200000 };
+	char text[64];
+	int rc;
+
+	if (!comm)
+		return tuttiSuccess;
+	rc = tt_comm_check(comm);
+	if (rc)
+		return tt_result(rc);
+	snprintf(text, sizeof(text), "rank %d aborted the communicator", comm->rank);
+	atomic_store(&comm->finalized, true);
+	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+	while (atomic_load(&comm->inside))
+		nanosleep(&pause, NULL);
+	tt_run_drain(comm);
+	tt_comm_free(comm);
+	return tuttiSuccess;
+}
+
+TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError)
+{
+	int rc = tt_comm_check(comm);
+
+	if (!rc && !asyncError)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL", comm->rank);
+	if (rc)
+		return tt_result(rc);
+	pthread_mutex_lock(&comm->lock);
+	rc = comm->error;
+	pthread_mutex_unlock(&comm->lock);
+	*asyncError = tt_result(rc ? rc : tt_control_broken(comm->ctl));
+	return tuttiSuccess;
+}
+
+static tuttiResult_t give(tuttiComm_t comm, int *to, int value)
+{
+	int rc = tt_comm_check(comm);
+
+	if (!rc && !to)
+		rc = tt_fail(TT_ARG, "rank %d: the place for the answer is NULL", comm->rank);
+	if (rc)
+		return tt_result(rc);
+	*to = value;
+	return tuttiSuccess;
+}
+
+TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int *count)
+{
+	return give(comm, count, comm ? comm->nranks : 0);
+}
+
+TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank)
+{
+	return give(comm, rank, comm ? comm->rank : 0);
+}
+
+TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
+{
+	return give(comm, device, -1);
+}

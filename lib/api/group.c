@@ -1,0 +1,169 @@
+/*
+ * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
+ *
+ * Each thread has its own group. Outside a group a call runs at once: by the caller (NULL stream) or behind it.
+ * At the end, requests go to their streams, those of the NULL stream are run by the caller as one set; joins and splits of
+ * several ranks of this thread need each other, so each gets a thread.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+static __thread struct group {
+	int depth, error;
+	char text[1024];
+	struct tt_request *requests;
+	size_t nrequests, room;
+	struct tt_joining *joining;
+	size_t njoining;
+} group;
+
+bool tt_group_open(void)
+{
+	return group.depth > 0;
+}
+
+int tt_group_fail(int code)
+{
+	if (group.depth && !group.error) {
+		group.error = code;
+		snprintf(group.text, sizeof(group.text), "%s", tt_error_text());
+	}
+	return code;
+}
+
+static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t stream)
+{
+	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
+}
+
+static int collect(const struct tt_request *r)
+{
+	if (group.nrequests == group.room) {
+		size_t room = group.room ? 2 * group.room : 16;
+		struct tt_request *more = realloc(group.requests, room * sizeof(*more));
+
+		if (!more)
+			return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room);
+		group.requests = more;
+		group.room = room;
+	}
+	group.requests[group.nrequests++] = *r;
+	return 0;
+}
+
+tuttiResult_t tt_group_request(const struct tt_request *r)
+{
+	int rc;
+
+	if (tt_likely(!group.depth))
+		return tt_result(run_now(r, 1, r->stream));
+	rc = collect(r);
+	return tt_result(rc ? tt_group_fail(rc) : 0);
+}
+
+tuttiResult_t tt_group_join(const struct tt_joining *j)
+{
+	struct tt_joining *more, alone;
+
+	if (!group.depth) {
+		alone = *j;
+		return tt_result(alone.run(&alone));
+	}
+	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
+	if (!more)
+		return tt_result(tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
+	group.joining = more;
+	more[group.njoining++] = *j;
+	return tuttiSuccess;
+}
+
+static void *join_thread(void *arg)
+{
+	struct tt_joining *j = arg;
+
+	j->result = j->run(j);
+	if (j->result)
+		snprintf(j->text, sizeof(j->text), "%s", tt_error_text());
+	return NULL;
+}
+
+static int run_joins(struct tt_joining *j, size_t n)
+{
+	pthread_t *threads = malloc(n * sizeof(*threads));
+	int rc = 0;
+
+	if (!threads)
+		return tt_fail(TT_SYSTEM, "no memory for %zu joins", n);
+	for (size_t i = 0; i < n; i++) {
+		int failed = pthread_create(&threads[i], NULL, join_thread, &j[i]);
+
+		if (!failed)
+			continue;
+		j[i].run = NULL;         /* never ran: nothing to wait for */
+		j[i].result = TT_SYSTEM;
+		snprintf(j[i].text, sizeof(j[i].text), "no thread to join a communicator: %s", strerror(failed));
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (j[i].run)
+			pthread_join(threads[i], NULL);
+		if (j[i].result && !rc)
+			rc = tt_fail(j[i].result, "%s", j[i].text);
+	}
+	free(threads);
+	return rc;
+}
+
+/* Requests of one stream keep their order; the NULL stream is last, since only it blocks. */
+static int run_requests(struct tt_request *all, size_t n)
+{
+	struct tt_request *some = malloc(n * sizeof(*some));
+	tuttiStream_t stream = NULL;
+	int rc = 0;
+
+	if (!some)
+		return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
+	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
+		stream = i < n ? all[i].stream : NULL;
+		for (size_t j = 0; j < n; j++)
+			if (all[j].comm && all[j].stream == stream && (stream || i == n)) {
+				some[k++] = all[j];
+				all[j].comm = NULL;      /* taken */
+			}
+		if (k)
+			rc = run_now(some, k, stream);
+	}
+	free(some);
+	return rc;
+}
+
+TUTTI_API tuttiResult_t tuttiGroupStart(void)
+{
+	group.depth++;
+	return tuttiSuccess;
+}
+
+TUTTI_API tuttiResult_t tuttiGroupEnd(void)
+{
+	struct group g;
+	int rc;
+
+	if (!group.depth)
+		return tt_result(tt_fail(TT_USAGE, "tuttiGroupEnd without tuttiGroupStart"));
+	if (--group.depth)
+		return tuttiSuccess;
+	g = group;
+	memset(&group, 0, sizeof(group));
+	rc = g.error ? tt_fail(g.error, "%s", g.text) : 0;
+	if (!rc && g.njoining)
+		rc = run_joins(g.joining, g.njoining);
+	if (!rc && g.nrequests)
+		rc = run_requests(g.requests, g.nrequests);
+	free(g.joining);
+	free(g.requests);
+	return tt_result(rc);
+}

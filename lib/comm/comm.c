@@ -1,0 +1,278 @@
+/*
+ * comm.c - make, split and free a communicator
+ *
+ * Called by api. Joins through control (who is there), asks the hosts, opens the transports (endpoints.c) and decides
+ * how this rank waits. Everything that ranks must decide alike is decided from what control handed to all of them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/endpoints.h"
+
+/* A name that some collective has; the others then choose for themselves. */
+static int check_algorithm(const char *name)
+{
+	bool known = !strcmp(name, "auto");
+
+	for (int i = TT_COLLECTIVES - 1; i >= 0 && !known; i--)       /* allreduce last: its names are the error's text */
+		known = tt_algorithm_find((enum tt_collective)i, name) != NULL;
+	return known ? 0 : TT_ARG;
+}
+
+/* config over environment; texts are copied because the environment may change later */
+static int read_settings(tuttiComm_t c, const tuttiConfig_t *config, struct tt_env *ret_env)
+{
+	const char *transport, *algo;
+	int rc = tt_env_read(ret_env);
+
+	if (rc)
+		return rc;
+	transport = config && config->transport ? config->transport : ret_env->transport;
+	algo = config && config->algo ? config->algo : ret_env->algo;
+	c->timeout_ms = config && config->timeout_ms > 0 ? (uint32_t)config->timeout_ms
+							  : (uint32_t)ret_env->timeout_ms;
+	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >= (int)sizeof(c->transport))
+		return tt_fail(TT_ARG, "transport \"%s\" is not known; use auto, shm, tcp or self", transport);
+	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
+		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them", algo);
+	if ((rc = check_algorithm(c->algo)))
+		return rc;
+	snprintf(c->name, sizeof(c->name), "%s", config && config->name ? config->name : "");
+	return tt_reduce_isa_set(ret_env->isa);
+}
+
+/* "kill@2:17": rank 2 kills itself before its 17th step; for the tests of deaths at every step of a plan */
+static int read_fault(tuttiComm_t c, const char *fault)
+{
+	static const char *const kinds[] = { "kill", "stop", "exit" };
+	char what[8];
+	int rank;
+	unsigned long long step;
+
+	c->fault_what = NULL;
+	if (!fault || !*fault)
+		return 0;
+	if (sscanf(fault, "%7[a-z]@%d:%llu", what, &rank, &step) != 3)
+		return tt_fail(TT_ARG, "TUTTI_FAULT=%s: want kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", fault);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(what, kinds[i]) && rank == c->rank)
+			c->fault_what = kinds[i];
+	c->fault_step = step;
+	return 0;
+}
+
+static int host_topology(tuttiComm_t c)
+{
+	c->topology.nranks = c->nranks;
+	c->topology.host_of = tt_control_hosts(c->ctl, &c->topology.nhosts);
+	c->one_host = c->topology.nhosts == 1;
+	return 0;
+}
+
+/* Who shares this rank's processors decides how it waits; the others of the host come to the same answer. */
+static int decide_waiting(tuttiComm_t c, const char *wait)
+{
+	struct tt_cores mine, *all = malloc((size_t)c->nranks * sizeof(*all));
+	int here = 0, cores, rc;
+
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	tt_cores_mine(&mine);
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	for (int r = 0; !rc && r < c->nranks; r++)
+		if (c->topology.host_of[r] == c->topology.host_of[c->rank])
+			all[here++] = all[r];
+	if (!rc) {
+		cores = tt_cores_count(all, here);
+		c->crowded = here > cores;
+		c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
+			    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
+		tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, here, cores,
+		       c->policy == TT_WAIT_SPIN ? "spin" : c->policy == TT_WAIT_YIELD ? "yield" : "sleep");
+	}
+	free(all);
+	return rc;
+}
+
+/* Another rank broke the communicator while this one may be asleep in a transport. Thread: control's. */
+static void wake_all(void *ctx)
+{
+	tuttiComm_t c = ctx;
+
+	for (int i = 0; i < c->nep; i++)
+		c->ep[i]->t->wake(c->ep[i]);
+}
+
+static tuttiComm_t blank(int rank, int nranks)
+{
+	size_t n = (size_t)nranks;
+	tuttiComm_t c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->magic = TT_COMM_MAGIC;
+	c->fork_count = tt_fork_count();
+	c->rank = rank;
+	c->nranks = nranks;
+	c->via = calloc(n, sizeof(struct tt_endpoint *));
+	c->links = calloc(n * TT_CHANNELS, sizeof(struct tt_link *));
+	c->p2p_sent = calloc(n, sizeof(uint64_t));
+	c->p2p_received = calloc(n, sizeof(uint64_t));
+	c->heard = calloc(n, sizeof(uint64_t));
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->turned, NULL);
+	if (c->via && c->links && c->p2p_sent && c->p2p_received && c->heard)
+		return c;
+	tt_comm_free(c);
+	return NULL;
+}
+
+void tt_comm_free(tuttiComm_t c)
+{
+	struct tt_kept *next;
+
+	if (!c)
+		return;
+	if (c->ctl)
+		tt_control_on_broken(c->ctl, NULL, NULL);
+	tt_endpoints_close(c);
+	if (c->ctl)
+		tt_control_leave(c->ctl);
+	for (struct tt_kept *k = c->kept; k; k = next) {
+		next = k->next;
+		tt_plan_free(k->plan);
+		free(k);
+	}
+	free(c->scratch);
+	free(c->user_ops);
+	free(c->via);
+	free(c->links);
+	free(c->p2p_sent);
+	free(c->p2p_received);
+	free(c->heard);
+	pthread_cond_destroy(&c->turned);
+	pthread_mutex_destroy(&c->lock);
+	c->magic = 0;
+	free(c);
+}
+
+/* What is left to do once control stands; on failure the other ranks learn it from control at once. */
+static int furnish(tuttiComm_t c, const struct tt_env *env)
+{
+	int rc;
+
+	if ((rc = host_topology(c)) || (rc = decide_waiting(c, env->wait)) ||
+	    (rc = tt_endpoints_open(c, (size_t)env->tile_bytes))) {
+		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
+		return rc;
+	}
+	tt_control_on_broken(c->ctl, wake_all, c);
+	return 0;
+}
+
+int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
+{
+	struct tt_env env;
+	char settings[512];
+	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = settings };
+	tuttiComm_t c;
+	int rc;
+
+	if (nranks < 1 || rank < 0 || rank >= nranks)
+		return tt_fail(TT_ARG, "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1", rank, nranks);
+	c = blank(rank, nranks);
+	if (!c)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
+	if ((rc = read_settings(c, config, &env)) || (rc = read_fault(c, env.fault)))
+		goto free_comm;
+	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld", TUTTI_VERSION_CODE,
+		 c->transport, c->algo, (long long)env.tile_bytes);
+	join.timeout_ms = c->timeout_ms;
+	join.ifname = env.ifname;
+	join.host_id = env.host_id;
+	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = furnish(c, &env)))
+		goto free_comm;
+	*ret_comm = c;
+	return 0;
+free_comm:
+	tt_comm_free(c);
+	return rc;
+}
+
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
+{
+	struct tt_env env;
+	struct tt_control *ctl = NULL;
+	tuttiComm_t c = NULL;
+	int rc, rank, nranks;
+
+	rc = tt_control_split(parent->ctl, color, key, parent->timeout_ms, &ctl, &rank, &nranks);
+	if (rc || !ctl) {                        /* failed, or this rank takes part without a color */
+		*ret_comm = NULL;
+		return rc;
+	}
+	c = blank(rank, nranks);
+	if (!c) {
+		tt_control_leave(ctl);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
+	}
+	c->ctl = ctl;
+	if ((rc = read_settings(c, config, &env)))
+		goto free_comm;
+	if (!config || !config->transport)
+		memcpy(c->transport, parent->transport, sizeof(c->transport));
+	if (!config || !config->algo)
+		memcpy(c->algo, parent->algo, sizeof(c->algo));
+	if (!config || config->timeout_ms <= 0)
+		c->timeout_ms = parent->timeout_ms;
+	if ((rc = furnish(c, &env)))
+		goto free_comm;
+	*ret_comm = c;
+	return 0;
+free_comm:
+	tt_comm_free(c);
+	return rc;
+}
+
+int tt_comm_check(tuttiComm_t c)
+{
+	if (tt_unlikely(!c))
+		return tt_fail(TT_ARG, "comm is NULL: join one with tuttiCommInitRank first");
+	if (tt_unlikely(c->magic != TT_COMM_MAGIC))
+		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed", (void *)c);
+	if (tt_unlikely(c->fork_count != tt_fork_count()))
+		return tt_fail(TT_ARG, "rank %d: this communicator was made before a fork; the child must join its own", c->rank);
+	return 0;
+}
+
+int tt_comm_failed(tuttiComm_t c, int code)
+{
+	pthread_mutex_lock(&c->lock);
+	if (!c->error) {
+		c->error = code;
+		snprintf(c->error_text, sizeof(c->error_text), "%s", tt_error_text());
+	}
+	pthread_mutex_unlock(&c->lock);
+	return code;
+}
+
+void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
+{
+	void *p;
+
+	if (bytes <= c->scratch_bytes)
+		return c->scratch;
+	p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+	if (!p) {
+		tt_fail(TT_SYSTEM, "rank %d: no memory for %zu bytes of scratch", c->rank, bytes);
+		return NULL;
+	}
+	free(c->scratch);
+	c->scratch = p;
+	c->scratch_bytes = (bytes + 4095) / 4096 * 4096;
+	atomic_fetch_add(&c->allocations, 1);
+	return p;
+}

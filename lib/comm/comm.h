@@ -1,0 +1,126 @@
+/*
+ * comm.h - a communicator: who is in it, how each pair is reached, what is kept between calls
+ *
+ * comm.c makes and frees it; run drives it; api checks what users hand in. Fields are written by the thread that is
+ * inside a call (one at a time, see `turn`) unless a comment says otherwise.
+ */
+#ifndef TT_COMM_H
+#define TT_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "algorithms/algorithm.h"
+#include "comm/control.h"
+#include "mem/reduce.h"
+#include "plan/plan.h"
+#include "transports/transport.h"
+
+#define TT_COMM_MAGIC 0x7475746du
+#define TT_LANE_CHANNELS 8                     /* cursors of a collective, at most */
+#define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* Send and Recv have a channel of their own */
+#define TT_CHANNELS (TT_LANE_CHANNELS + 1)
+#define TT_MAX_TRANSPORTS 8
+#define TT_MEMOS 64
+
+/* A built plan, kept for the life of the communicator. */
+struct tt_kept {
+	struct tt_kept *next;
+	const struct tt_algorithm *algorithm;
+	uint8_t number;                        /* of the algorithm, for the call's signature */
+	int root, channels;                    /* channels: the links of 0..channels-1 are connected */
+	struct tt_plan *plan;
+};
+
+/* The answer to "which plan for this call", remembered so that a call looks nothing up by name. */
+struct tt_memo {
+	struct tt_kept *kept;
+	size_t bytes;
+	uint8_t collective;
+	int root;
+};
+
+struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
+	bool used;
+	tuttiDataType_t type;
+	const void *device;                    /* read at every call, or NULL: */
+	uint64_t value;                        /* the element's bytes */
+};
+
+enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
+
+struct tuttiComm {
+	uint32_t magic;
+	unsigned fork_count;                   /* of the process that made it */
+	int rank, nranks;
+	uint32_t timeout_ms;
+	char name[64], transport[16], algo[64];
+	struct tt_control *ctl;
+
+	/* how each pair is reached */
+	struct tt_world world;
+	struct tt_topology topology;
+	bool one_host, over_tcp;               /* agreed facts for the choice of a plan */
+	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
+	int nep;
+	struct tt_endpoint **via;              /* [nranks] */
+	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
+
+	/* calls */
+	uint64_t seq;                          /* collectives started */
+	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
+	uint64_t *heard;                       /* [nranks] the last collective in which a message of theirs came */
+	struct tt_kept *kept;
+	struct tt_memo memo[TT_MEMOS];
+	void *scratch;
+	size_t scratch_bytes;
+	struct tt_user_op *user_ops;
+	int nuser_ops;
+
+	/* waiting */
+	enum tt_wait_policy policy;
+	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
+	bool crowded;                          /* more ranks than cores on this host */
+	const char *fault_what;                /* TUTTI_FAULT for this rank, NULL: none */
+	uint64_t fault_step, steps;
+
+	/* turns: calls of one communicator run in call order, whichever thread runs them */
+	pthread_mutex_t lock;                  /* guards turn, tickets, error text */
+	pthread_cond_t turned;
+	uint64_t next_ticket, serving;
+	atomic_bool queued;                    /* a stream was ever used with it: tickets are needed */
+	atomic_int inside;                     /* a thread runs an operation: abort waits for it */
+	atomic_bool finalized;
+	int error;                             /* TT_..., first one wins; under lock */
+	char error_text[1024];
+
+	atomic_uint_fast64_t operations, sleeps, allocations;
+};
+
+/* What tuttiComm_t must be before anything is read from it: 0 | TT_ARG with the sentence. */
+int tt_comm_check(tuttiComm_t comm);
+
+/* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
+int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
+void tt_comm_free(tuttiComm_t comm);
+
+/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. 0 | < 0 */
+int tt_comm_connect(tuttiComm_t comm, int peer, int channel, uint64_t deadline_ns);
+
+/* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
+int tt_comm_failed(tuttiComm_t comm, int code);
+
+/* At least bytes of memory that keeps its place until the next larger request; NULL: tt_fail was called. */
+void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
+
+/* cores.c: processors that the ranks of this host may use together; each rank calls it with its own mask first. */
+#define TT_CPU_WORDS 16
+struct tt_cores { uint64_t mask[TT_CPU_WORDS]; uint32_t quota; };      /* quota: cgroup cpu.max in cores, 0 none */
+void tt_cores_mine(struct tt_cores *ret_cores);
+int tt_cores_count(const struct tt_cores *cores, int n);
+
+/* fork.c */
+unsigned tt_fork_count(void);
+
+#endif

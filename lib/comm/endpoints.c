@@ -1,0 +1,129 @@
+/*
+ * endpoints.c - which transport carries which pair of ranks
+ *
+ * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first transport of the
+ * table that reaches a peer carries the pair; both sides come to the same answer because `reaches` is symmetric.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "comm/endpoints.h"
+
+#define SHM_TILE (32u << 10)       /* both directions of a few channels stay in L2 */
+#define MIXED_TILE (128u << 10)
+#define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
+
+static int dial(void *ctx, int peer, int channel, int *ret_fd)
+{
+	tuttiComm_t c = ctx;
+
+	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->timeout_ms), ret_fd);
+}
+
+static int take(void *ctx, int peer, int channel, int *ret_fd)
+{
+	tuttiComm_t c = ctx;
+
+	return tt_control_take(c->ctl, peer, channel, ret_fd);
+}
+
+static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
+{
+	tuttiComm_t c = ctx;
+
+	return tt_control_allgather(c->ctl, mine, bytes, all, c->world.deadline_ns);
+}
+
+/* auto: all of them; a name: that one, and self for messages to oneself */
+static bool allowed(tuttiComm_t c, const struct tt_transport *t)
+{
+	if (c->nranks == 1 && t != &tt_self)
+		return false;
+	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
+}
+
+static int check_name(tuttiComm_t c)
+{
+	char known[128] = "auto";
+
+	if (!strcmp(c->transport, "auto"))
+		return 0;
+	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
+		if (!strcmp(c->transport, (*t)->name))
+			return 0;
+		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
+		strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
+	}
+	return tt_fail(TT_ARG, "transport \"%s\" is not known; there are %s", c->transport, known);
+}
+
+static int open_one(tuttiComm_t c, const struct tt_transport *t)
+{
+	char why[256] = "";
+	int rc;
+
+	if (!t->probe(why, sizeof(why))) {
+		if (!strcmp(c->transport, t->name))
+			return tt_fail(TT_SYSTEM, "transport %s cannot be used on this host: %s", t->name, why);
+		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name, why);
+	}
+	/* open is collective: a rank that cannot use the transport still takes part and reaches nobody by it */
+	rc = t->open(&c->world, &c->ep[c->nep]);
+	if (!rc)
+		c->nep++;
+	return rc;
+}
+
+int tt_endpoints_open(tuttiComm_t c, size_t tile_bytes)
+{
+	int rc = check_name(c);
+
+	if (rc)
+		return rc;
+	c->over_tcp = !strcmp(c->transport, "tcp");
+	c->world = (struct tt_world){
+		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
+		.message_bytes = tile_bytes ? tile_bytes : c->over_tcp ? TCP_TILE : c->one_host ? SHM_TILE : MIXED_TILE,
+		.deadline_ns = tt_deadline_ns(c->timeout_ms),
+		.dial = dial, .take = take, .allgather = allgather, .ctx = c,
+	};
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		if (allowed(c, *t) && (rc = open_one(c, *t)))
+			return rc;
+	for (int peer = 0; peer < c->nranks; peer++) {
+		for (int i = 0; i < c->nep && !c->via[peer]; i++)
+			if (c->ep[i]->t->reaches(c->ep[i], peer))
+				c->via[peer] = c->ep[i];
+		if (!c->via[peer])
+			return tt_fail(TT_USAGE, "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
+				       "or tcp where ranks are on several hosts", c->rank, peer, c->transport);
+		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
+	}
+	return 0;
+}
+
+void tt_endpoints_close(tuttiComm_t c)
+{
+	while (c->nep > 0) {
+		c->nep--;
+		c->ep[c->nep]->t->close(c->ep[c->nep]);
+	}
+}
+
+int tt_comm_connect(tuttiComm_t c, int peer, int channel, uint64_t deadline_ns)
+{
+	struct tt_link **l = &c->links[channel * c->nranks + peer];
+	struct tt_endpoint *ep = c->via[peer];
+	int rc = 0;
+
+	if (!*l)
+		rc = ep->t->connect(ep, peer, channel, l);
+	while (!rc && !(rc = ep->t->ready(*l))) {
+		if ((rc = tt_control_broken(c->ctl)))
+			return rc;
+		if (tt_now_ns() > deadline_ns)
+			return TT_TIMEOUT;
+		sched_yield();
+	}
+	return rc < 0 ? rc : 0;
+}

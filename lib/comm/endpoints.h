@@ -1,0 +1,11 @@
+/* endpoints.h - a communicator's transports: open them, choose one for each pair, connect links. Used by comm and run. */
+#ifndef TT_ENDPOINTS_H
+#define TT_ENDPOINTS_H
+
+#include "comm/comm.h"
+
+/* Opens the transports that the setting allows and fills via[]; tile_bytes 0: choose. Collective. */
+int tt_endpoints_open(tuttiComm_t comm, size_t tile_bytes);
+void tt_endpoints_close(tuttiComm_t comm);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * keep.c - the plan for a call: chosen once, built once, kept
+ *
+ * Called by prepare. The memo answers repeated calls with two compares; the list of kept plans is searched when a
+ * size is new, and a plan is built when the algorithm is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/op.h"
+
+static struct tt_memo *memo_of(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root)
+{
+	uint64_t h = (bytes * 12 + (uint64_t)collective) * 0x9e3779b97f4a7c15ull + (uint64_t)root * 0xc2b2ae3d27d4eb4full;
+
+	return &c->memo[h >> 58];
+}
+_Static_assert(TT_MEMOS == 64, "memo_of keeps six bits of the hash");
+
+static uint8_t number_of(const struct tt_algorithm *a)
+{
+	uint8_t i = 0;
+
+	while (tt_algorithms[i] != a)
+		i++;
+	return i;
+}
+
+static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name, const struct tt_shape *shape,
+		 struct tt_kept **ret_kept)
+{
+	struct tt_kept *k = calloc(1, sizeof(*k));
+	int rc;
+
+	if (!k)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan", c->rank);
+	rc = tt_plan_build(a, name, shape, &k->plan);
+	if (rc) {
+		free(k);
+		return rc;
+	}
+	k->algorithm = a;
+	k->number = number_of(a);
+	k->root = shape->root;
+	k->next = c->kept;
+	c->kept = k;
+	atomic_fetch_add(&c->allocations, 1);
+	*ret_kept = k;
+	return 0;
+}
+
+static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)
+{
+	struct tt_shape shape = { .collective = collective, .nranks = c->nranks, .rank = c->rank, .root = root,
+				  .topology = &c->topology };
+	struct tt_call_size size = { .bytes = bytes, .one_host = c->one_host, .tcp = c->over_tcp || !c->one_host };
+	const struct tt_algorithm *a;
+	char name[64];
+	int rc = tt_plan_choose(c->algo, &shape, &size, &a, name);
+
+	if (rc)
+		return rc;
+	for (struct tt_kept *k = c->kept; k; k = k->next)
+		if (k->algorithm == a && k->root == root && !strcmp(k->plan->algorithm, name)) {
+			*ret_kept = k;
+			return 0;
+		}
+	return build(c, a, name, &shape, ret_kept);
+}
+
+int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)
+{
+	struct tt_memo *m = memo_of(c, collective, bytes, root);
+	int rc;
+
+	if (tt_likely(m->kept && m->bytes == bytes && m->collective == collective && m->root == root)) {
+		*ret_kept = m->kept;
+		return 0;
+	}
+	rc = find_or_build(c, collective, bytes, root, ret_kept);
+	if (!rc)
+		*m = (struct tt_memo){ .kept = *ret_kept, .bytes = bytes, .collective = (uint8_t)collective, .root = root };
+	return rc;
+}

@@ -1,0 +1,114 @@
+/*
+ * op.h - one operation in flight: a plan bound to a call's buffers, and how far each cursor has come
+ *
+ * prepare.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what to do when nothing
+ * moves. api hands in requests; nobody else sees operations.
+ *
+ * Cursors: a lane's steps are walked for every tile. To keep several tiles in flight, the tiles of a lane are dealt out
+ * to `width` cursors (tile t belongs to cursor t % width); each cursor has a channel, and so a message stream, of its own.
+ */
+#ifndef TT_OP_H
+#define TT_OP_H
+
+#include "comm/comm.h"
+
+/* A call as the user made it. Copied, so that a stream can run it later. */
+struct tt_request {
+	enum tt_collective collective;
+	bool barrier;
+	const void *in;
+	void *out;
+	size_t count;
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	int root;                       /* SENDRECV: the peer */
+	bool send;                      /* SENDRECV: this side sends */
+	tuttiComm_t comm;
+	tuttiStream_t stream;
+	bool holds_turn;                /* of its communicator, for its batch (turn.c): */
+	uint64_t ticket;
+	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
+	uint64_t scalar;
+};
+
+struct tt_cursor {
+	uint32_t tile, step, sub;       /* next to execute; sub: messages of a step over several blocks */
+	uint8_t lane, channel;
+	bool finished, computed;        /* computed: dst is written, only the post of `to` is missing */
+};
+
+/* A posted send whose bytes still lie in the user's buffer: later writes there must wait for it. */
+struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *end; };
+#define TT_MAX_PENDING 64
+
+struct tt_op {
+	struct tt_op *next;             /* of the set that runs together */
+	struct tt_op *after;            /* not to be started before this one is complete */
+	tuttiComm_t comm;
+	const struct tt_request *request;
+	const struct tt_plan *plan;
+	struct tt_kept *kept;
+	struct tt_call call;
+	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
+	uint32_t stamp;
+	bool started, complete;
+	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
+	struct tt_step own_step;
+
+	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
+	size_t element_bytes, unit, total;  /* unit: bytes from block to block; total: EVEN, bytes of all blocks */
+	size_t tile_bytes;
+	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names several */
+	tt_reduce_fn *reduce;
+
+	uint32_t ncursors, nfinished;
+	struct tt_cursor cursor[TT_LANE_CHANNELS];
+	struct tt_pending pending[TT_MAX_PENDING];
+	uint32_t npending;
+};
+
+/* prepare.c: op of a request that waits for its turn */
+void tt_op_init(struct tt_op *op, const struct tt_request *request);
+/* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the call on the board,
+ * connects links that are new, scales inputs. Blocks only for new links. 0 | what the call returns. */
+int tt_op_start(struct tt_op *op, uint64_t deadline_ns);
+/* After the last step: average, board. */
+void tt_op_finish(struct tt_op *op);
+
+/* keep.c: the plan for a collective, built on first use */
+int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept);
+
+/* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0 failed. A cursor that
+ * is through sets finished. */
+int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cursor);
+/* Forget posts that are complete; true when none is left. */
+bool tt_op_settled(struct tt_op *op);
+/* The peer whose message (or room) the cursor waits for, -1 if it waits for another lane; *ret_link may be NULL. */
+int tt_cursor_waits_for(const struct tt_op *op, const struct tt_cursor *cursor, struct tt_link **ret_link);
+
+
+/* run.c: the operations of a set to completion; on failure their communicators are broken, everywhere. 0 | the first failure */
+int tt_run(struct tt_op *set);
+
+/* wait.c */
+struct tt_wait {
+	uint64_t started_ns, deadline_ns;      /* 0: the clock was not needed yet */
+	uint32_t idle;                         /* rounds in a row in which nothing moved */
+	bool armed;                            /* endpoints know that this rank is about to sleep */
+	uint32_t ticket[TT_MAX_TRANSPORTS];
+};
+/* Something moved: start over with spinning. */
+void tt_wait_reset(struct tt_wait *w, struct tt_op *set);
+/* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in place. */
+int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
+uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set);
+
+/* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
+int tt_trouble_late(struct tt_op *op);
+int tt_trouble_broken(struct tt_op *op);
+int tt_trouble_mismatch(struct tt_op *op);
+void tt_trouble_spread(struct tt_op *set, int code);
+/* This rank waits long: ask who is missing. */
+void tt_trouble_ask(struct tt_op *op);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * prepare.c - from a call to an operation: pick the plan, bind blocks to bytes, cut tiles, number it
+ *
+ * Called by run. What decides message sizes (unit, tile, width, group) is computed from the call, the plan and the
+ * message size that all ranks agreed on, so that both ends of every message come to the same length.
+ */
+#include <string.h>
+
+#include "run/op.h"
+
+void tt_op_init(struct tt_op *op, const struct tt_request *r)
+{
+	op->next = op->after = NULL;
+	op->comm = r->comm;
+	op->request = r;
+	op->started = op->complete = false;
+	op->ncursors = op->nfinished = op->npending = 0;
+}
+
+/* bytes of the larger buffer of the call: what algorithms are chosen by */
+static size_t call_bytes(const struct tt_request *r, size_t bytes)
+{
+	bool even = r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE || r->collective == TT_BROADCAST;
+
+	return even ? bytes : bytes * (size_t)r->comm->nranks;
+}
+
+/* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
+static void cut_tiles(struct tt_op *op)
+{
+	size_t most = op->comm->world.message_bytes;
+	uint32_t nlanes = op->plan->nlanes;
+
+	op->ntiles = op->unit <= most ? 1 : (uint32_t)((op->unit + most - 1) / most);
+	op->tile_bytes = op->ntiles == 1 ? op->unit : most;
+	op->group = op->ntiles > 1 || op->unit == 0 ? 1 : (uint32_t)(most / op->unit);
+	op->width = nlanes ? TT_LANE_CHANNELS / nlanes : 1;
+	if (op->width > op->ntiles)
+		op->width = op->ntiles;
+	op->ncursors = nlanes * op->width;
+	for (uint32_t i = 0; i < op->ncursors; i++)
+		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width, .lane = (uint8_t)(i / op->width),
+						    .channel = (uint8_t)i };
+}
+
+static size_t lines(size_t bytes)
+{
+	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
+}
+
+/* Scratch of the plan, outputs that this rank need not give, and inputs that must be copied first (scaled by a
+ * pre-multiplied sum; alltoall in place) come out of the communicator's scratch. */
+static int bind_scratch(struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	size_t bytes = r->count * op->element_bytes, plan_bytes = lines(op->plan->scratch_blocks * op->unit);
+	bool own_out = r->collective == TT_REDUCE && r->root != op->comm->rank;
+	bool own_in = (r->scaled && (own_out || r->collective == TT_REDUCE_SCATTER)) ||
+		      (r->collective == TT_ALLTOALL && r->in == r->out);
+	size_t out_bytes = own_out ? lines(bytes) : 0;
+	size_t in_bytes = own_in ? bytes * op->plan->in_blocks : 0;
+	char *p = NULL;
+
+	if (r->collective == TT_REDUCE && own_in)
+		in_bytes = bytes;
+	if (plan_bytes + out_bytes + in_bytes && !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
+		return TT_SYSTEM;
+	op->base[TT_SCRATCH] = p;
+	if (own_out)
+		op->base[TT_OUT] = p + plan_bytes;
+	if (own_in)
+		op->base[TT_IN] = p + plan_bytes + out_bytes;
+	else if (r->scaled)
+		op->base[TT_IN] = op->base[TT_OUT];
+	if (r->collective == TT_ALLTOALL && own_in)
+		memcpy(op->base[TT_IN], r->in, in_bytes);
+	return 0;
+}
+
+static int prepare_collective(struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	size_t bytes = r->count * op->element_bytes;
+	int rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &op->kept);
+
+	if (rc)
+		return rc;
+	op->plan = op->kept->plan;
+	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
+				     .op = r->scaled || r->barrier ? tuttiNumOps + r->barrier : (uint8_t)r->op,
+				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
+	op->total = op->plan->rule == TT_EVEN ? bytes : SIZE_MAX;
+	op->unit = op->plan->rule == TT_EVEN ? lines((bytes + op->plan->nblocks - 1) / op->plan->nblocks) : bytes;
+	op->reduce = tt_reduce_kernel(r->type, r->op);
+	cut_tiles(op);
+	return bind_scratch(op);
+}
+
+/* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of what must agree. */
+static void prepare_p2p(struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)r->root);
+
+	op->own_step = (struct tt_step){ .op = TT_COPY, .nsrc = 1, .wait_lane = TT_NO_LANE, .nblocks = 1,
+					 .dst = r->send ? TT_REF_NONE : tt_ref_make(TT_OUT, 0),
+					 .to = r->send ? wire : TT_REF_NONE,
+					 .src = { r->send ? tt_ref_make(TT_IN, 0) : wire } };
+	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1, .nlanes = 1,
+					 .nsteps = 1, .lanes = { { 0, 1 } }, .steps = &op->own_step };
+	op->plan = &op->own_plan;
+	op->total = SIZE_MAX;
+	op->unit = r->count * op->element_bytes;
+	op->call = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type, .count = r->count };
+	cut_tiles(op);
+	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
+	op->cursor[0].channel = TT_P2P_CHANNEL;
+}
+
+/* A step may need any link of the plan at any time, so all of them are connected before the first. */
+static int connect_links(struct tt_op *op, uint64_t deadline_ns)
+{
+	int rc = 0;
+
+	for (int ch = op->kept->channels; !rc && ch < (int)op->ncursors; ch++) {
+		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
+			rc = tt_comm_connect(op->comm, op->plan->peers[i], ch, deadline_ns);
+		if (!rc)
+			op->kept->channels = ch + 1;
+	}
+	return rc;
+}
+
+static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
+{
+	const struct tt_request *r = op->request;
+	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
+
+	prepare_p2p(op);
+	op->seq = ++counter[r->root];
+	op->stamp = tt_call_stamp(&op->call, op->seq);
+	return op->unit ? tt_comm_connect(op->comm, r->root, TT_P2P_CHANNEL, deadline_ns) : 0;
+}
+
+static int start_collective(struct tt_op *op, uint64_t deadline_ns)
+{
+	const struct tt_request *r = op->request;
+	tuttiComm_t c = op->comm;
+	int rc = prepare_collective(op);
+
+	if (rc)
+		return rc;
+	op->seq = ++c->seq;
+	op->stamp = tt_call_stamp(&op->call, op->seq);
+	tt_control_note(c->ctl, op->seq, &op->call);
+	if (tt_unlikely(op->kept->channels < (int)op->ncursors) && (rc = connect_links(op, deadline_ns)))
+		return rc;
+	if (tt_unlikely(r->scaled))
+		tt_scale(op->base[TT_IN], r->in, &r->scalar,
+			 r->count * (r->collective == TT_REDUCE_SCATTER ? op->plan->in_blocks : 1), r->type);
+	return 0;
+}
+
+int tt_op_start(struct tt_op *op, uint64_t deadline_ns)
+{
+	const struct tt_request *r = op->request;
+
+	op->started = true;
+	op->element_bytes = tt_type_bytes(r->type);
+	op->base[TT_IN] = (char *)(uintptr_t)r->in;
+	op->base[TT_OUT] = r->out;
+	return r->collective == TT_SENDRECV ? start_p2p(op, deadline_ns) : start_collective(op, deadline_ns);
+}
+
+void tt_op_finish(struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	tuttiComm_t c = op->comm;
+
+	if (r->collective != TT_SENDRECV) {
+		if (r->op == tuttiAvg && (r->collective != TT_REDUCE || r->root == c->rank))
+			tt_divide(op->base[TT_OUT], op->base[TT_OUT], (uint32_t)c->nranks, r->count, r->type);
+		tt_control_done(c->ctl, op->seq);
+	}
+	op->complete = true;
+	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}

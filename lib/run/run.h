@@ -1,0 +1,25 @@
+/* run.h - what api needs of run: requests in, results out. op.h is for run's own files. */
+#ifndef TT_RUN_H
+#define TT_RUN_H
+
+#include "run/op.h"
+
+/* Run requests of any communicators as one set, in this thread. Returns 0 | the first failure, which has then
+ * broken every communicator of the set that had not finished. Blocks until the deadline. */
+int tt_run_requests(const struct tt_request *requests, size_t n);
+
+/* turn.c: in call order. Blocks until it is this thread's turn on every communicator of the requests (at once when no
+ * stream was ever used with them), runs, passes the turn on. */
+int tt_run_in_turn(const struct tt_request *requests, size_t n);
+/* The same behind the caller: copies the requests to the stream's queue. 0 | TT_ARG, TT_SYSTEM. */
+int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, size_t n);
+/* Wait until nothing of comm is queued or running in any stream. */
+void tt_run_drain(tuttiComm_t comm);
+
+/* stream.c */
+int tt_stream_create(tuttiStream_t *ret_stream);
+int tt_stream_wait(tuttiStream_t stream);              /* 0 | first error since the last wait */
+int tt_stream_query(tuttiStream_t stream);             /* 1 still working | 0 | the error, as wait */
+int tt_stream_destroy(tuttiStream_t stream);
+
+#endif

@@ -1,0 +1,252 @@
+/*
+ * step.c - execute steps: gather the sources, make room for the result, combine, hand on
+ *
+ * Called by run.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function runs them all:
+ *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's own buffer
+ *   `to`            reserve: a pointer into the slot that the peer will read; or, on sockets, post of dst's bytes
+ * so a fused receive-reduce-send touches each byte once. A step that lacks anything does nothing and is tried again.
+ * Peek and reserve give the same answer until release and commit, so trying again costs no state.
+ */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/op.h"
+
+static struct tt_link *link_of(const struct tt_op *op, const struct tt_cursor *cu, tt_ref wire)
+{
+	return op->comm->links[cu->channel * op->comm->nranks + (int)tt_ref_index(wire)];
+}
+
+static char *address(const struct tt_op *op, const struct tt_cursor *cu, tt_ref r)
+{
+	return op->base[tt_ref_buf(r)] + (tt_ref_index(r) + cu->sub) * op->unit + cu->tile * op->tile_bytes;
+}
+
+/* Bytes of this step's message: from any local operand, since all have equal lengths. */
+static size_t length(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s, uint32_t nblocks)
+{
+	tt_ref r = tt_ref_buf(s->dst) != TT_NONE ? s->dst : s->src[0];
+	size_t first = 0, from, end, to;
+
+	if (op->plan->rule == TT_EVEN)
+		first = (tt_ref_index(r) % op->plan->nblocks + cu->sub) * op->unit;
+	from = first + cu->tile * op->tile_bytes;
+	end = first + nblocks * op->unit;
+	if (end > op->total)
+		end = op->total;
+	if (op->ntiles == 1)
+		return from < end ? end - from : 0;
+	to = from + op->tile_bytes < end ? from + op->tile_bytes : end;
+	return from < to ? to - from : 0;
+}
+
+bool tt_op_settled(struct tt_op *op)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < op->npending; i++)
+		if (op->pending[i].link->completed < op->pending[i].number)
+			op->pending[kept++] = op->pending[i];
+	op->npending = kept;
+	return kept == 0;
+}
+
+/* Would writing [p, p + bytes) change bytes that a socket has still to take? */
+static bool still_needed(struct tt_op *op, const char *p, size_t bytes)
+{
+	if (tt_likely(op->npending == 0) || tt_op_settled(op))
+		return false;
+	for (uint32_t i = 0; i < op->npending; i++)
+		if (p < op->pending[i].end && op->pending[i].start < p + bytes)
+			return true;
+	return false;
+}
+
+static int post(struct tt_op *op, struct tt_cursor *cu, struct tt_link *l, const char *p, size_t bytes)
+{
+	int rc;
+
+	if (op->npending == TT_MAX_PENDING) {
+		l->t->progress(l->ep);
+		tt_op_settled(op);
+		if (op->npending == TT_MAX_PENDING)
+			return 0;
+	}
+	rc = l->t->post(l, p, bytes, op->stamp);
+	if (rc <= 0)
+		return rc;
+	cu->computed = false;
+	if (l->completed < l->posted)
+		op->pending[op->npending++] = (struct tt_pending){ l, l->posted, p, p + bytes };
+	return 1;
+}
+
+/* For tests of deaths: TUTTI_FAULT names the step before which this rank dies or stops. */
+static void fault(tuttiComm_t c)
+{
+	if (++c->steps != c->fault_step)
+		return;
+	if (c->fault_what[0] == 'e')
+		_exit(3);
+	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
+}
+
+static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room, const void **src, size_t bytes)
+{
+	if (s->op == TT_COMBINE) {
+		if (dst)
+			op->reduce(dst, room, src, s->nsrc, bytes / op->element_bytes);
+		else
+			op->reduce(room, NULL, src, s->nsrc, bytes / op->element_bytes);
+		return;
+	}
+	if (dst && dst != src[0])
+		memcpy(dst, src[0], bytes);
+	if (room)
+		memcpy(room, src[0], bytes);
+}
+
+/* A message that only has to land: sockets put it in place without a stage. */
+static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, struct tt_link *l, size_t bytes)
+{
+	char *dst = address(op, cu, s->dst);
+	int rc;
+
+	if (still_needed(op, dst, bytes))
+		return 0;
+	rc = l->t->recv(l, dst, bytes, op->stamp);
+	if (rc > 0) {
+		op->comm->heard[l->peer] = op->comm->seq;
+		if (tt_unlikely(op->comm->fault_what))
+			fault(op->comm);
+	}
+	return rc;
+}
+
+static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
+{
+	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? link_of(op, cu, s->to) : NULL, *from[TT_MAX_SOURCES];
+	char *dst = tt_ref_buf(s->dst) != TT_NONE ? address(op, cu, s->dst) : NULL, *room = NULL;
+	const void *src[TT_MAX_SOURCES];
+	int rc, wires = 0;
+
+	if (cu->computed)
+		return post(op, cu, to, dst, bytes);
+	if (to && (to->t->flags & TT_T_RESERVE) && !(room = to->t->reserve(to, bytes)))
+		return 0;
+	for (int i = 0; i < s->nsrc; i++) {
+		tt_ref r = i < 2 ? s->src[i] : tt_step_source(s, i);
+
+		if (tt_ref_buf(r) != TT_WIRE) {
+			src[i] = address(op, cu, r);
+			continue;
+		}
+		from[wires] = link_of(op, cu, r);
+		if (s->op == TT_COPY && !to && from[wires]->t->recv)
+			return receive(op, cu, s, from[wires], bytes);
+		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
+		if (rc <= 0)
+			return rc;
+		wires++;
+	}
+	if (dst && still_needed(op, dst, bytes))
+		return 0;
+	if (tt_unlikely(op->comm->fault_what))
+		fault(op->comm);
+	compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
+	while (wires > 0) {
+		wires--;
+		op->comm->heard[from[wires]->peer] = op->comm->seq;
+		from[wires]->t->release(from[wires]);
+	}
+	if (room)
+		to->t->commit(to, bytes, op->stamp);
+	if (!to || room)
+		return 1;
+	cu->computed = true;
+	rc = post(op, cu, to, dst ? dst : src[0], bytes);
+	return rc ? rc : dst ? 0 : (cu->computed = false);
+}
+
+/* Has the lane that this step waits for passed that step in this tile? */
+static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s)
+{
+	const struct tt_cursor *other;
+
+	if (tt_likely(s->wait_lane == TT_NO_LANE))
+		return true;
+	other = &op->cursor[s->wait_lane * op->width + cu->tile % op->width];
+	return other->finished || other->tile > cu->tile || (other->tile == cu->tile && other->step > s->wait_step);
+}
+
+static void next_step(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
+{
+	cu->sub = 0;
+	cu->step += s->op == TT_COMBINE && s->nsrc > 2 ? 2 : 1;
+	if (cu->step < op->plan->lanes[cu->lane].nsteps)
+		return;
+	cu->step = 0;
+	cu->tile += op->width;
+	if (cu->tile >= op->ntiles) {
+		cu->finished = true;
+		op->nfinished++;
+	}
+}
+
+int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
+{
+	const struct tt_lane *lane = &op->plan->lanes[cu->lane];
+	int moved = 0;
+
+	if (lane->nsteps == 0) {
+		cu->finished = true;
+		op->nfinished++;
+		return 1;
+	}
+	while (!cu->finished) {
+		const struct tt_step *s = &op->plan->steps[lane->first + cu->step];
+		uint32_t nblocks = s->nblocks - cu->sub < op->group ? s->nblocks - cu->sub : op->group;
+		size_t bytes;
+
+		if (!may_start(op, cu, s))
+			return moved;
+		bytes = s->op == TT_NOP ? 0 : length(op, cu, s, nblocks);
+		if (bytes) {
+			int rc = execute(op, cu, s, bytes);
+
+			if (rc <= 0)
+				return rc < 0 ? rc : moved;
+			moved = 1;
+		}
+		cu->sub += nblocks;
+		if (s->op == TT_NOP || cu->sub >= s->nblocks)
+			next_step(op, cu, s);
+	}
+	return 1;
+}
+
+int tt_cursor_waits_for(const struct tt_op *op, const struct tt_cursor *cu, struct tt_link **ret_link)
+{
+	const struct tt_step *s = &op->plan->steps[op->plan->lanes[cu->lane].first + cu->step];
+	const void *data;
+
+	*ret_link = NULL;
+	if (cu->finished || s->op == TT_NOP || !may_start(op, cu, s))
+		return -1;
+	for (int i = 0; !cu->computed && i < s->nsrc; i++) {
+		tt_ref r = tt_step_source(s, i);
+		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? link_of(op, cu, r) : NULL;
+		uint32_t nblocks = s->nblocks - cu->sub < op->group ? s->nblocks - cu->sub : op->group;
+
+		if (!l)
+			continue;
+		*ret_link = l;
+		if ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, length(op, cu, s, nblocks), op->stamp, &data) <= 0)
+			return l->peer;
+	}
+	if (tt_ref_buf(s->to) != TT_WIRE)
+		return -1;
+	*ret_link = link_of(op, cu, s->to);
+	return (*ret_link)->peer;
+}

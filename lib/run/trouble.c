@@ -1,0 +1,101 @@
+/*
+ * trouble.c - what to say when an operation fails, and telling the other ranks
+ *
+ * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame and what that rank
+ * did last; control knows the others' part of it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/op.h"
+
+static const char *op_text(const struct tt_op *op, char text[160])
+{
+	const struct tt_request *r = op->request;
+
+	if (r->collective == TT_SENDRECV)
+		snprintf(text, 160, "%s of %zu %s %s rank %d (number %llu)", r->send ? "send" : "receive", r->count,
+			 tt_type_name(r->type), r->send ? "to" : "from", r->root, (unsigned long long)op->seq);
+	else
+		tt_call_text(&op->call, op->seq, text, 160);
+	return text;
+}
+
+/* The first rank that some cursor of op waits for, -1 if none or the waits differ. */
+static int awaited(const struct tt_op *op)
+{
+	int peer = -1;
+
+	for (uint32_t i = 0; op->started && i < op->ncursors; i++) {
+		struct tt_link *l;
+		int p = op->cursor[i].finished ? -1 : tt_cursor_waits_for(op, &op->cursor[i], &l);
+
+		if (p >= 0 && peer >= 0 && p != peer)
+			return -1;
+		if (p >= 0)
+			peer = p;
+	}
+	return peer;
+}
+
+void tt_trouble_ask(struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	int peer = awaited(op);
+
+	tt_control_waiting(c->ctl, c->seq, peer, peer >= 0 ? c->heard[peer] : 0);
+}
+
+int tt_trouble_late(struct tt_op *op)
+{
+	char what[160], missing[512] = "";
+	int peer = awaited(op), who = tt_control_missing(op->comm->ctl, op->comm->seq, missing, sizeof(missing));
+
+	if (who < 0 && peer >= 0)
+		snprintf(missing, sizeof(missing), "rank %d is awaited, and has not made the matching call", peer);
+	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms: %s", op->comm->rank, op_text(op, what),
+		       op->comm->timeout_ms, missing[0] ? missing : "all ranks are in it, but nothing moves");
+}
+
+int tt_trouble_broken(struct tt_op *op)
+{
+	char what[160];
+	int code = tt_control_broken(op->comm->ctl), culprit;
+	const char *text = tt_control_text(op->comm->ctl, &culprit);
+
+	if (!op->started)
+		snprintf(what, sizeof(what), "operation %llu was not started", (unsigned long long)op->comm->seq + 1);
+	else
+		op_text(op, what);
+	return tt_fail(code, "rank %d: %s: %s", op->comm->rank, what, text);
+}
+
+/* A message of another call came where this one's was due. Statuses tell which call; wait for them a little. */
+int tt_trouble_mismatch(struct tt_op *op)
+{
+	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
+	struct timespec pause = { .tv_nsec = 2000000 };
+	char what[160], cause[512];
+
+	snprintf(cause, sizeof(cause), "%s", tt_error_text());
+	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until && op->request->collective != TT_SENDRECV) {
+		tt_trouble_ask(op);
+		nanosleep(&pause, NULL);
+	}
+	if (tt_control_broken(op->comm->ctl))
+		return tt_trouble_broken(op);
+	return tt_fail(TT_USAGE, "rank %d: %s: another rank made a different call: %s", op->comm->rank,
+		       op_text(op, what), cause);
+}
+
+void tt_trouble_spread(struct tt_op *set, int code)
+{
+	for (struct tt_op *op = set; op; op = op->next) {
+		if (op->complete)
+			continue;
+		if (!tt_control_broken(op->comm->ctl))
+			tt_control_raise(op->comm->ctl, code, -1, tt_error_text());
+		tt_comm_failed(op->comm, code);
+	}
+}

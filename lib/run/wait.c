@@ -1,0 +1,139 @@
+/*
+ * wait.c - what a rank does while nothing moves: spin, then yield, then sleep
+ *
+ * Called by run.c once for every round without progress. A wake by the kernel costs 35 us where a spinning reader
+ * sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits for costs a time slice. So a rank
+ * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long.
+ *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
+ * Every wait looks at the communicator's health each round and at the deadline whenever it reads the clock.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "run/op.h"
+
+#define SPINS_OWN_CORE 4000u       /* rounds of about 10 ns: some 40 us */
+#define SPINS_CROWDED 16u
+#define YIELDS_OWN_CORE 200u
+#define YIELDS_CROWDED 400u
+#define ASK_AFTER_MS 500u
+#define DOZE_US 20000u             /* a bound, not a rhythm: wakes end it */
+#define DOZE_MIXED_US 500u         /* two kinds of endpoints to watch, but one to sleep in */
+
+static void arm(struct tt_wait *w, struct tt_op *set)
+{
+	tuttiComm_t c = set->comm;
+
+	for (int i = 0; i < c->nep; i++)
+		w->ticket[i] = c->ep[i]->t->arm(c->ep[i]);
+	w->armed = true;
+}
+
+static void disarm(struct tt_wait *w, struct tt_op *set)
+{
+	tuttiComm_t c = set->comm;
+
+	for (int i = 0; i < c->nep; i++)
+		c->ep[i]->t->disarm(c->ep[i]);
+	w->armed = false;
+}
+
+void tt_wait_reset(struct tt_wait *w, struct tt_op *set)
+{
+	w->idle = 0;
+	if (tt_unlikely(w->armed))
+		disarm(w, set);
+}
+
+uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set)
+{
+	uint32_t least = UINT32_MAX;
+
+	if (w->deadline_ns)
+		return w->deadline_ns;
+	for (; set; set = set->next)
+		if (set->comm->timeout_ms < least)
+			least = set->comm->timeout_ms;
+	w->started_ns = tt_now_ns();
+	w->deadline_ns = w->started_ns + least * 1000000ull;
+	return w->deadline_ns;
+}
+
+static struct tt_op *first_live(struct tt_op *set)
+{
+	while (set->complete && set->next)
+		set = set->next;
+	return set;
+}
+
+/* Sleep in the endpoint whose links are waited for; with several kinds, or several communicators, only shortly. */
+static void doze(struct tt_wait *w, struct tt_op *set)
+{
+	tuttiComm_t c = set->comm;
+	unsigned kinds = 0;
+	int in = c->nep - 1;
+	bool mixed = false;
+
+	for (struct tt_op *op = set; op; op = op->next) {
+		mixed |= op->comm != c;
+		for (uint32_t i = 0; !op->complete && op->comm == c && i < op->ncursors; i++) {
+			struct tt_link *l = NULL;
+
+			if (!op->cursor[i].finished)
+				tt_cursor_waits_for(op, &op->cursor[i], &l);
+			for (int e = 0; l && e < c->nep; e++)
+				kinds |= (unsigned)(c->ep[e] == l->ep) << e;
+		}
+		for (uint32_t i = 0; op->comm == c && i < op->npending; i++)
+			for (int e = 0; e < c->nep; e++)
+				kinds |= (unsigned)(c->ep[e] == op->pending[i].link->ep) << e;
+	}
+	if (kinds)
+		in = 31 - __builtin_clz(kinds);
+	mixed |= kinds & (kinds - 1);
+	if (in >= 0)
+		c->ep[in]->t->doze(c->ep[in], w->ticket[in], mixed ? DOZE_MIXED_US : DOZE_US);
+	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
+}
+
+/* broken, late, or long enough to ask the others? */
+static int look_around(struct tt_wait *w, struct tt_op *set)
+{
+	uint64_t deadline = tt_wait_deadline(w, set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
+	struct tt_op *op = first_live(set);
+
+	if (now >= deadline)
+		return tt_trouble_late(op);
+	if (ask > (deadline - w->started_ns) / 4)
+		ask = (deadline - w->started_ns) / 4;
+	if (now - w->started_ns > ask)
+		tt_trouble_ask(op);
+	return 0;
+}
+
+int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
+{
+	enum tt_wait_policy policy = set->comm->policy;
+	uint32_t spins = policy == TT_WAIT_SPIN ? SPINS_OWN_CORE : SPINS_CROWDED;
+	uint32_t yields = policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
+
+	for (struct tt_op *op = set; op; op = op->next)
+		if (tt_unlikely(!op->complete && tt_control_broken(op->comm->ctl)))
+			return tt_trouble_broken(op);
+	w->idle++;
+	if (w->idle <= spins && policy != TT_WAIT_SLEEP) {
+		tt_cpu_relax();
+		return 0;
+	}
+	if (w->idle <= spins + yields && policy != TT_WAIT_SLEEP) {
+		sched_yield();
+		return 0;
+	}
+	if (!w->armed) {                         /* one more look at the links before sleeping */
+		arm(w, set);
+		return 0;
+	}
+	doze(w, set);
+	disarm(w, set);
+	return look_around(w, set);
+}
