@@ -1,0 +1,74 @@
+/*
+ * shm_segment.h - the memory that the ranks of one host share: how they come to it, and how it is laid out
+ *
+ *   header | a bell a rank | ring [writer][reader][channel] ...        ring = control page | slots
+ *
+ * One sealed memfd a host group. It has no name in any file system, so nothing can be left behind; pages cost nothing
+ * until they are claimed. Every field has one writer; fields of different writers lie 128 bytes apart.
+ */
+#ifndef TT_SHM_SEGMENT_H
+#define TT_SHM_SEGMENT_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "transports/transport.h"
+
+#define TT_SHM_LINES 32        /* messages under way on a ring */
+#define TT_SHM_INLINE 56       /* bytes that travel in the flag's own cache line */
+#define TT_SHM_CELLS 8         /* slot 0 is also eight cells for messages of up to an eighth of a slot */
+#define TT_SHM_MAX_SLOTS 8
+#define TT_SHM_PAGE 4096u
+
+/* A message: its flag (number, and a mix of stamp and length), and its bytes, or where in the slots they are. */
+struct tt_shm_line {
+	alignas(TT_LINE) union {
+		uint8_t payload[TT_SHM_INLINE];
+		uint64_t offset;
+	};
+	_Atomic uint64_t flag;
+};
+
+/* The control page of a ring: one direction of one (pair, channel). Written by the writer, but for done. */
+struct tt_shm_ring {
+	alignas(TT_APART) _Atomic uint64_t done;       /* messages that the reader has released */
+	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for room */
+	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
+};
+_Static_assert(sizeof(struct tt_shm_line) == TT_LINE && sizeof(struct tt_shm_ring) <= TT_SHM_PAGE, "layout");
+
+/* How a rank is woken. word is a futex. */
+struct tt_shm_bell {
+	alignas(TT_APART) _Atomic uint32_t word;
+	_Atomic uint32_t sleeping;                     /* set by the rank, cleared by it or by who rings */
+};
+
+struct tt_shm_header {
+	uint32_t magic, version;
+	uint8_t token[16];
+	uint64_t bytes;
+	alignas(TT_APART) _Atomic uint32_t sleepers;   /* some rank has slept once; never cleared */
+	struct tt_shm_bell bells[];                    /* [nlocal] */
+};
+
+struct tt_shm_segment {
+	int fd;                        /* -1: this rank shares memory with nobody */
+	struct tt_shm_header *header;
+	size_t bytes;
+	int nlocal, me, nchannels;
+	int *local_of;                 /* [nranks] place in the group, -1: not reached */
+	size_t slot_bytes, ring_bytes, rings_at;
+	uint32_t nslots;
+};
+
+/* Meets the other ranks of this host. Collective and blocking, as open of transport.h; 0 also when nobody is met. */
+int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret_segment);
+void tt_shm_segment_close(struct tt_shm_segment *segment);
+
+/* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
+struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
+
+/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno. */
+int tt_shm_segment_claim(const struct tt_shm_segment *segment, const void *p, size_t bytes);
+
+#endif
