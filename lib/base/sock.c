@@ -1,0 +1,293 @@
+/*
+ * sock.c - listen, connect and exchange bytes with a deadline; own every socket across fork
+ *
+ * Called by comm. Waits poll in slices, because what ends them early (a broken communicator) is not a descriptor.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+
+#define SLICE_MS 20
+
+/* ---- ownership ------------------------------------------------------------------------------------------------ *
+ * owned[fd] is the inode of the socket; a number that was closed and used again by somebody else has another. */
+
+static pthread_mutex_t owned_lock = PTHREAD_MUTEX_INITIALIZER;
+static ino_t *owned;
+static int nowned;
+
+static ino_t inode_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+int tt_sock_own(int fd)
+{
+	ino_t *larger;
+
+	if (fd < 0)
+		return fd;
+	pthread_mutex_lock(&owned_lock);
+	if (fd >= nowned && (larger = realloc(owned, (size_t)(fd + 64) * sizeof(*owned)))) {
+		memset(larger + nowned, 0, (size_t)(fd + 64 - nowned) * sizeof(*owned));
+		owned = larger;
+		nowned = fd + 64;
+	}
+	if (fd < nowned)
+		owned[fd] = inode_of(fd);
+	pthread_mutex_unlock(&owned_lock);
+	return fd;
+}
+
+void tt_sock_close(int fd)
+{
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&owned_lock);
+	if (fd < nowned)
+		owned[fd] = 0;
+	close(fd);
+	pthread_mutex_unlock(&owned_lock);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&owned_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&owned_lock);
+}
+
+static void in_child(void)
+{
+	for (int fd = 0; fd < nowned; fd++)
+		if (owned[fd] && owned[fd] == inode_of(fd))
+			close(fd);
+	free(owned);
+	owned = NULL;
+	nowned = 0;
+	pthread_mutex_unlock(&owned_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- making sockets ------------------------------------------------------------------------------------------- */
+
+static int no_socket(const char *what)
+{
+	struct rlimit limit = { 0 };
+	int why = errno;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	errno = why;
+	if (why == EMFILE)
+		return tt_fail(TT_SYSTEM, "%s: %m (limit %llu; raise it with ulimit -n)", what,
+			       (unsigned long long)limit.rlim_cur);
+	return tt_fail(TT_SYSTEM, "%s: %m", what);
+}
+
+static int bound_port(int fd)
+{
+	struct sockaddr_in6 sa = { 0 };
+
+	getsockname(fd, (struct sockaddr *)&sa, &(socklen_t){ sizeof(sa) });
+	return ntohs(sa.sin6_port);              /* in the same place for IPv4 */
+}
+
+/* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener not: so a reserved
+ * port can be taken over by the process that listens, and two that listen find out. */
+static int bind_all(int port, int *ret_fd)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool has_six = fd >= 0;
+
+	if (!has_six && errno != EMFILE && errno != ENFILE)
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return no_socket("cannot make a socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (has_six)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
+	if (bind(fd, has_six ? (struct sockaddr *)&six : (struct sockaddr *)&four, has_six ? sizeof(six) : sizeof(four))) {
+		int why = errno;
+
+		close(fd);
+		errno = why;
+		return tt_fail(TT_SYSTEM, "port %d: %m", port);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+int tt_sock_reserve(int port, int *ret_fd, int *ret_port)
+{
+	int rc = bind_all(port, ret_fd);
+
+	if (!rc)
+		*ret_port = bound_port(*ret_fd);
+	return rc;
+}
+
+int tt_sock_listen(int port, int *ret_fd, int *ret_port)
+{
+	int fd, rc = bind_all(port, &fd);
+
+	if (rc)
+		return rc;
+	tt_sock_own(fd);
+	tt_sock_set_blocking(fd, false);
+	if (listen(fd, SOMAXCONN)) {
+		int why = errno;
+
+		tt_sock_close(fd);
+		errno = why;
+		return tt_fail(TT_SYSTEM, "port %d: %m", port);
+	}
+	*ret_port = bound_port(fd);
+	*ret_fd = fd;
+	return 0;
+}
+
+void tt_sock_set_blocking(int fd, bool blocking)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
+/* ---- waiting -------------------------------------------------------------------------------------------------- */
+
+static bool lost_patience(const struct tt_patience *p)
+{
+	return tt_now_ns() >= p->deadline_ns || (p->stop && p->stop(p->ctx));
+}
+
+/* 0 ready | TT_TIMEOUT */
+static int await(int fd, short events, const struct tt_patience *p)
+{
+	struct pollfd pfd = { .fd = fd, .events = events };
+
+	while (poll(&pfd, 1, SLICE_MS) <= 0)
+		if (lost_patience(p))
+			return tt_fail(TT_TIMEOUT, "no answer in time");
+	return 0;
+}
+
+int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience)
+{
+	const char *p = data;
+	int rc;
+
+	while (bytes > 0) {
+		ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EAGAIN) {
+			if ((rc = await(fd, POLLOUT, patience)))
+				return rc;
+		} else if (n < 0 && errno != EINTR) {
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		} else if (n > 0) {
+			p += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience)
+{
+	char *p = data;
+	int rc;
+
+	while (bytes > 0) {
+		ssize_t n = recv(fd, p, bytes, 0);
+
+		if (n == 0)
+			return tt_fail(TT_REMOTE, "connection closed by the other side");
+		if (n < 0 && errno == EAGAIN) {
+			if ((rc = await(fd, POLLIN, patience)))
+				return rc;
+		} else if (n < 0 && errno != EINTR) {
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		} else if (n > 0) {
+			p += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* ---- connect -------------------------------------------------------------------------------------------------- */
+
+/* With nobody listening, a port of the ephemeral range can happen to be chosen as the source port too: TCP then
+ * connects the socket to itself. */
+static bool is_self(int fd)
+{
+	struct sockaddr_storage mine = { 0 }, other = { 0 };
+	socklen_t a = sizeof(mine), b = sizeof(other);
+
+	return !getsockname(fd, (struct sockaddr *)&mine, &a) && !getpeername(fd, (struct sockaddr *)&other, &b) &&
+	       a == b && !memcmp(&mine, &other, a);
+}
+
+static int finish_connect(int fd, const char *where, const struct tt_patience *patience)
+{
+	int why = 0;
+
+	if (await(fd, POLLOUT, patience))
+		return tt_fail(TT_TIMEOUT, "connect %s: no answer", where);
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &(socklen_t){ sizeof(why) });
+	errno = why ? why : ECONNREFUSED;
+	if (why || is_self(fd))
+		return tt_fail(TT_REMOTE, "connect %s: %m", where);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	return 0;
+}
+
+int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd)
+{
+	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	char where[TT_ENDPOINT_TEXT];
+	int fd, rc;
+
+	tt_address_text(a, port, where);
+	memcpy(&four.sin_addr, a->bytes, 4);
+	memcpy(&six.sin6_addr, a->bytes, 16);
+	fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 && errno == EAFNOSUPPORT)
+		return tt_fail(TT_REMOTE, "connect %s: %m", where);
+	if (fd < 0)
+		return no_socket("cannot make a socket");
+	tt_sock_own(fd);
+	if (connect(fd, a->family == 4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+		    a->family == 4 ? sizeof(four) : sizeof(six)) && errno != EINPROGRESS)
+		rc = tt_fail(TT_REMOTE, "connect %s: %m", where);
+	else
+		rc = finish_connect(fd, where, patience);
+	if (rc)
+		tt_sock_close(fd);
+	else
+		*ret_fd = fd;
+	return rc;
+}

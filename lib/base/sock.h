@@ -1,0 +1,70 @@
+/*
+ * sock.h - TCP sockets: addresses as values and as text, listen, connect and exchange bytes with a deadline
+ *
+ * Called by comm (joining, control, data sockets). Every socket that Tutti makes is owned: a forked child closes its
+ * copies at once, so that it can neither hide the parent's death from the peers nor disturb its streams.
+ */
+#ifndef TT_SOCK_H
+#define TT_SOCK_H
+
+#include "base/base.h"
+
+struct tt_address {
+	uint8_t family;          /* 4 or 6 */
+	uint8_t prefix;          /* bits of the subnet; 0 unknown */
+	uint8_t bytes[16];       /* network order, 4 or 16 of them */
+};
+
+#define TT_ADDRESSES 8           /* of one host, at most */
+#define TT_ENDPOINT_TEXT 64      /* enough for tt_address_text */
+
+/* How long to try: until deadline_ns, or until stop(ctx) says that it is pointless. stop may be NULL. */
+struct tt_patience {
+	uint64_t deadline_ns;
+	bool (*stop)(void *ctx);
+	void *ctx;
+};
+
+/* address.c ---------------------------------------------------------------------------------------------------- */
+
+/* "10.0.0.1:4000", "[fd00::1]:4000" into text; returns text. A port of 0 is left out. */
+const char *tt_address_text(const struct tt_address *a, int port, char text[TT_ENDPOINT_TEXT]);
+bool tt_address_is_loopback(const struct tt_address *a);
+bool tt_address_equal(const struct tt_address *a, const struct tt_address *b);
+/* Do both lie in mine's subnet? */
+bool tt_address_near(const struct tt_address *mine, const struct tt_address *other);
+extern const struct tt_address tt_loopback4, tt_loopback6;
+
+/* Does TUTTI_SOCKET_IFNAME (NCCL's form: [^][=]name,name) choose this interface? "" chooses all. */
+bool tt_ifname_chooses(const char *filter, const char *name);
+
+/* Addresses of this host that other hosts may reach: interfaces that are up and chosen, no loopback, no link-local.
+ * 0 | TT_ARG (the filter chooses no interface: names those there are) | TT_SYSTEM */
+int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], int *ret_n);
+
+/* The addresses of a host name or numeric address. 0 | TT_ARG (unknown name) */
+int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], int *ret_n);
+
+/* sock.c ------------------------------------------------------------------------------------------------------- */
+
+/* A socket bound to port (0: a free one) of all addresses of this host, IPv6 and IPv4. Not listening: it reserves the
+ * port, and one of tt_sock_listen may share it. Not owned: forked children keep it. 0 | TT_SYSTEM */
+int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
+/* The same, listening, non-blocking. Only one socket can listen on a port. */
+int tt_sock_listen(int port, int *ret_fd, int *ret_port);
+
+/* Connect; the socket is non-blocking, without Nagle. 0 | TT_REMOTE (refused, unreachable), TT_TIMEOUT | TT_SYSTEM
+ * (this host: descriptors, memory) */
+int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd);
+
+/* Send or receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) | TT_TIMEOUT (also: stopped) */
+int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
+int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
+
+void tt_sock_set_blocking(int fd, bool blocking);
+
+/* Own fd (returned), also made elsewhere; close it. A plain close of an owned fd is harmless. */
+int tt_sock_own(int fd);
+void tt_sock_close(int fd);
+
+#endif
