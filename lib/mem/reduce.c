@@ -1,0 +1,94 @@
+/*
+ * reduce.c - which instruction set reduces; the doors to its kernels
+ *
+ * Called by run and the api; the kernels are in reduce_{scalar,avx2,avx512}.c, one source compiled three times.
+ */
+#include "mem/reduce_types.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+static _Atomic(const struct tt_reduce_isa *) isa_in_force;      /* NULL: nobody has asked yet */
+
+/* ---- the choice ------------------------------------------------------------------------------------------------ */
+
+#ifdef __x86_64__
+static bool has_avx2(void)
+{
+	unsigned a, b, c, d;
+
+	/* clang's __builtin_cpu_supports does not know f16c. */
+	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static bool has_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static bool has_scalar(void)
+{
+	return true;
+}
+
+/* Best first. */
+static const struct {
+	const struct tt_reduce_isa *isa;
+	bool (*has)(void);
+} isas[] = {
+#ifdef __x86_64__
+	{ &tt_reduce_avx512, has_avx512 },
+	{ &tt_reduce_avx2, has_avx2 },
+#endif
+	{ &tt_reduce_scalar, has_scalar },
+};
+
+/* The best that has this name, or of all. NULL: this CPU has not got it. */
+static const struct tt_reduce_isa *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
+		if ((!name || !strcmp(name, isas[i].isa->name)) && isas[i].has())
+			return isas[i].isa;
+	return NULL;
+}
+
+int tt_reduce_isa_set(const char *name)
+{
+	const struct tt_reduce_isa *isa = find(!*name || !strcmp(name, "auto") ? NULL : name);
+
+	if (!isa)
+		return tt_fail(TT_ARG, "reduce: instruction set '%.32s' is not one that this CPU has; allowed are "
+			       "auto scalar avx2 avx512", name);
+	atomic_store(&isa_in_force, isa);
+	return TT_OK;
+}
+
+const struct tt_reduce_isa *tt_reduce_isa_now(void)
+{
+	const struct tt_reduce_isa *isa = atomic_load_explicit(&isa_in_force, memory_order_relaxed);
+
+	if (tt_likely(isa))
+		return isa;
+	/* Exchanged only from NULL, so that another thread's tt_reduce_isa_set in between is not undone. */
+	atomic_compare_exchange_strong(&isa_in_force, &isa, find(NULL));
+	return atomic_load(&isa_in_force);
+}
+
+const char *tt_reduce_isa(void)
+{
+	return tt_reduce_isa_now()->name;
+}
+
+/* ---- the doors ------------------------------------------------------------------------------------------------- */
+
+tt_reduce_fn *tt_reduce_kernel(tuttiDataType_t type, tuttiRedOp_t op)
+{
+	if ((unsigned)type >= tuttiNumTypes || (unsigned)op >= tuttiNumOps)
+		return NULL;
+	return tt_reduce_isa_now()->kernel[type][op == tuttiAvg ? tuttiSum : op];
+}

@@ -1,0 +1,83 @@
+/*
+ * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one (avg)
+ *
+ * Called by run. Floats go to the kernels of the instruction set in force; integers are done here.
+ */
+#include "mem/reduce_types.h"
+
+#include <string.h>
+
+/* Products wrap, so they are taken unsigned. n may be too big for the type, so the division is of 64 bits. */
+#define INTEGER(name, type, product, wide)                                                            \
+	typedef type name##_any __attribute__((aligned(1), may_alias));                               \
+												      \
+	static void scale_##name(name##_any *dst, const name##_any *src, const void *scalar, size_t count) \
+	{                                                                                             \
+		product factor = (product)*(const name##_any *)scalar;                                \
+												      \
+		for (size_t i = 0; i < count; i++)                                                    \
+			dst[i] = (type)((product)src[i] * factor);                                    \
+	}                                                                                             \
+	static void divide_##name(name##_any *dst, const name##_any *src, uint32_t n, size_t count)   \
+	{                                                                                             \
+		for (size_t i = 0; i < count; i++)                                                    \
+			dst[i] = (type)((wide)src[i] / (wide)n);                                      \
+	}
+INTEGER(int8, int8_t, uint32_t, int64_t)
+INTEGER(uint8, uint8_t, uint32_t, uint64_t)
+INTEGER(int32, int32_t, uint32_t, int64_t)
+INTEGER(uint32, uint32_t, uint32_t, uint64_t)
+INTEGER(int64, int64_t, uint64_t, int64_t)
+INTEGER(uint64, uint64_t, uint64_t, uint64_t)
+
+void tt_scale(void *dst, const void *src, const void *scalar, size_t count, tuttiDataType_t type)
+{
+	switch (type) {
+	case tuttiInt8:
+		scale_int8(dst, src, scalar, count);
+		break;
+	case tuttiUint8:
+		scale_uint8(dst, src, scalar, count);
+		break;
+	case tuttiInt32:
+		scale_int32(dst, src, scalar, count);
+		break;
+	case tuttiUint32:
+		scale_uint32(dst, src, scalar, count);
+		break;
+	case tuttiInt64:
+		scale_int64(dst, src, scalar, count);
+		break;
+	case tuttiUint64:
+		scale_uint64(dst, src, scalar, count);
+		break;
+	default:
+		tt_reduce_isa_now()->scale[type](dst, src, tt_element_get(scalar, 0, type), count);
+	}
+}
+
+void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type)
+{
+	switch (type) {
+	case tuttiInt8:
+		divide_int8(dst, src, n, count);
+		break;
+	case tuttiUint8:
+		divide_uint8(dst, src, n, count);
+		break;
+	case tuttiInt32:
+		divide_int32(dst, src, n, count);
+		break;
+	case tuttiUint32:
+		divide_uint32(dst, src, n, count);
+		break;
+	case tuttiInt64:
+		divide_int64(dst, src, n, count);
+		break;
+	case tuttiUint64:
+		divide_uint64(dst, src, n, count);
+		break;
+	default:
+		tt_reduce_isa_now()->divide[type](dst, src, n, count);
+	}
+}

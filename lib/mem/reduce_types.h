@@ -1,0 +1,38 @@
+/*
+ * reduce_types.h - the small float formats, and the table of kernels that each instruction set fills
+ *
+ * Private to lib/mem: read by the kernels (reduce_kernels.h), their choice (reduce.c) and the one-element conversions
+ * (type.c), so that a format is written down once.
+ */
+#ifndef TT_REDUCE_TYPES_H
+#define TT_REDUCE_TYPES_H
+
+#include "mem/reduce.h"
+
+/* A float of 8 or 16 bits. Codes are without the sign bit; `biggest` is where finite overflow goes. */
+struct tt_small_float {
+	unsigned bits, mantissa, bias;
+	uint32_t special;          /* this code and those above are not finite */
+	uint32_t biggest, infinity, nan;
+};
+
+/* fp8 as in "OCP 8-bit Floating Point Specification (OFP8)", 2023: e4m3 has one NaN and no infinity. */
+static const struct tt_small_float tt_float16 = { 16, 10, 15, 0x7c00, 0x7c00, 0x7c00, 0x7e00 };
+static const struct tt_small_float tt_bfloat16 = { 16, 7, 127, 0x7f80, 0x7f80, 0x7f80, 0x7fc0 };
+static const struct tt_small_float tt_float8e4m3 = { 8, 3, 7, 0x7f, 0x7e, 0x7e, 0x7f };
+static const struct tt_small_float tt_float8e5m2 = { 8, 2, 15, 0x7c, 0x7b, 0x7c, 0x7f };
+
+/* dst[i] = src[i] * value or src[i] / value. */
+typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count);
+
+struct tt_reduce_isa {
+	const char *name;
+	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps];   /* no row for avg: it is sum */
+	tt_scale_fn *scale[tuttiNumTypes];                  /* floats only */
+	tt_scale_fn *divide[tuttiNumTypes];
+};
+extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;
+
+const struct tt_reduce_isa *tt_reduce_isa_now(void);
+
+#endif
