@@ -1,0 +1,79 @@
+/*
+ * counters.c - the public calls that tell what a communicator did, and what a call on it would use
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+
+TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *counters)
+{
+	tuttiCounters_t n = { .size = sizeof(n) };
+	int rc = tt_comm_check(comm);
+
+	if (!rc && (!counters || counters->size < sizeof(counters->size)))
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetCounters: counters is NULL or its size is not set", comm->rank);
+	if (rc)
+		return tt_result(rc);
+	n.operations = atomic_load(&comm->operations);
+	n.sleeps = atomic_load(&comm->sleeps);
+	n.allocations = atomic_load(&comm->allocations);
+	n.memory_bytes = comm->scratch_bytes;
+	for (int i = 0; i < comm->nep; i++)
+		n.memory_bytes += comm->ep[i]->t->memory(comm->ep[i]);
+	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
+		const struct tt_link *l = comm->links[i];
+
+		if (!l)
+			continue;
+		n.sent_bytes += l->sent_bytes;
+		n.messages += l->messages;
+		n.sent_bytes_shm += l->t == &tt_shm ? l->sent_bytes : 0;
+		n.sent_bytes_tcp += l->t == &tt_tcp ? l->sent_bytes : 0;
+	}
+	for (const struct tt_kept *k = comm->kept; k; k = k->next)
+		n.memory_bytes += sizeof(*k) + sizeof(*k->plan) + k->plan->nsteps * sizeof(struct tt_step);
+	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
+	memcpy(counters, &n, n.size);
+	return tuttiSuccess;
+}
+
+static int find_collective(const char *name, enum tt_collective *ret_collective)
+{
+	for (int i = 0; name && i < TT_SENDRECV; i++)
+		if (!strcmp(name, tt_collective_name((enum tt_collective)i))) {
+			*ret_collective = (enum tt_collective)i;
+			return 0;
+		}
+	return tt_fail(TT_ARG, "tuttiCommDescribe: collective \"%s\" is not known", name ? name : "(NULL)");
+}
+
+TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
+					  tuttiDataType_t datatype, char *text, size_t bytes)
+{
+	enum tt_collective which;
+	struct tt_kept *kept;
+	bool shm = false, tcp = false;
+	size_t size;
+	int rc = tt_comm_check(comm);
+
+	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text NULL or datatype %d unknown", comm->rank, datatype);
+	if (!rc)
+		rc = find_collective(collective, &which);
+	if (rc)
+		return tt_result(rc);
+	size = count * tt_type_bytes(datatype);
+	if (which != TT_ALLREDUCE && which != TT_REDUCE && which != TT_BROADCAST)
+		size *= (size_t)comm->nranks;
+	rc = tt_keep_plan(comm, which, size, 0, &kept);
+	if (rc)
+		return tt_result(rc);
+	for (uint32_t i = 0; i < kept->plan->npeers; i++) {
+		shm |= comm->via[kept->plan->peers[i]]->t == &tt_shm;
+		tcp |= comm->via[kept->plan->peers[i]]->t == &tt_tcp;
+	}
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", kept->plan->algorithm,
+		 shm && tcp ? "shm+tcp" : shm ? "shm" : tcp ? "tcp" : "self", comm->world.message_bytes);
+	return tuttiSuccess;
+}

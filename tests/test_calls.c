@@ -1,0 +1,299 @@
+/*
+ * test_calls.c - what surrounds the collectives: groups, streams, point to point, split, operations, counters
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+#define MUST(call)                                                                                                    \
+	do {                                                                                                          \
+		tuttiResult_t must_rc = (call);                                                                       \
+		if (must_rc) {                                                                                        \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tuttiGetLastError(NULL));       \
+			return 1;                                                                                     \
+		}                                                                                                     \
+	} while (0)
+#define WANT(condition)                                                                                               \
+	do {                                                                                                          \
+		if (!(condition)) {                                                                                   \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                       \
+			return 1;                                                                                     \
+		}                                                                                                     \
+	} while (0)
+
+static void run_both(rank_fn *fn, int n)
+{
+	struct ranks r = { .n = n };
+
+	cr_expect_eq(ranks_run(&r, fn), 0, "n %d, shm", n);
+	r.transport = "tcp";
+	cr_expect_eq(ranks_run(&r, fn), 0, "n %d, tcp", n);
+}
+
+/* Everybody sends to everybody and to itself, several messages a pair, big and empty ones, all in one group. */
+static int exchange(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const size_t counts[] = { 1, 0, 300000, 7 };
+	int *out[16][4], *in[16][4];
+
+	(void)arg;
+	MUST(tuttiGroupStart());
+	for (int k = 0; k < 4; k++)
+		for (int p = 0; p < n; p++) {
+			out[p][k] = malloc(counts[k] * sizeof(int) + 1);
+			in[p][k] = calloc(counts[k] + 1, sizeof(int));
+			for (size_t i = 0; i < counts[k]; i++)
+				out[p][k][i] = (int)i + 1000 * rank + 100 * p + k;
+			MUST(tuttiSend(out[p][k], counts[k], tuttiInt32, p, *comm, NULL));
+			MUST(tuttiRecv(in[p][k], counts[k], tuttiInt32, p, *comm, NULL));
+		}
+	MUST(tuttiGroupEnd());
+	for (int k = 0; k < 4; k++)
+		for (int p = 0; p < n; p++) {
+			for (size_t i = 0; i < counts[k]; i++)
+				WANT(in[p][k][i] == (int)i + 1000 * p + 100 * rank + k);
+			free(out[p][k]);
+			free(in[p][k]);
+		}
+	return 0;
+}
+
+Test(calls, a_group_of_sends_and_receives_runs_at_once, .timeout = 60)
+{
+	for (int n = 1; n <= 4; n++)
+		run_both(exchange, n);
+}
+
+static int ping_pong(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	double x = 0;
+
+	(void)arg;
+	for (int i = 0; i < 1000; i++) {
+		int from = i % n, to = (i + 1) % n;
+		double y = i;
+
+		if (rank == from)
+			MUST(tuttiSend(&y, 1, tuttiFloat64, to, *comm, NULL));
+		if (rank == to) {
+			MUST(tuttiRecv(&x, 1, tuttiFloat64, from, *comm, NULL));
+			WANT(x == i);
+		}
+	}
+	return 0;
+}
+
+Test(calls, sends_and_receives_without_a_group_pair_up, .timeout = 60)
+{
+	run_both(ping_pong, 2);
+	run_both(ping_pong, 3);
+}
+
+/* Operations of two streams and of the caller on one communicator: results depend on call order only. */
+static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { LEN = 50000 };
+	static float a[LEN], b[LEN], c[LEN], d[LEN];
+	tuttiStream_t s1, s2;
+
+	(void)arg;
+	MUST(tuttiStreamCreate(&s1));
+	MUST(tuttiStreamCreate(&s2));
+	for (int round = 0; round < 50; round++) {
+		for (int i = 0; i < LEN; i++)
+			a[i] = (float)(rank + i % 5), c[i] = (float)(2 * rank + round);
+		MUST(tuttiAllReduce(a, b, LEN, tuttiFloat32, tuttiSum, *comm, s1));
+		MUST(tuttiAllReduce(c, d, LEN, tuttiFloat32, tuttiMax, *comm, s2));
+		MUST(tuttiBarrier(*comm, NULL));
+		MUST(tuttiStreamSynchronize(s1));
+		MUST(tuttiStreamSynchronize(s2));
+		for (int i = 0; i < LEN; i++)
+			WANT(b[i] == (float)(n * (n - 1) / 2 + n * (i % 5)) && d[i] == (float)(2 * (n - 1) + round));
+	}
+	WANT(tuttiStreamQuery(s1) == tuttiSuccess);
+	MUST(tuttiStreamDestroy(s1));
+	MUST(tuttiStreamDestroy(s2));
+	return 0;
+}
+
+Test(calls, streams_run_behind_the_caller_in_call_order, .timeout = 60)
+{
+	run_both(streams, 2);
+	run_both(streams, 3);
+}
+
+/* A group over two communicators, made by split, and several operations of one. */
+static int split(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t half, reversed, none;
+	int size, place, sum = 0, one = 1, all = 0, got = -1;
+
+	(void)arg;
+	MUST(tuttiCommSplit(*comm, rank % 2, rank, &half, NULL));
+	MUST(tuttiCommSplit(*comm, 0, n - rank, &reversed, NULL));
+	MUST(tuttiCommSplit(*comm, rank == 0 ? TUTTI_SPLIT_NOCOLOR : 1, 0, &none, NULL));
+	WANT((none == NULL) == (rank == 0));
+	MUST(tuttiCommCount(half, &size));
+	WANT(size == (n + 1 - rank % 2) / 2);
+	MUST(tuttiCommUserRank(reversed, &place));
+	WANT(place == n - 1 - rank);
+	MUST(tuttiGroupStart());
+	MUST(tuttiAllReduce(&one, &sum, 1, tuttiInt32, tuttiSum, half, NULL));
+	MUST(tuttiAllReduce(&one, &all, 1, tuttiInt32, tuttiSum, reversed, NULL));
+	MUST(tuttiBroadcast(&rank, &got, 1, tuttiInt32, 0, reversed, NULL));
+	MUST(tuttiGroupEnd());
+	WANT(sum == size && all == n && got == n - 1);
+	MUST(tuttiCommDestroy(half));
+	MUST(tuttiCommDestroy(reversed));
+	MUST(tuttiCommDestroy(none));
+	return 0;
+}
+
+Test(calls, split_makes_communicators_that_work_together, .timeout = 60)
+{
+	for (int n = 1; n <= 5; n++)
+		run_both(split, n);
+}
+
+static int pre_multiplied(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	float mine = (float)(rank + 1), in[1000], out[1000], part[1000];
+	tuttiRedOp_t op;
+	float want = 0;
+
+	(void)arg;
+	for (int r = 0; r < n; r++)
+		want += (float)((r + 1) * 3);
+	for (int i = 0; i < 1000; i++)
+		in[i] = 3;
+	MUST(tuttiRedOpCreatePreMulSum(&op, &mine, tuttiFloat32, tuttiScalarHostImmediate, *comm));
+	MUST(tuttiAllReduce(in, out, 1000, tuttiFloat32, op, *comm, NULL));
+	MUST(tuttiReduceScatter(in, part, (size_t)(1000 / n), tuttiFloat32, op, *comm, NULL));
+	WANT(out[0] == want && out[999] == want && part[0] == want && part[1000 / n - 1] == want && in[5] == 3);
+	MUST(tuttiReduce(in, rank == n - 1 ? out : NULL, 1000, tuttiFloat32, op, n - 1, *comm, NULL));
+	MUST(tuttiRedOpDestroy(op, *comm));
+	WANT(tuttiAllReduce(in, out, 1000, tuttiFloat32, op, *comm, NULL) == tuttiInvalidArgument);
+	MUST(tuttiAllReduce(in, in, 1000, tuttiFloat32, tuttiAvg, *comm, NULL));
+	WANT(in[7] == 3);
+	return 0;
+}
+
+Test(calls, a_pre_multiplied_sum_scales_each_input, .timeout = 60)
+{
+	for (int n = 1; n <= 4; n++)
+		run_both(pre_multiplied, n);
+}
+
+/* The second call of a shape allocates nothing; what was sent is counted. */
+static int counted(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
+	static float x[100000];
+
+	(void)arg, (void)rank;
+	MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
+	MUST(tuttiCommGetCounters(*comm, &before));
+	for (int i = 0; i < 10; i++)
+		MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
+	MUST(tuttiCommGetCounters(*comm, &after));
+	WANT(after.allocations == before.allocations && after.operations == before.operations + 10);
+	WANT(after.memory_bytes == before.memory_bytes);
+	WANT(n == 1 || after.sent_bytes > before.sent_bytes);
+	WANT(after.sent_bytes == after.sent_bytes_shm + after.sent_bytes_tcp);
+	return 0;
+}
+
+Test(calls, the_second_call_of_a_shape_allocates_nothing, .timeout = 60)
+{
+	for (int n = 1; n <= 3; n++)
+		run_both(counted, n);
+}
+
+/* All ranks in one thread: joins run together in a group, and so do the operations. */
+Test(calls, one_thread_can_be_all_ranks, .timeout = 60)
+{
+	tuttiComm_t comms[3];
+	float in[3][1000], out[3][1000];
+
+	cr_assert_eq(tuttiCommInitAll(comms, 3, NULL), tuttiSuccess, "%s", tuttiGetLastError(NULL));
+	for (int round = 0; round < 20; round++) {
+		tuttiGroupStart();
+		for (int r = 0; r < 3; r++) {
+			for (int i = 0; i < 1000; i++)
+				in[r][i] = (float)(i + r);
+			tuttiAllReduce(in[r], out[r], 1000, tuttiFloat32, tuttiSum, comms[r], NULL);
+		}
+		cr_assert_eq(tuttiGroupEnd(), tuttiSuccess, "%s", tuttiGetLastError(NULL));
+		for (int r = 0; r < 3; r++)
+			for (int i = 0; i < 1000; i++)
+				cr_assert_eq(out[r][i], (float)(3 * i + 3));
+	}
+	for (int r = 0; r < 3; r++)
+		cr_expect_eq(tuttiCommDestroy(comms[r]), tuttiSuccess);
+}
+
+/* An id made before fork serves children that join; a communicator made before fork is refused in the child. */
+static int forked(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	float x = 1;
+	int status;
+	pid_t child;
+
+	(void)arg, (void)rank;
+	child = fork();
+	if (child == 0)
+		_exit(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiInvalidArgument &&
+		      strstr(tuttiGetLastError(NULL), "fork") ? 0 : 1);
+	waitpid(child, &status, 0);
+	WANT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL));
+	WANT(x == (float)n);
+	return 0;
+}
+
+Test(calls, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
+{
+	run_both(forked, 3);
+}
+
+static void *abort_soon(void *comm)
+{
+	usleep(200000);
+	return (void *)(size_t)tuttiCommAbort(comm);
+}
+
+/* Rank 0 waits in a call; another thread of rank 0 aborts: every rank's call ends with an error. */
+static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	pthread_t t;
+	float x[4] = { 1 };
+	tuttiResult_t rc;
+
+	(void)arg;
+	if (rank == n - 1) {
+		usleep(1000000);
+		rc = tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL);
+		WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(*comm), "abort"));
+		return 0;
+	}
+	if (rank == 0)
+		pthread_create(&t, NULL, abort_soon, *comm);
+	rc = tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL);
+	WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "abort"));
+	if (rank == 0) {
+		pthread_join(t, NULL);
+		*comm = NULL;
+	}
+	return 0;
+}
+
+Test(calls, abort_ends_the_calls_of_every_rank, .timeout = 60)
+{
+	run_both(aborted, 3);
+}

@@ -1,0 +1,354 @@
+/*
+ * test_collectives.c - every collective on random data, against a plain reference that knows nothing of plans
+ *
+ * Real processes (and threads), real transports. Integers must agree exactly; floats within the error of n roundings;
+ * all ranks must hold the same bits (D0), and a second call must give them again (D1).
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mem/reduce.h"
+#include "ranks.h"
+
+#define MAX_RANKS 16
+#define GUARD 64
+
+struct board { _Atomic unsigned long long hash[MAX_RANKS]; };
+
+struct task {
+	struct board *board;
+	unsigned long long seed;
+	int rounds;
+	size_t max_count;
+};
+
+enum kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER, KINDS };
+static const char *const kind_names[KINDS] = { "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter",
+					       "alltoall", "gather", "scatter" };
+
+struct call {
+	enum kind kind;
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	size_t count, shift;             /* shift: elements by which buffers are off their alignment, in bytes below */
+	int root, n;
+	bool in_place;
+	unsigned long long seed;
+};
+
+static size_t in_parts(const struct call *c)
+{
+	return c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER ? (size_t)c->n : 1;
+}
+
+static size_t out_parts(const struct call *c)
+{
+	return c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER ? (size_t)c->n : 1;
+}
+
+/* Element i of rank's input: raw bits for integers, numbers that every float type can hold for the others. */
+static void put_input(const struct call *c, int rank, void *buf, size_t i)
+{
+	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);
+
+	if (tt_type_is_integer(c->type))
+		memcpy((char *)buf + i * tt_type_bytes(c->type), &z, tt_type_bytes(c->type));
+	else if (c->type == tuttiFloat32 || c->type == tuttiFloat64)
+		tt_element_set(buf, i, c->type, (double)(long long)z / 9.3e18);
+	else
+		tt_element_set(buf, i, c->type, (double)(int)(z % 15 - 7) / 8);
+}
+
+static unsigned long long combine_int(tuttiRedOp_t op, unsigned long long a, unsigned long long b, bool is_signed,
+				      size_t bytes)
+{
+	long long sa = (long long)(a << (64 - 8 * bytes)) >> (64 - 8 * bytes);
+	long long sb = (long long)(b << (64 - 8 * bytes)) >> (64 - 8 * bytes);
+	bool less = is_signed ? sa < sb : a < b;
+
+	switch ((int)op) {
+	case tuttiProd: return a * b;
+	case tuttiMax: return less ? b : a;
+	case tuttiMin: return less ? a : b;
+	case tuttiBand: return a & b;
+	case tuttiBor: return a | b;
+	case tuttiBxor: return a ^ b;
+	default: return a + b;
+	}
+}
+
+static bool right_int(const struct call *c, const void *got, size_t gi, size_t i)
+{
+	size_t bytes = tt_type_bytes(c->type);
+	bool is_signed = c->type == tuttiInt8 || c->type == tuttiInt32 || c->type == tuttiInt64;
+	unsigned long long mask = bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1, want = 0, have = 0;
+
+	for (int r = 0; r < c->n; r++) {
+		unsigned long long v = random_of(c->seed + (unsigned)r * 7919u, i) & mask;
+
+		want = (r ? combine_int(c->op, want, v, is_signed, bytes) : v) & mask;
+	}
+	if (c->op == tuttiAvg && is_signed)
+		want = (unsigned long long)(((long long)(want << (64 - 8 * bytes)) >> (64 - 8 * bytes)) / c->n) & mask;
+	else if (c->op == tuttiAvg)
+		want /= (unsigned)c->n;
+	memcpy(&have, (const char *)got + gi * bytes, bytes);
+	return have == want;
+}
+
+static double epsilon(tuttiDataType_t type)
+{
+	switch ((int)type) {
+	case tuttiFloat64: return 0x1p-52;
+	case tuttiFloat32: return 0x1p-23;
+	case tuttiFloat16: return 0x1p-10;
+	case tuttiBfloat16: return 0x1p-7;
+	case tuttiFloat8e4m3: return 0x1p-3;
+	default: return 0x1p-2;
+	}
+}
+
+static bool right_float(const struct call *c, const void *got, size_t gi, size_t i)
+{
+	double want = 0, size = 0, have = tt_element_get(got, gi, c->type), eps = epsilon(c->type);
+	char one[16];
+
+	for (int r = 0; r < c->n; r++) {
+		unsigned long long z = random_of(c->seed + (unsigned)r * 7919u, i);
+		double v = c->type == tuttiFloat32 || c->type == tuttiFloat64 ? (double)(long long)z / 9.3e18
+									       : (double)(int)(z % 15 - 7) / 8;
+
+		tt_element_set(one, 0, c->type, v);
+		v = tt_element_get(one, 0, c->type);
+		size += fabs(v);
+		if (c->op == tuttiMax)
+			want = r == 0 || v > want ? v : want;
+		else if (c->op == tuttiMin)
+			want = r == 0 || v < want ? v : want;
+		else if (c->op == tuttiProd)
+			want = r ? want * v : v;
+		else
+			want += v;
+	}
+	if (c->op == tuttiMax || c->op == tuttiMin)
+		return have == want;
+	if (c->op == tuttiAvg)
+		want /= c->n, size /= c->n;
+	return fabs(have - want) <= c->n * eps * (c->op == tuttiProd ? fabs(want) + 0x1p-9 : size) + 0x1p-9 * (eps > 0x1p-20);
+}
+
+/* Is element gi of the result what rank should have? */
+static bool right(const struct call *c, int rank, const void *got, size_t gi)
+{
+	size_t bytes = tt_type_bytes(c->type), part = gi / c->count, i = gi % c->count;
+	char want[16] = { 0 };
+	int from;
+
+	switch ((int)c->kind) {
+	case ALLREDUCE: case REDUCE: case REDUCE_SCATTER:
+		if (c->kind == REDUCE_SCATTER)
+			i += (size_t)rank * c->count;
+		return tt_type_is_integer(c->type) ? right_int(c, got, gi, i) : right_float(c, got, gi, i);
+	case BROADCAST: from = c->root; break;
+	case ALLGATHER: case GATHER: from = (int)part; break;
+	case ALLTOALL: from = (int)part; i += (size_t)rank * c->count; break;
+	default: from = c->root; i += (size_t)rank * c->count; break;
+	}
+	/* put_input writes at index i; move the window so that it lands in `want` */
+	put_input(c, from, (char *)((uintptr_t)want - i * bytes), i);
+	return !memcmp(want, (const char *)got + gi * bytes, bytes);
+}
+
+static tuttiResult_t make_call(const struct call *c, const void *in, void *out, tuttiComm_t comm)
+{
+	switch ((int)c->kind) {
+	case ALLREDUCE: return tuttiAllReduce(in, out, c->count, c->type, c->op, comm, NULL);
+	case REDUCE: return tuttiReduce(in, out, c->count, c->type, c->op, c->root, comm, NULL);
+	case BROADCAST: return tuttiBroadcast(in, out, c->count, c->type, c->root, comm, NULL);
+	case ALLGATHER: return tuttiAllGather(in, out, c->count, c->type, comm, NULL);
+	case REDUCE_SCATTER: return tuttiReduceScatter(in, out, c->count, c->type, c->op, comm, NULL);
+	case ALLTOALL: return tuttiAlltoAll(in, out, c->count, c->type, comm, NULL);
+	case GATHER: return tuttiGather(in, out, c->count, c->type, c->root, comm, NULL);
+	default: return tuttiScatter(in, out, c->count, c->type, c->root, comm, NULL);
+	}
+}
+
+static struct call random_call(unsigned long long seed, int n, size_t max_count)
+{
+	static const size_t counts[] = { 0, 1, 2, 3, 5, 7, 15, 16, 17, 63, 64, 65, 255, 1000, 1021, 4096, 4097, 12345 };
+	struct call c = { .n = n, .seed = seed };
+
+	c.kind = (enum kind)(random_of(seed, 1) % (KINDS + 3));
+	if (c.kind >= KINDS)
+		c.kind = ALLREDUCE;
+	c.type = (tuttiDataType_t)(random_of(seed, 2) % tuttiNumTypes);
+	c.op = (tuttiRedOp_t)(random_of(seed, 3) % (tt_type_is_integer(c.type) ? tuttiNumOps : tuttiBand));
+	c.count = random_of(seed, 4) % 8 ? counts[random_of(seed, 5) % (sizeof(counts) / sizeof(counts[0]))]
+					 : random_of(seed, 5) % (max_count + 1);
+	c.root = (int)(random_of(seed, 6) % (unsigned)n);
+	c.in_place = random_of(seed, 7) % 3 == 0;
+	c.shift = random_of(seed, 8) % 4 ? 0 : random_of(seed, 9) % 64;
+	if (c.kind != ALLREDUCE && c.count > 20000)
+		c.count /= (size_t)n;
+	return c;
+}
+
+static unsigned long long hash_of(const void *p, size_t bytes)
+{
+	unsigned long long h = 14695981039346656037ull;
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ ((const unsigned char *)p)[i]) * 1099511628211ull;
+	return h;
+}
+
+/* Buffers of one call; in place they are one. */
+struct buffers { char *raw_in, *raw_out, *in, *out; size_t in_bytes, out_bytes; };
+
+static void lay_out(const struct call *c, int rank, struct buffers *b)
+{
+	size_t part = c->count * tt_type_bytes(c->type);
+
+	b->in_bytes = part * in_parts(c);
+	b->out_bytes = part * out_parts(c);
+	b->raw_in = malloc(b->in_bytes + 2 * GUARD + 64);
+	b->raw_out = malloc(b->out_bytes + 2 * GUARD + 64);
+	b->in = b->raw_in + GUARD + c->shift;
+	b->out = b->raw_out + GUARD + c->shift / 2;
+	memset(b->raw_out, 0x5a, b->out_bytes + 2 * GUARD + 64);
+	if (!c->in_place)
+		return;
+	if (c->kind == ALLGATHER || c->kind == GATHER)
+		b->in = c->kind == GATHER && rank != c->root ? b->in : b->out + (size_t)rank * part;
+	else if (c->kind == REDUCE_SCATTER || (c->kind == SCATTER && rank == c->root))
+		b->out = b->in + (size_t)rank * part;
+	else if (c->kind != SCATTER)
+		b->in = b->out;
+}
+
+static int verify(const struct call *c, int rank, const struct buffers *b)
+{
+	bool rooted = c->kind == REDUCE || c->kind == GATHER;
+	size_t part = c->count * tt_type_bytes(c->type), n = c->count * out_parts(c);
+	char *copy;
+
+	if (rooted && rank != c->root)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (!right(c, rank, b->out, i)) {
+			fprintf(stderr, "rank %d of %d: %s type %d op %d count %zu root %d%s: element %zu is wrong (seed %llu)\n",
+				rank, c->n, kind_names[c->kind], c->type, c->op, c->count, c->root,
+				c->in_place ? " in place" : "", i, c->seed);
+			return 1;
+		}
+	for (size_t i = 1; i <= GUARD && b->out >= b->raw_out && b->out < b->raw_out + GUARD + 64; i++)
+		if (b->out + b->out_bytes + i < b->raw_out + b->out_bytes + 2 * GUARD + 64 && b->in != b->out &&
+		    (b->out[-(long)(i <= GUARD ? i : GUARD)] != 0x5a)) {
+			fprintf(stderr, "rank %d: wrote before recvbuff\n", rank);
+			return 1;
+		}
+	if (c->in_place || !(c->kind == BROADCAST || c->kind == SCATTER ? rank == c->root : true))
+		return 0;
+	copy = malloc(b->in_bytes ? b->in_bytes : 1);      /* sendbuff is intact */
+	for (size_t i = 0; i < c->count * in_parts(c); i++)
+		put_input(c, rank, copy, i);
+	n = (size_t)memcmp(copy, b->in, b->in_bytes);
+	free(copy);
+	if (n)
+		fprintf(stderr, "rank %d: %s changed sendbuff (part %zu)\n", rank, kind_names[c->kind], part);
+	return n != 0;
+}
+
+static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct board *board)
+{
+	struct buffers b;
+	unsigned long long first = 0;
+	int bad = 0;
+
+	lay_out(c, rank, &b);
+	for (int again = 0; again < 2 && !bad; again++) {
+		bool gives = c->kind == BROADCAST || c->kind == SCATTER ? rank == c->root : true;
+
+		for (size_t i = 0; gives && i < c->count * in_parts(c); i++)
+			put_input(c, rank, b.in, i);
+		if (make_call(c, b.in, b.out, comm)) {
+			fprintf(stderr, "rank %d: %s (seed %llu): %s\n", rank, kind_names[c->kind], c->seed,
+				tuttiGetLastError(comm));
+			bad = 1;
+			break;
+		}
+		bad = verify(c, rank, &b);
+		if (again == 0)
+			first = hash_of(b.out, c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes);
+		else if (!(c->kind == GATHER && rank != c->root) &&
+			 first != hash_of(b.out, c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes)) {
+			fprintf(stderr, "rank %d: the second call gave other bits\n", rank);
+			bad = 1;
+		}
+	}
+	if (!bad && c->kind == ALLREDUCE) {
+		board->hash[rank] = first;
+		if (tuttiBarrier(comm, NULL) || board->hash[0] != first) {
+			fprintf(stderr, "rank %d: other bits than rank 0\n", rank);
+			bad = 1;
+		}
+		bad |= tuttiBarrier(comm, NULL) != tuttiSuccess;
+	}
+	free(b.raw_in);
+	free(b.raw_out);
+	return bad;
+}
+
+static int random_calls(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct task *t = arg;
+
+	for (int i = 0; i < t->rounds; i++) {
+		struct call c = random_call(t->seed + (unsigned)i * 1000003u, n, t->max_count);
+
+		if (one_call(&c, rank, *comm, t->board))
+			return 1;
+	}
+	return 0;
+}
+
+static void check(struct ranks r, unsigned long long seed, int rounds, size_t max_count)
+{
+	struct task t = { .seed = seed, .rounds = rounds, .max_count = max_count };
+
+	t.board = mmap(NULL, sizeof(*t.board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	r.arg = &t;
+	cr_expect_eq(ranks_run(&r, random_calls), 0, "n %d transport %s algo %s", r.n, r.transport, r.algo);
+	munmap(t.board, sizeof(*t.board));
+}
+
+static const char *const algos[] = { "auto", "ring", "tree", "recursive-doubling", "halving-doubling", "reduce-to-one",
+				     "hierarchical", "hierarchical-copy", "one-shot", "two-shot" };
+
+Test(collectives, random_calls_over_shm_are_right, .timeout = 240)
+{
+	static const int ns[] = { 1, 2, 3, 4, 5, 8 };
+
+	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
+		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
+			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = "shm" }, 17 * a + i, 40, 200000);
+}
+
+Test(collectives, random_calls_over_tcp_are_right, .timeout = 240)
+{
+	static const int ns[] = { 2, 3, 4, 7 };
+
+	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
+		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
+			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = "tcp" }, 31 * a + i, 25, 400000);
+}
+
+Test(collectives, ranks_that_are_threads_of_one_process_agree, .timeout = 120)
+{
+	for (int n = 2; n <= 5; n++)
+		check((struct ranks){ .n = n, .threads = true }, 5000 + (unsigned)n, 60, 100000);
+}

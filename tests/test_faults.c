@@ -1,0 +1,194 @@
+/*
+ * test_faults.c - a rank that is killed or stopped, at every step of a small plan and at random moments
+ *
+ * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop) that names the missing rank and
+ * both its last operation and this one; nothing may be left behind. TEST_SOAK=N does N rounds of the random part.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+#define STOP_TIMEOUT_MS 1200
+#define MAX_RANKS 16
+
+/* What the survivors tell the parent, in shared memory. */
+struct report {
+	_Atomic int joined, calls[MAX_RANKS], ended[MAX_RANKS];      /* ended: 1 right, 2 wrong */
+	_Atomic double noticed[MAX_RANKS];
+	char text[MAX_RANKS][1024];
+};
+
+struct scene {
+	int n, victim, step;             /* step 0: the parent strikes at a random moment instead */
+	const char *what, *transport, *algo;
+	size_t count;
+	unsigned long long seed;
+};
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Allreduces until an error comes; then says whether it was the right one. */
+static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct report *report)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	float *x = calloc(s->count, sizeof(float));
+	char victim[32];
+	tuttiComm_t comm;
+	tuttiResult_t rc;
+
+	config.transport = s->transport;
+	config.algo = s->algo;
+	config.timeout_ms = strcmp(s->what, "stop") ? 20000 : STOP_TIMEOUT_MS;
+	snprintf(victim, sizeof(victim), "rank %d", s->victim);
+	rc = tuttiCommInitRankConfig(&comm, s->n, *id, rank, &config);
+	if (rc) {
+		snprintf(report->text[rank], sizeof(report->text[rank]), "join: %s", tuttiGetLastError(NULL));
+		report->ended[rank] = 2;
+		_exit(1);
+	}
+	report->joined++;
+	while (!(rc = tuttiAllReduce(x, x, s->count, tuttiFloat32, tuttiSum, comm, NULL)))
+		report->calls[rank]++;
+	report->noticed[rank] = now_s();
+	snprintf(report->text[rank], sizeof(report->text[rank]), "result %d: %s", rc, tuttiGetLastError(comm));
+	report->ended[rank] = (rc == tuttiRemoteError || rc == tuttiTimeout) && strstr(report->text[rank], victim) &&
+			      strstr(report->text[rank], "operation") ? 1 : 2;
+	tuttiCommDestroy(comm);
+	free(x);
+	_exit(0);
+}
+
+static void start(const struct scene *s, struct report *report, pid_t pids[])
+{
+	tuttiUniqueId id;
+	char fault[64];
+
+	cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess, "%s", tuttiGetLastError(NULL));
+	snprintf(fault, sizeof(fault), "%s@%d:%d", s->what, s->victim, s->step);
+	for (int r = 0; r < s->n; r++) {
+		pids[r] = fork();
+		if (pids[r])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (s->step)
+			setenv("TUTTI_FAULT", fault, 1);
+		act(s, &id, r, report);
+	}
+}
+
+/* Did the victim die or stop? */
+static bool struck(pid_t victim)
+{
+	siginfo_t info = { 0 };
+
+	waitid(P_PID, (id_t)victim, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT);
+	return info.si_pid == victim;
+}
+
+static int files_in(const char *dir)
+{
+	DIR *d = opendir(dir);
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void play(const struct scene *s)
+{
+	struct report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double begin = now_s(), moment = 0, allowed = strcmp(s->what, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
+	pid_t pids[MAX_RANKS];
+	int files = files_in("/dev/shm");
+
+	start(s, report, pids);
+	while (!s->step && report->joined < s->n && now_s() < begin + 20)
+		usleep(1000);
+	if (!s->step) {
+		usleep((useconds_t)(random_of(s->seed, 3) % 30000));
+		kill(pids[s->victim], strcmp(s->what, "stop") ? SIGKILL : SIGSTOP);
+	}
+	while (!struck(pids[s->victim]) && now_s() < begin + 20)
+		usleep(500);
+	moment = now_s();
+	for (int r = 0; r < s->n; r++) {
+		while (r != s->victim && !report->ended[r] && now_s() < moment + allowed + 3)
+			usleep(500);
+		if (r == s->victim)
+			continue;
+		cr_expect_eq(report->ended[r], 1, "%s rank %d step %d of %d ranks, %s, %s: rank %d: %s", s->what, s->victim,
+			     s->step, s->n, s->transport, s->algo, r, report->text[r]);
+		cr_expect_lt(report->noticed[r], moment + allowed + 0.5, "rank %d noticed late: %.2f s", r,
+			     report->noticed[r] - moment);
+	}
+	for (int r = 0; r < s->n; r++) {
+		if (r == s->victim || !report->ended[r])
+			kill(pids[r], SIGKILL);
+		waitpid(pids[r], NULL, 0);
+	}
+	cr_expect_eq(files_in("/dev/shm"), files, "something was left in /dev/shm");
+	munmap(report, sizeof(*report));
+}
+
+static const char *const transports[] = { "shm", "tcp" };
+static const char *const algos[] = { "ring", "tree", "recursive-doubling", "reduce-to-one", "two-shot", "hierarchical" };
+
+/* The first steps of the second operation are as good as any later ones: plans of three ranks have few steps. */
+Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
+{
+	for (int t = 0; t < 2; t++)
+		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
+			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
+				play(&(struct scene){ .n = 3, .victim = (a + step) % 3, .step = step, .what = "kill",
+						      .transport = transports[t], .algo = algos[a + t % 2], .count = 1000 });
+}
+
+Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
+{
+	for (int t = 0; t < 2; t++)
+		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
+			play(&(struct scene){ .n = 4, .victim = (t + step) % 4, .step = step, .what = "stop",
+					      .transport = transports[t], .algo = algos[step % 6], .count = 1000 });
+}
+
+Test(faults, a_rank_that_exits_without_goodbye_counts_as_dead, .timeout = 60)
+{
+	for (int t = 0; t < 2; t++)
+		play(&(struct scene){ .n = 3, .victim = t, .step = 5, .what = "exit", .transport = transports[t],
+				      .algo = "ring", .count = 10 });
+}
+
+Test(faults, a_rank_killed_or_stopped_at_random_is_named, .timeout = 3000)
+{
+	int rounds = getenv("TEST_SOAK") ? atoi(getenv("TEST_SOAK")) : 14;
+	unsigned long long seed = getenv("TEST_SEED") ? strtoull(getenv("TEST_SEED"), NULL, 0) : 1;
+
+	for (int i = 0; i < rounds; i++) {
+		unsigned long long z = random_of(seed, (unsigned)i);
+		struct scene s = { .n = 2 + (int)(z % 7), .seed = z, .transport = transports[z >> 8 & 1],
+				   .what = (z >> 9 & 3) == 0 ? "stop" : "kill", .algo = algos[(z >> 16) % 6],
+				   .count = (z >> 12 & 1) ? 1000 : 300000 };
+
+		s.victim = (int)((z >> 24) % (unsigned)s.n);
+		play(&s);
+	}
+}
