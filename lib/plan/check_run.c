@@ -1,0 +1,363 @@
+/*
+ * check_run.c - the symbolic run: every rank's steps on expressions, with as little buffering as a transport may have
+ *
+ * The rule of the run is the strictest that a transport is allowed:
+ *   - between two ranks, a lane has at most one message on its way;
+ *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write the
+ *     blocks it may still be read from (the posted source or destination of the sending step); the lane goes on.
+ * A transport with more buffers, or one that copies at once, drops some of these waits and adds none. A step runs when
+ * all it waits for is there, and nothing another step does can take that away again. So if this one order of steps
+ * comes to its end, every order with every transport does, and gives the same values (check_order.c excludes races).
+ *
+ * One tile stands for any number of them, run one behind the other or interleaved: what a step waits for lies in its
+ * own tile or an earlier one (the lane, the one message), and each tile alone takes all messages it sends.
+ *
+ * Called by check.c, after check_steps.c and check_messages.c, for both placements.
+ */
+#include "plan/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Why a lane cannot run its next step, and which lane of which rank must move first. */
+enum why { FREE, AT_END, NO_MESSAGE, NO_ROOM, WAITS, HELD };
+struct blocker { enum why why; int rank; uint32_t lane, cell; };
+
+struct run {
+	struct tt_check *c;
+	int *queue;                      /* ring of ranks that may move; each at most once */
+	bool *queued;
+	int head, length;
+	size_t payload;                  /* blocks of c->payload in use */
+};
+
+/* ---- may a step run? ----------------------------------------------------------------------------------------- */
+
+/* The message that may still be read from a cell: to whom it goes. */
+static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
+{
+	const struct tt_plan *p = c->plans[rank];
+
+	for (uint32_t i = 0; i < p->npeers; i++) {
+		for (uint32_t lane = 0; lane < c->nlanes; lane++) {
+			const struct tt_check_channel *ch = tt_check_channel(c, rank, p->peers[i], lane);
+
+			for (uint32_t k = 0; ch->full && k < ch->nholds; k++)
+				if (cell - ch->hold[k] < ch->nblocks)
+					return (struct blocker){ HELD, p->peers[i], lane, cell };
+		}
+	}
+	return (struct blocker){ HELD, rank, 0, cell };
+}
+
+static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t lane)
+{
+	const struct tt_plan *p = c->plans[rank];
+	const struct tt_check_rank *r = &c->ranks[rank];
+
+	if (r->at[lane] >= p->lanes[lane].nsteps)
+		return (struct blocker){ AT_END, rank, lane, 0 };
+	const struct tt_step *s = tt_check_step(p, lane, r->at[lane]);
+
+	if (s->wait_lane != TT_NO_LANE && r->at[s->wait_lane] <= s->wait_step)
+		return (struct blocker){ WAITS, rank, s->wait_lane, 0 };
+	for (int i = 0; i < s->nsrc; i++) {
+		tt_ref ref = tt_step_source(s, i);
+		int from = (int)tt_ref_index(ref);
+
+		if (tt_ref_buf(ref) == TT_WIRE && !tt_check_channel(c, from, rank, lane)->full)
+			return (struct blocker){ NO_MESSAGE, from, lane, 0 };
+	}
+	if (s->to != TT_REF_NONE && tt_check_channel(c, rank, (int)tt_ref_index(s->to), lane)->full)
+		return (struct blocker){ NO_ROOM, (int)tt_ref_index(s->to), lane, 0 };
+	for (uint32_t k = 0; s->dst != TT_REF_NONE && k < s->nblocks; k++)
+		if (r->held[tt_check_cell(r, s->dst) + k])
+			return held_by(c, rank, tt_check_cell(r, s->dst) + k);
+	return (struct blocker){ FREE, rank, lane, 0 };
+}
+
+/* ---- running one step ---------------------------------------------------------------------------------------- */
+
+static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t cell, tt_expr *ret_value)
+{
+	const struct tt_check_rank *r = &c->ranks[rank];
+	char name[24];
+
+	*ret_value = r->value[cell];
+	if (*ret_value == TT_EXPR_NOTHING)
+		return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads %s, which nothing wrote%s", rank, lane, r->at[lane],
+			       tt_check_cell_name(r, cell, name), c->placement);
+	if (*ret_value == TT_EXPR_PASSED)
+		return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads %s, which lane %u step %u only passed on%s", rank, lane,
+			       r->at[lane], tt_check_cell_name(r, cell, name), r->writer[cell] & 7, r->writer[cell] >> 3,
+			       c->placement);
+	return TT_OK;
+}
+
+/* Length and form of what a step takes must fit its own blocks, or else its first message. */
+static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t *ret_class)
+{
+	const struct tt_check_rank *r = &c->ranks[rank];
+	tt_ref fixed = tt_ref_is_local(s->dst) ? s->dst : TT_REF_NONE;
+
+	for (int i = 0; i < s->nsrc && fixed == TT_REF_NONE; i++)
+		if (tt_ref_is_local(tt_step_source(s, i)))
+			fixed = tt_step_source(s, i);
+	if (fixed == TT_REF_NONE)
+		*ret_class = tt_check_channel(c, (int)tt_ref_index(tt_step_source(s, 0)), rank, lane)->class;
+	else
+		*ret_class = tt_ref_index(fixed) % c->classes;
+	for (int i = 0; i < s->nsrc; i++) {
+		tt_ref ref = tt_step_source(s, i);
+		int from = (int)tt_ref_index(ref);
+
+		if (tt_ref_is_local(ref)) {
+			uint32_t x = tt_check_cell(r, ref), y = tt_ref_is_local(s->dst) ? tt_check_cell(r, s->dst) : x;
+
+			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
+				return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads and writes blocks that overlap partly%s",
+					       rank, lane, r->at[lane], c->placement);
+			continue;
+		}
+		const struct tt_check_channel *ch = tt_check_channel(c, from, rank, lane);
+
+		if (ch->nblocks != s->nblocks)
+			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes %u blocks from rank %d, which sends %u", rank,
+				       lane, r->at[lane], s->nblocks, from, ch->nblocks);
+		if (ch->class != *ret_class)
+			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes a message as long as block %u from rank %d, "
+				       "which sends one as long as block %u", rank, lane, r->at[lane], *ret_class, from, ch->class);
+	}
+	return TT_OK;
+}
+
+static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_expr *child, uint32_t n, tt_expr *ret_value)
+{
+	uint32_t what;
+	int rc = tt_expr_combine(c->exprs, child, n, ret_value, &what);
+
+	if (rc == TT_EXPR_TWICE)
+		return tt_fail(TT_USAGE, "rank %d lane %u step %u: combines rank %u's block %u twice%s", rank, lane,
+			       c->ranks[rank].at[lane], what, tt_expr_block(c->exprs, child[0]), c->placement);
+	if (rc == TT_EXPR_MIXED)
+		return tt_fail(TT_USAGE, "rank %d lane %u step %u: combines block %u with block %u%s", rank, lane,
+			       c->ranks[rank].at[lane], tt_expr_block(c->exprs, child[0]), what, c->placement);
+	return rc;
+}
+
+/* The value of block k of a step. */
+static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t k, tt_expr *ret_value)
+{
+	tt_expr child[8];
+	int rc;
+
+	for (int i = 0; i < s->nsrc; i++) {
+		tt_ref ref = tt_step_source(s, i);
+
+		if (tt_ref_buf(ref) == TT_WIRE)
+			child[i] = tt_check_channel(c, (int)tt_ref_index(ref), rank, lane)->values[k];
+		else if ((rc = read_cell(c, rank, lane, tt_check_cell(&c->ranks[rank], ref) + k, &child[i])))
+			return rc;
+	}
+	*ret_value = child[0];
+	return s->op == TT_COPY ? TT_OK : combine(c, rank, lane, child, s->nsrc, ret_value);
+}
+
+static void wake(struct run *run, int rank)
+{
+	if (run->queued[rank])
+		return;
+	run->queued[rank] = true;
+	run->queue[(run->head + run->length++) % run->c->nranks] = rank;
+}
+
+/* The message of a source is taken: room for the next, and its blocks may be written again. */
+static void take(struct run *run, int from, int rank, uint32_t lane)
+{
+	struct tt_check_channel *ch = tt_check_channel(run->c, from, rank, lane);
+
+	for (uint32_t i = 0; i < ch->nholds; i++)
+		for (uint32_t k = 0; k < ch->nblocks; k++)
+			run->c->ranks[from].held[ch->hold[i] + k]--;
+	ch->full = false;
+	wake(run, from);
+}
+
+/* Puts the message of a step on its way; its values follow. */
+static struct tt_check_channel *send(struct run *run, int rank, uint32_t lane, const struct tt_step *s, uint32_t class)
+{
+	struct tt_check_rank *r = &run->c->ranks[rank];
+	int to = (int)tt_ref_index(s->to);
+	struct tt_check_channel *ch = tt_check_channel(run->c, rank, to, lane);
+
+	ch->full = true;
+	ch->nblocks = s->nblocks;
+	ch->class = class;
+	ch->values = run->c->payload + run->payload;
+	run->payload += s->nblocks;
+	ch->nholds = 0;
+	if (s->dst != TT_REF_NONE)
+		ch->hold[ch->nholds++] = tt_check_cell(r, s->dst);
+	if (s->op == TT_COPY && tt_ref_is_local(s->src[0]))
+		ch->hold[ch->nholds++] = tt_check_cell(r, s->src[0]);
+	for (uint32_t i = 0; i < ch->nholds; i++)
+		for (uint32_t k = 0; k < s->nblocks; k++)
+			r->held[ch->hold[i] + k]++;
+	wake(run, to);
+	return ch;
+}
+
+static int run_step(struct run *run, int rank, uint32_t lane)
+{
+	struct tt_check *c = run->c;
+	struct tt_check_rank *r = &c->ranks[rank];
+	const struct tt_step *s = tt_check_step(c->plans[rank], lane, r->at[lane]);
+	struct tt_check_channel *out = NULL;
+	uint32_t class;
+	int rc;
+
+	if (s->op == TT_NOP)
+		return TT_OK;
+	if ((rc = check_sizes(c, rank, lane, s, &class)))
+		return rc;
+	if (s->to != TT_REF_NONE)
+		out = send(run, rank, lane, s, class);
+	for (uint32_t k = 0; k < s->nblocks; k++) {
+		tt_expr value;
+
+		if ((rc = value_of(c, rank, lane, s, k, &value)))
+			return rc;
+		if (out)
+			out->values[k] = value;
+		if (s->dst == TT_REF_NONE)
+			continue;
+		uint32_t cell = tt_check_cell(r, s->dst) + k;
+
+		r->value[cell] = s->flags & TT_STEP_PASSING ? TT_EXPR_PASSED : value;
+		r->writer[cell] = r->at[lane] << 3 | lane;
+	}
+	for (int i = 0; i < s->nsrc; i++)
+		if (tt_ref_buf(tt_step_source(s, i)) == TT_WIRE)
+			take(run, (int)tt_ref_index(tt_step_source(s, i)), rank, lane);
+	return TT_OK;
+}
+
+/* Runs a rank's lanes as far as they go. */
+static int run_rank(struct run *run, int rank)
+{
+	struct tt_check_rank *r = &run->c->ranks[rank];
+	const struct tt_plan *p = run->c->plans[rank];
+	bool moved = true;
+
+	while (moved) {
+		moved = false;
+		for (uint32_t lane = 0; lane < p->nlanes; lane++) {
+			while (blocker_of(run->c, rank, lane).why == FREE) {
+				int rc = run_step(run, rank, lane);
+
+				if (rc)
+					return rc;
+				r->at[lane] += 1 + (tt_check_step(p, lane, r->at[lane])->nsrc > 2);
+				moved = true;
+			}
+		}
+	}
+	return TT_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------- */
+
+/* Follows from one stuck lane what it waits for, until that comes round; says the round. */
+static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
+{
+	char text[900], name[24];
+	size_t used = 0;
+	int steps = c->nranks * (int)c->nlanes, start_rank;
+	uint32_t start_lane;
+
+	for (int i = 0; i < steps; i++) {                    /* walk into the round ... */
+		struct blocker b = blocker_of(c, rank, lane);
+
+		rank = b.rank;
+		lane = b.lane;
+	}
+	start_rank = rank;
+	start_lane = lane;
+	do {                                                 /* ... and once around */
+		struct blocker b = blocker_of(c, rank, lane);
+		int n = snprintf(text + used, sizeof(text) - used, "%srank %d lane %u step %u waits for ", used ? "; " : "",
+				 rank, lane, c->ranks[rank].at[lane]);
+
+		used += (size_t)n;
+		if (used >= sizeof(text) - 120)
+			break;
+		if (b.why == WAITS)
+			n = snprintf(text + used, sizeof(text) - used, "its lane %u", b.lane);
+		else if (b.why == NO_MESSAGE)
+			n = snprintf(text + used, sizeof(text) - used, "a message of rank %d", b.rank);
+		else if (b.why == NO_ROOM)
+			n = snprintf(text + used, sizeof(text) - used, "rank %d to take its message", b.rank);
+		else
+			n = snprintf(text + used, sizeof(text) - used, "rank %d to take what was sent from %s", b.rank,
+				     tt_check_cell_name(&c->ranks[rank], b.cell, name));
+		used += (size_t)n;
+		rank = b.rank;
+		lane = b.lane;
+	} while ((rank != start_rank || lane != start_lane) && used < sizeof(text) - 120);
+	return tt_fail(TT_USAGE, "deadlock%s: %s", c->placement, text);
+}
+
+/* Every rank's own blocks before the first step. */
+static void reset(struct tt_check *c)
+{
+	for (int rank = 0; rank < c->nranks; rank++) {
+		struct tt_check_rank *r = &c->ranks[rank];
+		const struct tt_plan *p = c->plans[rank];
+
+		memset(r->value, 0, r->ncells * sizeof(*r->value));
+		memset(r->writer, 0xff, r->ncells * sizeof(*r->writer));
+		memset(r->held, 0, r->ncells * sizeof(*r->held));
+		memset(r->at, 0, sizeof(r->at));
+		for (uint32_t b = 0; tt_check_has(p, TT_IN) && b < p->in_blocks; b++)
+			r->value[r->base[TT_IN] + b] = tt_expr_leaf(c->exprs, rank, b);
+	}
+	for (size_t i = 0; i < c->nchannels; i++)
+		c->channels[i].full = false;
+}
+
+static int finish(const struct tt_check *c)
+{
+	for (int rank = 0; rank < c->nranks; rank++)
+		for (uint32_t lane = 0; lane < c->plans[rank]->nlanes; lane++)
+			if (blocker_of(c, rank, lane).why != AT_END)
+				return deadlock(c, rank, lane);
+	return TT_OK;
+}
+
+int tt_check_run(struct tt_check *c)
+{
+	struct run run = { .c = c, .queue = calloc((size_t)c->nranks, sizeof(*run.queue)),
+			   .queued = calloc((size_t)c->nranks, sizeof(*run.queued)) };
+	int rc = TT_OK;
+
+	if (!run.queue || !run.queued)
+		rc = tt_fail(TT_SYSTEM, "no memory to check plans of %d ranks", c->nranks);
+	else
+		reset(c);
+	for (int rank = 0; rank < c->nranks && !rc; rank++)
+		wake(&run, rank);
+	while (run.length && !rc) {
+		int rank = run.queue[run.head];
+
+		run.head = (run.head + 1) % c->nranks;
+		run.length--;
+		run.queued[rank] = false;
+		rc = run_rank(&run, rank);
+	}
+	if (!rc)
+		rc = finish(c);
+	free(run.queue);
+	free(run.queued);
+	return rc;
+}
