@@ -1,0 +1,57 @@
+/* config.c - the table of tutti-train's options (config.h); perf/options.c reads it */
+#include "config.h"
+
+#include "perf/options.h"
+
+#define AT(field) offsetof(struct tt_config, field)
+
+static const struct tt_option options[] = {
+	{ .name = "np", .kind = TT_OPT_INT, .argument = "P", .offset = AT(np), .min = 1, .max = 4096,
+	  .help = "start P ranks on this host; without: join the ranks that\nTUTTI_RANK and TUTTI_NRANKS describe, or train alone" },
+	{ .name = "data", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(data), .fallback = "auto",
+	  .help = "fashion: Fashion-MNIST; synth: made-up images;\nauto: fashion where it is installed, else synth" },
+	{ .name = "data-dir", .kind = TT_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),
+	  .fallback = "/usr/share/datasets/fashion-mnist", .help = "where the IDX files of fashion are" },
+	{ .name = "model", .kind = TT_OPT_TEXT, .argument = "MODEL", .offset = AT(model), .fallback = "mlp:256",
+	  .help = "linear, or mlp:WIDTH,.. with hidden layers of these widths" },
+	{ .name = "strategy", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(strategy), .fallback = "mirrored",
+	  .help = "mirrored: gradients are allreduced in every step;\none: a single rank, nothing is communicated" },
+	{ .name = "device", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(device), .fallback = "cpu",
+	  .help = "cpu: own kernels, the same bits on every processor" },
+	{ .name = "algo", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(algo), .fallback = "auto",
+	  .help = "algorithm of the allreduce; see tutti_algorithms(7)" },
+	{ .name = "transport", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(transport), .fallback = "auto",
+	  .help = "auto, shm or tcp" },
+	{ .name = "global-batch", .kind = TT_OPT_INT, .argument = "N", .offset = AT(global_batch), .fallback = "256",
+	  .min = 1, .max = 1 << 24, .help = "samples of one step, over all ranks" },
+	{ .name = "epochs", .kind = TT_OPT_INT, .argument = "N", .offset = AT(epochs), .fallback = "5", .min = 1,
+	  .max = 1 << 20, .help = "passes over the training set" },
+	{ .name = "steps", .kind = TT_OPT_INT, .argument = "N", .offset = AT(steps), .min = 1, .max = 1 << 30,
+	  .help = "end after N steps instead of after --epochs" },
+	{ .name = "lr", .kind = TT_OPT_REAL, .argument = "RATE", .offset = AT(lr), .fallback = "0.05", .min = 1e-9,
+	  .max = 1e3, .help = "learning rate" },
+	{ .name = "momentum", .kind = TT_OPT_REAL, .argument = "M", .offset = AT(momentum), .fallback = "0.9", .min = 0,
+	  .max = 0.9999, .help = "of the gradient descent" },
+	{ .name = "seed", .kind = TT_OPT_INT, .argument = "N", .offset = AT(seed), .fallback = "1", .min = 0, .max = 0x1p53,
+	  .help = "of the first parameters, the order of the samples, synth" },
+	{ .name = "bucket-kb", .kind = TT_OPT_INT, .argument = "KIB", .offset = AT(bucket_kb), .fallback = "256", .min = 1,
+	  .max = 1 << 20, .help = "gradients that are allreduced together" },
+	{ .name = "check-replicas", .kind = TT_OPT_INT, .argument = "K", .offset = AT(check_replicas), .fallback = "100",
+	  .min = 0, .max = 1 << 30, .help = "every K steps and at the end: are the parameters equal\non all ranks? 0: at the end only" },
+	{ .name = "eval-every", .kind = TT_OPT_INT, .argument = "N", .offset = AT(eval_every), .fallback = "0", .min = 0,
+	  .max = 1 << 30, .help = "measure the accuracy every N steps; 0: after each epoch" },
+	{ .name = "metrics", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(metrics),
+	  .help = "write a line of CSV for every step" },
+	{ 0 }
+};
+
+static const struct tt_usage usage = {
+	.tool = "tutti-train",
+	.help = "Trains a network on images, data-parallel: every rank works on its share of each batch.",
+	.options = options,
+};
+
+int tt_config_read(int argc, char **argv, struct tt_config *ret_config)
+{
+	return tt_options_read(&usage, argc, argv, ret_config);
+}

@@ -1,0 +1,21 @@
+/*
+ * exact.h - exp, log, softmax and cross-entropy whose bits do not depend on the C library
+ *
+ * In double, only +, -, *, / in a written order (compile with -ffp-contract=off). Called by device_cpu.c and trainer.c.
+ */
+#ifndef TT_TRAINER_EXACT_H
+#define TT_TRAINER_EXACT_H
+
+#include <stddef.h>
+
+/* Right to about 1e-15. tt_exp: 0 below -700, and beyond 700 as at 700. tt_log: for normal x > 0. NaN stays NaN. */
+double tt_exp(double x);
+double tt_log(double x);
+
+/* -ln of the probability that softmax gives to `label`; NaN or infinity where the logits are */
+double tt_cross_entropy(const float *logits, size_t classes, size_t label);
+
+/* logits become softmax(logits) */
+void tt_softmax(float *logits, size_t classes);
+
+#endif

@@ -1,0 +1,19 @@
+/* fail.c - how the trainer says what went wrong (fail.h) */
+#include "fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static char sentence[1024];
+
+int tt_train_fail(int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(sentence, sizeof(sentence), fmt, args);
+	va_end(args);
+	return code;
+}
+
+const char *tt_train_error(void) { return sentence; }

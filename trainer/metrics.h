@@ -1,0 +1,39 @@
+/*
+ * metrics.h - what rank 0 tells while it trains: lines on stdout, progress on a terminal, CSV
+ *
+ * Called by train.c; on other ranks every call does nothing.
+ */
+#ifndef TT_TRAINER_METRICS_H
+#define TT_TRAINER_METRICS_H
+
+#include "trainer.h"
+
+#include <stdio.h>
+
+struct tt_metrics {
+	bool on;                        /* rank 0 */
+	bool terminal;                  /* stderr is one: show progress */
+	FILE *csv;                      /* NULL: none asked for */
+	const char *csv_path;
+	uint64_t shown_ns;              /* when progress was shown last */
+};
+
+/* One step, or its evaluation too. */
+struct tt_note {
+	uint64_t step, steps;           /* from 1; of the whole training */
+	uint64_t epoch, epochs;         /* from 1 */
+	double loss;                    /* of the step's batch */
+	double samples_per_s;           /* of the step */
+	bool evaluated;
+	double accuracy, test_loss;     /* if evaluated */
+	double mean_samples_per_s;      /* of the training so far */
+};
+
+/* Returns 0 | TT_TRAIN_USAGE (the CSV file cannot be written). */
+int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t);
+void tt_metrics_note(struct tt_metrics *m, const struct tt_note *note);
+
+/* Returns 0 | TT_TRAIN_FAILED (the CSV file could not be written to its end). */
+int tt_metrics_close(struct tt_metrics *m);
+
+#endif

@@ -1,0 +1,78 @@
+/* replicas.c - are the parameters of all ranks the same, bit for bit? (replicas.h) */
+#include "replicas.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t tt_hash(const void *data, size_t bytes)
+{
+	const unsigned char *at = data;
+	uint64_t hash = bytes;
+
+	for (size_t i = 0; i < bytes; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, at + i, sizeof(word));
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;     /* odd, so nothing is lost; and the top bits come down */
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
+static void flip_if_asked(const struct tt_trainer *t, uint64_t step, float *parameters)
+{
+	const char *text = getenv("TUTTI_TEST_FLIP");
+	uint64_t at;
+	uint32_t bits;
+	int rank;
+
+	if (!text || sscanf(text, "%d@%" SCNu64, &rank, &at) != 2 || rank != t->rank || at != step)
+		return;
+	memcpy(&bits, parameters, sizeof(bits));
+	bits ^= 1;
+	memcpy(parameters, &bits, sizeof(bits));
+}
+
+/* The sentence for ranks whose hashes differ. Collective. */
+static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
+{
+	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
+	char text[256] = "";
+	size_t used = 0;
+	int rc;
+
+	if (!all)
+		return tt_train_fail(TT_TRAIN_FAILED, "step %" PRIu64 ": the parameters differ between ranks", step);
+	rc = tt_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
+		if (all[r] != all[0])
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d", used ? ", " : "", r);
+	free(all);
+	return rc ? rc : tt_train_fail(TT_TRAIN_FAILED, "step %" PRIu64 ": the parameters of rank %s differ from those of rank 0: "
+				       "the replicas are no longer the same", step, text);
+}
+
+int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)
+{
+	size_t bytes = t->model.parameters * sizeof(float);
+	float *host = malloc(bytes);
+	uint64_t hash, most[2];
+	int rc;
+
+	if (!host)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory to check %zu bytes of parameters", bytes);
+	t->device.ops->get(&t->device, host, t->parameters, bytes);
+	flip_if_asked(t, step, host);
+	hash = tt_hash(host, bytes);
+	free(host);
+	most[0] = hash;                 /* the maximum of the complements is the complement of the minimum */
+	most[1] = ~hash;
+	rc = tt_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL), t->comm);
+	if (!rc && most[0] != ~most[1])
+		rc = name_ranks(t, step, hash);
+	if (!rc)
+		*ret_hash = hash;
+	return rc;
+}

@@ -1,0 +1,97 @@
+/*
+ * strategy_mirrored.c - synchronous data parallelism: every rank keeps a replica, gradients are summed in every step
+ *
+ *	parameters = broadcast(rank 0's parameters)
+ *	each step:
+ *		gradients = gradient(parameters, my share of the batch)
+ *			as soon as a bucket is final, last layer first: allreduce(bucket), behind the backward pass
+ *		wait for all buckets
+ *		parameters = descend(parameters, gradients / global batch)
+ *
+ * All replicas apply the same bits to the same bits, so they stay equal. How the sums are made is --algo: one to-one device,
+ * hierarchical copies, rings and trees are this strategy over other plans of the library.
+ * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev, Del Balso 2018, Horovod; Li et al. 2020, PyTorch distributed.
+ * Row of the table in strategy.c.
+ */
+#include "strategy.h"
+
+#include <stdlib.h>
+
+struct mirrored {
+	tuttiStream_t stream;
+	size_t bucket;          /* floats of one; the lowest may be smaller */
+	size_t end;             /* gradients from here on have been given to the stream in this step */
+};
+
+static int mirrored_open(struct tt_trainer *t)
+{
+	struct mirrored *m = calloc(1, sizeof(*m));
+	int rc;
+
+	if (!m)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = m;
+	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
+	rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
+	if (rc)
+		return rc;
+	return tt_library(tuttiBcast(t->parameters, t->model.parameters, tuttiFloat32, 0, t->comm, NULL), t->comm);
+}
+
+static void mirrored_close(struct tt_trainer *t)
+{
+	struct mirrored *m = t->strategy_state;
+
+	if (m && m->stream)
+		tuttiStreamDestroy(m->stream);
+	free(m);
+	t->strategy_state = NULL;
+}
+
+/* Gives every bucket that is final now to the stream. All ranks do so at the same places, so in the same order. */
+static int launch(void *arg, size_t from)
+{
+	struct tt_trainer *t = arg;
+	struct mirrored *m = t->strategy_state;
+
+	while (m->end > from) {
+		size_t first = m->end > m->bucket ? m->end - m->bucket : 0;
+		float *bucket = t->gradients + first;
+		tuttiResult_t result;
+
+		if (first < from)
+			break;
+		result = tuttiAllReduce(bucket, bucket, m->end - first, tuttiFloat32, tuttiSum, t->comm, m->stream);
+		if (result != tuttiSuccess)
+			return tt_library(result, t->comm);
+		m->end = first;
+	}
+	return TT_TRAIN_OK;
+}
+
+static int mirrored_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct mirrored *m = t->strategy_state;
+	struct tt_ready ready = { launch, t, m->bucket };
+	uint64_t waits;
+	int rc;
+
+	m->end = t->model.parameters + TT_TAIL;
+	rc = tt_gradient(t, batch, &ready);
+	if (rc)
+		return rc;
+	waits = tt_time_ns();
+	rc = tt_library(tuttiStreamSynchronize(m->stream), t->comm);
+	t->exposed_ns += tt_time_ns() - waits;
+	if (!rc)
+		tt_descend(t);
+	return rc;
+}
+
+const struct tt_strategy_ops tt_strategy_mirrored = {
+	.name = "mirrored",
+	.help = "a replica on every rank, gradients are allreduced in every step",
+	.open = mirrored_open,
+	.close = mirrored_close,
+	.step = mirrored_step,
+};

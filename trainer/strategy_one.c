@@ -1,0 +1,36 @@
+/*
+ * strategy_one.c - one rank, nothing communicated: what all other strategies are held against
+ *
+ *	gradients = gradient(parameters, batch)
+ *	parameters = descend(parameters, gradients)
+ *
+ * Row of the table in strategy.c.
+ */
+#include "strategy.h"
+
+static int one_open(struct tt_trainer *t)
+{
+	if (t->nranks == 1)
+		return TT_TRAIN_OK;
+	return tt_train_fail(TT_TRAIN_USAGE, "--strategy one: trains on one rank, not on %d; use --np 1, or --strategy mirrored",
+			     t->nranks);
+}
+
+static void one_close(struct tt_trainer *t) { (void)t; }
+
+static int one_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	int rc = tt_gradient(t, batch, NULL);
+
+	if (!rc)
+		tt_descend(t);
+	return rc;
+}
+
+const struct tt_strategy_ops tt_strategy_one = {
+	.name = "one",
+	.help = "a single rank, nothing is communicated",
+	.open = one_open,
+	.close = one_close,
+	.step = one_step,
+};
