@@ -166,10 +166,11 @@ static uint64_t run_forks(struct rank *ranks, int n)
 		fflush(NULL);
 		_exit(ranks[i].result != 0);
 	}
+	for (int i = 0; i < n; i++)
+		close_unused(&ranks[i]);       /* or the end of a rank would not end its connections */
 	for (int i = 0; i < n; i++) {
 		int status;
 
-		close_unused(&ranks[i]);
 		if (waitpid(pids[i], &status, 0) != pids[i] || status)
 			failed |= 1ull << i;
 	}
