@@ -21,6 +21,15 @@ static const struct tt_data_source *find(const char *name, const char *directory
 	return *at;
 }
 
+static float mean_of(const struct tt_set *set, size_t pixels)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < set->samples * pixels; i++)
+		sum += set->images[i];
+	return (float)((double)sum / (double)(set->samples * pixels) / 255.0);
+}
+
 int tt_data_load(const char *name, const char *directory, uint64_t seed, struct tt_data *ret_data)
 {
 	const struct tt_data_source *source = find(name, directory);
@@ -31,11 +40,13 @@ int tt_data_load(const char *name, const char *directory, uint64_t seed, struct 
 		return tt_train_fail(TT_TRAIN_USAGE, "--data %s: there is no such data; use auto, fashion or synth", name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);
-	if (rc)
+	if (rc) {
 		tt_data_free(&data);
-	else
-		*ret_data = data;
-	return rc;
+		return rc;
+	}
+	data.mean = mean_of(&data.train, data.pixels);
+	*ret_data = data;
+	return TT_TRAIN_OK;
 }
 
 void tt_data_free(struct tt_data *data)

@@ -21,11 +21,12 @@ struct tt_data {
 	size_t pixels;
 	unsigned classes;
 	struct tt_set train, test;
+	float mean;             /* of all pixels to train with, 0..1: models see images around 0, and learn faster */
 };
 
 struct tt_data_source {
 	const char *name, *help;
-	/* Fills *data except its name. `directory` is where files are looked for; `seed` is for made-up data.
+	/* Fills *data except its name and mean. `directory` is where files are looked for; `seed` is for made-up data.
 	 * On failure what has been filled in so far is freed by the caller. Returns 0 | TT_TRAIN_FAILED. */
 	int (*load)(const char *directory, uint64_t seed, struct tt_data *data);
 	/* Can load work here? NULL: always. */

@@ -33,9 +33,9 @@ struct tt_device_ops {
 	void (*put)(struct tt_device *d, void *to, const void *from_host, size_t bytes);
 	void (*get)(struct tt_device *d, void *to_host, const void *from, size_t bytes);
 
-	/* x[rows][pixels] = the images of these samples, 0..255 as 0..1 */
+	/* x[rows][pixels] = the images of these samples, 0..255 as 0..1, minus mean */
 	void (*gather)(struct tt_device *d, const uint8_t *host_images, const uint32_t *host_samples, size_t rows,
-		       size_t pixels, float *x);
+		       size_t pixels, float mean, float *x);
 
 	/* c[m x n] = a[m x k] * b[k x n]; k == 0 gives zeros */
 	void (*gemm)(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b,

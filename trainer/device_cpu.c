@@ -52,14 +52,14 @@ static void cpu_copy(struct tt_device *d, void *to, const void *from, size_t byt
 }
 
 static void cpu_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples, size_t rows, size_t pixels,
-		       float *x)
+		       float mean, float *restrict x)
 {
 	(void)d;
 	for (size_t row = 0; row < rows; row++) {
 		const uint8_t *image = images + samples[row] * pixels;
 
 		for (size_t i = 0; i < pixels; i++)
-			x[row * pixels + i] = (float)image[i] * (1.0f / 255.0f);
+			x[row * pixels + i] = (float)image[i] * (1.0f / 255.0f) - mean;
 	}
 }
 

@@ -89,7 +89,7 @@ void tt_trainer_close(struct tt_trainer *t)
 /* The images go to t->x, the labels to t->labels; returns the logits. */
 static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples, size_t rows)
 {
-	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels, t->x);
+	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels, t->data->mean, t->x);
 	for (size_t i = 0; i < rows; i++)
 		t->labels[i] = set->labels[samples[i]];
 	return t->model.ops->forward(&t->model, t->parameters, t->x, rows);
