@@ -14,18 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *tt_check_buf_name(enum tt_buf buf)
-{
-	static const char *const name[] = { "in", "out", "scratch", "a wire", "nothing" };
-
-	return (unsigned)buf <= TT_NONE ? name[buf] : "an unknown buffer";
-}
-
 const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, char text[24])
 {
 	enum tt_buf buf = cell >= r->base[TT_SCRATCH] ? TT_SCRATCH : cell - r->base[TT_OUT] < r->nout ? TT_OUT : TT_IN;
 
-	snprintf(text, 24, "%s[%u]", tt_check_buf_name(buf), cell - r->base[buf]);
+	snprintf(text, 24, "%s[%u]", tt_buf_name(buf), cell - r->base[buf]);
 	return text;
 }
 

@@ -12,7 +12,7 @@
 #ifndef TT_CHECK_H
 #define TT_CHECK_H
 
-#include "plan/plan.h"
+#include "plan/walk.h"
 
 /* Proves plans and others (the same call planned in two ways, say fused and plain), and that both give every block the
  * same expression, so the same bits. 0 | TT_USAGE with the sentence | TT_SYSTEM. */
@@ -87,16 +87,6 @@ static inline struct tt_check_channel *tt_check_channel(const struct tt_check *c
 	return &c->channels[c->ranks[from].first_channel + (size_t)peer * c->nlanes + lane];
 }
 
-static inline const struct tt_step *tt_check_step(const struct tt_plan *p, uint32_t lane, uint32_t index)
-{
-	return &p->steps[p->lanes[lane].first + index];
-}
-
-static inline bool tt_ref_is_local(tt_ref r)
-{
-	return tt_ref_buf(r) <= TT_SCRATCH;
-}
-
 /* The cell of a local operand's first block. */
 static inline uint32_t tt_check_cell(const struct tt_check_rank *r, tt_ref ref)
 {
@@ -105,7 +95,6 @@ static inline uint32_t tt_check_cell(const struct tt_check_rank *r, tt_ref ref)
 
 /* Does this rank's caller give that buffer? Root alone gives in of broadcast and scatter, out of reduce and gather. */
 bool tt_check_has(const struct tt_plan *p, enum tt_buf buf);
-const char *tt_check_buf_name(enum tt_buf buf);
 /* "out[3]" of a cell, into text */
 const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, char text[24]);
 

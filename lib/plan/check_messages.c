@@ -6,26 +6,17 @@
  */
 #include "plan/check.h"
 
-static bool takes(const struct tt_step *s, tt_ref wire)
-{
-	for (int i = 0; i < s->nsrc; i++)
-		if (tt_step_source(s, i) == wire)
-			return true;
-	return false;
-}
-
 /* The step of a lane that sends to (takes from) peer for the k-th time. */
 static uint32_t find_step(const struct tt_plan *p, uint32_t lane, int peer, bool sends, uint32_t k)
 {
-	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)peer);
 	uint32_t i = 0;
 
 	for (; i < p->lanes[lane].nsteps; i++) {
-		const struct tt_step *s = tt_check_step(p, lane, i);
+		const struct tt_step *s = tt_lane_step(p, lane, i);
 
-		if ((sends ? s->to == wire : takes(s, wire)) && !k--)
+		if ((sends ? s->to == tt_ref_make(TT_WIRE, (uint32_t)peer) : tt_step_takes(s, peer)) && !k--)
 			break;
-		i += s->nsrc > 2;
+		i += tt_step_records(s) - 1;
 	}
 	return i;
 }
@@ -47,7 +38,7 @@ static int count(struct tt_check *c, const struct tt_plan *p)
 {
 	for (uint32_t lane = 0; lane < p->nlanes; lane++) {
 		for (uint32_t i = 0; i < p->lanes[lane].nsteps; i++) {
-			const struct tt_step *s = tt_check_step(p, lane, i);
+			const struct tt_step *s = tt_lane_step(p, lane, i);
 
 			if (s->to != TT_REF_NONE) {
 				tt_check_channel(c, p->rank, (int)tt_ref_index(s->to), lane)->sent++;
@@ -57,14 +48,14 @@ static int count(struct tt_check *c, const struct tt_plan *p)
 				tt_ref ref = tt_step_source(s, k);
 				int from = (int)tt_ref_index(ref);
 
-				if (tt_ref_buf(ref) != TT_WIRE)
+				if (!tt_ref_is_wire(ref))
 					continue;
 				if (c->peer_index[(size_t)from * (size_t)c->nranks + (size_t)p->rank] == TT_NOT_A_PEER)
 					return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes a message of rank %d, which "
 						       "sends it none", p->rank, lane, i, from);
 				tt_check_channel(c, from, p->rank, lane)->taken++;
 			}
-			i += s->nsrc > 2;
+			i += tt_step_records(s) - 1;
 		}
 	}
 	return TT_OK;

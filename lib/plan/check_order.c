@@ -60,7 +60,7 @@ static int touch(const struct order *o, const struct clock *now, uint32_t lane, 
 
 static int touch_all(const struct order *o, const struct clock *now, uint32_t lane, uint32_t step)
 {
-	const struct tt_step *s = tt_check_step(o->plan, lane, step);
+	const struct tt_step *s = tt_lane_step(o->plan, lane, step);
 	int rc;
 
 	for (int i = 0; i < s->nsrc; i++) {
@@ -79,7 +79,7 @@ static int touch_all(const struct order *o, const struct clock *now, uint32_t la
 /* The clock at the start of a step: what its lane knew, and what the step it waits for knew. */
 static struct clock *clock_of(const struct order *o, uint32_t lane, uint32_t step, uint32_t before)
 {
-	const struct tt_step *s = tt_check_step(o->plan, lane, step);
+	const struct tt_step *s = tt_lane_step(o->plan, lane, step);
 	struct clock *now = &o->clock[o->plan->lanes[lane].first + step];
 
 	memset(now, 0, sizeof(*now));
@@ -103,7 +103,7 @@ static int cycle(const struct order *o, const uint32_t *at)
 	for (uint32_t lane = 0; lane < o->plan->nlanes; lane++) {
 		if (at[lane] >= o->plan->lanes[lane].nsteps)
 			continue;
-		const struct tt_step *s = tt_check_step(o->plan, lane, at[lane]);
+		const struct tt_step *s = tt_lane_step(o->plan, lane, at[lane]);
 
 		return tt_fail(TT_USAGE, "rank %d lane %u step %u: waits for lane %u step %u, which waits for this lane in turn",
 			       o->plan->rank, lane, at[lane], s->wait_lane, s->wait_step);
@@ -120,7 +120,7 @@ static int order_rank(const struct order *o)
 		moved = false;
 		for (uint32_t lane = 0; lane < o->plan->nlanes; lane++) {
 			while (at[lane] < o->plan->lanes[lane].nsteps) {
-				const struct tt_step *s = tt_check_step(o->plan, lane, at[lane]);
+				const struct tt_step *s = tt_lane_step(o->plan, lane, at[lane]);
 
 				if (s->wait_lane != TT_NO_LANE && at[s->wait_lane] <= s->wait_step)
 					break;
@@ -129,7 +129,7 @@ static int order_rank(const struct order *o)
 				if (rc)
 					return rc;
 				before[lane] = at[lane];
-				at[lane] += 1 + (s->nsrc > 2);
+				at[lane] += tt_step_records(s);
 				moved = true;
 			}
 		}

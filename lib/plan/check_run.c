@@ -58,7 +58,7 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 
 	if (r->at[lane] >= p->lanes[lane].nsteps)
 		return (struct blocker){ AT_END, rank, lane, 0 };
-	const struct tt_step *s = tt_check_step(p, lane, r->at[lane]);
+	const struct tt_step *s = tt_lane_step(p, lane, r->at[lane]);
 
 	if (s->wait_lane != TT_NO_LANE && r->at[s->wait_lane] <= s->wait_step)
 		return (struct blocker){ WAITS, rank, s->wait_lane, 0 };
@@ -66,7 +66,7 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 		tt_ref ref = tt_step_source(s, i);
 		int from = (int)tt_ref_index(ref);
 
-		if (tt_ref_buf(ref) == TT_WIRE && !tt_check_channel(c, from, rank, lane)->full)
+		if (tt_ref_is_wire(ref) && !tt_check_channel(c, from, rank, lane)->full)
 			return (struct blocker){ NO_MESSAGE, from, lane, 0 };
 	}
 	if (s->to != TT_REF_NONE && tt_check_channel(c, rank, (int)tt_ref_index(s->to), lane)->full)
@@ -155,7 +155,7 @@ static int value_of(const struct tt_check *c, int rank, uint32_t lane, const str
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref ref = tt_step_source(s, i);
 
-		if (tt_ref_buf(ref) == TT_WIRE)
+		if (tt_ref_is_wire(ref))
 			child[i] = tt_check_channel(c, (int)tt_ref_index(ref), rank, lane)->values[k];
 		else if ((rc = read_cell(c, rank, lane, tt_check_cell(&c->ranks[rank], ref) + k, &child[i])))
 			return rc;
@@ -212,7 +212,7 @@ static int run_step(struct run *run, int rank, uint32_t lane)
 {
 	struct tt_check *c = run->c;
 	struct tt_check_rank *r = &c->ranks[rank];
-	const struct tt_step *s = tt_check_step(c->plans[rank], lane, r->at[lane]);
+	const struct tt_step *s = tt_lane_step(c->plans[rank], lane, r->at[lane]);
 	struct tt_check_channel *out = NULL;
 	uint32_t class;
 	int rc;
@@ -258,7 +258,7 @@ static int run_rank(struct run *run, int rank)
 
 				if (rc)
 					return rc;
-				r->at[lane] += 1 + (tt_check_step(p, lane, r->at[lane])->nsrc > 2);
+				r->at[lane] += tt_step_records(tt_lane_step(p, lane, r->at[lane]));
 				moved = true;
 			}
 		}

@@ -127,16 +127,16 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 		return TT_OK;
 	}
 	if (buf > TT_SCRATCH || (buf == TT_IN && !is_source))
-		return tt_fail(TT_USAGE, AT "%s cannot be %s", at_values(a), tt_check_buf_name(buf),
+		return tt_fail(TT_USAGE, AT "%s cannot be %s", at_values(a), tt_buf_name(buf),
 			       is_source ? "read" : "written");
 	if (!tt_check_has(p, buf))
 		return tt_fail(TT_USAGE, AT "uses %s, which only root %d has in a %s", at_values(a),
-			       tt_check_buf_name(buf), p->root, tt_collective_name(p->collective));
+			       tt_buf_name(buf), p->root, tt_collective_name(p->collective));
 	uint32_t room = buf == TT_IN ? p->in_blocks : buf == TT_OUT ? p->out_blocks : p->scratch_blocks;
 
 	if (n > room || index > room - n)
 		return tt_fail(TT_USAGE, AT "uses %s[%u..%u], but there are %u blocks", at_values(a),
-			       tt_check_buf_name(buf), index, index + n - 1, room);
+			       tt_buf_name(buf), index, index + n - 1, room);
 	return TT_OK;
 }
 
@@ -149,8 +149,8 @@ static int check_length(const struct at *a, tt_ref ref, tt_ref *first_local)
 		*first_local = ref;
 	if (tt_ref_index(ref) % a->c->classes != tt_ref_index(*first_local) % a->c->classes)
 		return tt_fail(TT_USAGE, AT "%s[%u] and %s[%u] need not be equally long", at_values(a),
-			       tt_check_buf_name(tt_ref_buf(*first_local)), tt_ref_index(*first_local),
-			       tt_check_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
+			       tt_buf_name(tt_ref_buf(*first_local)), tt_ref_index(*first_local),
+			       tt_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
 	return TT_OK;
 }
 
@@ -169,7 +169,7 @@ static int check_sources(const struct at *a)
 
 		if ((rc = check_operand(a, ref, true)) || (rc = check_length(a, ref, &first_local)))
 			return rc;
-		for (int k = 0; k < i && tt_ref_buf(ref) == TT_WIRE; k++)
+		for (int k = 0; k < i && tt_ref_is_wire(ref); k++)
 			if (tt_step_source(s, k) == ref)
 				return tt_fail(TT_USAGE, AT "takes two messages of rank %u at once", at_values(a),
 					       tt_ref_index(ref));
@@ -185,7 +185,7 @@ static int check_wait(const struct at *a)
 	if (s->wait_lane == TT_NO_LANE)
 		return TT_OK;
 	if (s->wait_lane >= p->nlanes || s->wait_step >= p->lanes[s->wait_lane].nsteps ||
-	    tt_check_step(p, s->wait_lane, s->wait_step)->op == TT_MORE)
+	    tt_lane_step(p, s->wait_lane, s->wait_step)->op == TT_MORE)
 		return tt_fail(TT_USAGE, AT "waits for lane %u step %u, which does not exist", at_values(a),
 			       s->wait_lane, s->wait_step);
 	if (s->wait_lane == a->lane && s->wait_step >= a->index)
@@ -268,10 +268,10 @@ int tt_check_steps(const struct tt_check *c)
 			return rc;
 		for (a.lane = 0; a.lane < p->nlanes; a.lane++) {
 			for (a.index = 0; a.index < p->lanes[a.lane].nsteps; a.index++) {
-				a.step = tt_check_step(p, a.lane, a.index);
+				a.step = tt_lane_step(p, a.lane, a.index);
 				if ((a.step->nsrc <= 8 && (rc = check_more(&a))) || (rc = check_step(&a)))
 					return rc;
-				a.index += a.step->nsrc > 2;
+				a.index += tt_step_records(a.step) - 1;
 			}
 		}
 	}
