@@ -224,11 +224,13 @@ static void print_help(const struct tt_usage *usage)
 
 static int complain(const struct tt_usage *usage, const struct tt_option *o, const char *text, const char *what)
 {
-	fprintf(stderr, "%s: --%s %s: %s; ", usage->tool, o->name, text, what);
-	if (o->refusal)
-		fprintf(stderr, "%s", o->refusal);
-	else
-		print_domain(o, stderr);
+	fprintf(stderr, "%s: --%s%s%s: ", usage->tool, o->name, *text ? " " : "", text);
+	if (o->refusal) {
+		fprintf(stderr, "%s\n", o->refusal);
+		return 2;
+	}
+	fprintf(stderr, "%s; ", what);
+	print_domain(o, stderr);
 	fprintf(stderr, "\n");
 	return 2;
 }
@@ -237,7 +239,7 @@ static int complain(const struct tt_usage *usage, const struct tt_option *o, con
 static int complain_unknown(const struct tt_usage *usage, const char *text, int letter)
 {
 	const struct tt_option *nearest = NULL;
-	int best = 3;
+	int best = (int)strlen(text) > 6 ? 3 : 2;
 
 	if (letter && letter < LONG_ONLY) {
 		fprintf(stderr, "%s: -%c: unknown option; %s --help lists them\n", usage->tool, letter, usage->tool);

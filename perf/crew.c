@@ -1,0 +1,388 @@
+/*
+ * crew.c - the ranks that one thread drives: joining, knowing the others, agreeing, leaving
+ *
+ * Called by main.c (open, close), measure.c and sweep.c (gather, meet, complain). There is one communicator for
+ * agreeing, and one more for each algorithm that is measured: counters and deadlines of those show measured calls only.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "algorithms/algorithm.h"
+#include "mem/reduce.h"
+#include "perf/bench.h"
+#include "perf/host.h"
+#include "perf/launch.h"
+#include "perf/options.h"
+
+int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result)
+{
+	for (int i = 0; i < c->nseats; i++) {
+		const struct tt_seat *s = &c->seats[i];
+		tuttiComm_t comm = algo < 0 ? s->base : s->comms[algo];
+		const char *text = tuttiGetLastError(comm);
+		char prefix[32];
+		int length = snprintf(prefix, sizeof(prefix), "rank %d: ", s->rank);
+
+		if (!strncmp(text, prefix, (size_t)length))
+			text += length;
+		fprintf(stderr, "rank %d: %s: %s\n", s->rank, what, *text ? text : tuttiGetErrorString(result));
+	}
+	return 1;
+}
+
+/* ---- agreeing ----------------------------------------------------------------------------------------------------- */
+
+int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all)
+{
+	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
+	size_t total = bytes * (size_t)c->nranks;
+	char *rest = c->nseats > 1 ? malloc(total * (size_t)(c->nseats - 1)) : NULL;
+
+	if (c->nseats > 1 && !rest) {
+		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", c->first, c->nranks);
+		return 1;
+	}
+	if (c->nseats > 1)
+		rc = tuttiGroupStart();
+	for (int i = 0; i < c->nseats && !rc; i++)
+		rc = tuttiAllGather((const char *)mine + (size_t)i * bytes, i ? rest + (size_t)(i - 1) * total : all,
+				    bytes, tuttiInt8, c->seats[i].base, NULL);
+	if (c->nseats > 1)
+		end = tuttiGroupEnd();
+	free(rest);
+	rc = rc ? rc : end;
+	return rc ? tt_crew_complain(c, -1, "exchange of figures", rc) : 0;
+}
+
+int tt_crew_meet(struct tt_crew *c)
+{
+	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
+
+	if (c->nseats > 1)
+		rc = tuttiGroupStart();
+	for (int i = 0; i < c->nseats && !rc; i++)
+		rc = tuttiBarrier(c->seats[i].base, NULL);
+	if (c->nseats > 1)
+		end = tuttiGroupEnd();
+	rc = rc ? rc : end;
+	return rc ? tt_crew_complain(c, -1, "barrier", rc) : 0;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------------ */
+
+static tuttiConfig_t make_config(const struct tt_crew *c, const char *algo, const char *name)
+{
+	static const char *const names[] = { NULL, "shm", "tcp", "self" };
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+
+	config.timeout_ms = (int)(c->line->timeout_s * 1000);
+	config.transport = names[c->line->transport];
+	config.algo = algo;
+	config.name = name;
+	return config;
+}
+
+/* 0, or 2: settings that the library refuses are a bad line, all else is a failure. */
+static int init_error(struct tt_crew *c, int algo, const char *what, tuttiResult_t rc)
+{
+	if (!rc)
+		return 0;
+	tt_crew_complain(c, algo, what, rc);
+	return rc == tuttiInvalidArgument ? 2 : 1;
+}
+
+static int join(struct tt_crew *c)
+{
+	tuttiConfig_t config = make_config(c, "auto", "perf");
+	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
+
+	if (c->env) {
+		rc = tuttiCommInitEnv(&c->seats[0].base, &config);
+		if (rc)
+			return init_error(c, -1, "init", rc);
+		tuttiCommCount(c->seats[0].base, &c->nranks);
+		tuttiCommUserRank(c->seats[0].base, &c->first);
+		c->seats[0].rank = c->first;
+		c->seats[0].nranks = c->nranks;
+		return 0;
+	}
+	if (c->nseats > 1)
+		rc = tuttiGroupStart();
+	for (int i = 0; i < c->nseats && !rc; i++)
+		rc = tuttiCommInitRankConfig(&c->seats[i].base, c->nranks, c->id, c->first + i, &config);
+	if (c->nseats > 1)
+		end = tuttiGroupEnd();
+	return init_error(c, -1, "init", rc ? rc : end);
+}
+
+/* The communicators of algorithm number algo. */
+static int split(struct tt_crew *c, int algo, const char *name)
+{
+	tuttiConfig_t config = make_config(c, name, name ? name : "measured");
+	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
+
+	if (c->nseats > 1)
+		rc = tuttiGroupStart();
+	for (int i = 0; i < c->nseats && !rc; i++)
+		rc = tuttiCommSplit(c->seats[i].base, 0, c->seats[i].rank, &c->seats[i].comms[algo], &config);
+	if (c->nseats > 1)
+		end = tuttiGroupEnd();
+	return init_error(c, -1, "split", rc ? rc : end);
+}
+
+/* Does the algorithm apply to these ranks? All get the same answer. */
+static const char *refusal(struct tt_crew *c, int algo)
+{
+	const char *collective = tt_collective_name(c->bench->collective);
+	char text[160];
+
+	if (c->bench->collective == TT_SENDRECV)
+		return NULL;
+	if (!tuttiCommDescribe(c->seats[0].comms[algo], collective, 1, tuttiFloat32, text, sizeof(text)))
+		return NULL;
+	return tuttiGetLastError(c->seats[0].comms[algo]);
+}
+
+static void leave(struct tt_crew *c, int algo)
+{
+	for (int i = 0; i < c->nseats; i++) {
+		tuttiCommDestroy(c->seats[i].comms[algo]);
+		c->seats[i].comms[algo] = NULL;
+	}
+}
+
+/* --algo all: every one of the table that applies to these ranks. */
+static int split_all(struct tt_crew *c)
+{
+	for (int i = 0; tt_algorithms[i]; i++) {
+		const struct tt_algorithm *a = tt_algorithms[i];
+		const char *reason;
+		int rc;
+
+		if (a->collective != c->bench->collective)
+			continue;
+		rc = split(c, c->algos, a->name);
+		if (rc)
+			return rc;
+		reason = refusal(c, c->algos);
+		if (reason) {
+			if (c->report)
+				tt_report_note(c->report, a->name, reason);
+			leave(c, c->algos);
+			continue;
+		}
+		snprintf(c->algo_names[c->algos++], sizeof(c->algo_names[0]), "%s", a->name);
+	}
+	return 0;
+}
+
+static int split_one(struct tt_crew *c)
+{
+	const char *name = c->line->algo, *reason;
+	int rc = split(c, 0, name);
+
+	if (rc)
+		return rc;
+	snprintf(c->algo_names[0], sizeof(c->algo_names[0]), "%s", name ? name : "auto");
+	c->algos = 1;
+	reason = refusal(c, 0);
+	if (!reason)
+		return 0;
+	fprintf(stderr, "rank %d: --algo %s: %s\n", c->first, c->algo_names[0], reason);
+	return 2;
+}
+
+static int join_measured(struct tt_crew *c)
+{
+	bool all = c->line->algo && !strcmp(c->line->algo, "all") && c->bench->collective != TT_SENDRECV;
+	size_t most = 1;
+
+	for (size_t i = 0; tt_algorithms[i]; i++)
+		most++;
+	c->algo_names = calloc(most, sizeof(*c->algo_names));
+	for (int i = 0; i < c->nseats; i++) {
+		c->seats[i].comms = calloc(most, sizeof(tuttiComm_t));
+		c->seats[i].mulsum = calloc(most, sizeof(tuttiRedOp_t));
+		c->seats[i].handles = calloc(2 * most, sizeof(void *));
+		if (!c->algo_names || !c->seats[i].comms || !c->seats[i].mulsum || !c->seats[i].handles) {
+			fprintf(stderr, "rank %d: no memory\n", c->first + i);
+			return 1;
+		}
+	}
+	return all ? split_all(c) : split_one(c);
+}
+
+/* ---- knowing the others ------------------------------------------------------------------------------------------- */
+
+static int exchange_cards(struct tt_crew *c)
+{
+	struct tt_rank_card *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	int rc;
+
+	c->cards = calloc((size_t)c->nranks, sizeof(*c->cards));
+	if (!mine || !c->cards) {
+		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", c->first, c->nranks);
+		free(mine);
+		return 1;
+	}
+	for (int i = 0; i < c->nseats; i++) {
+		gethostname(mine[i].host, sizeof(mine[i].host) - 1);
+		tt_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
+		mine[i].pid = getpid();
+		mine[i].free_bytes = tt_host_free_bytes();
+	}
+	rc = tt_crew_gather(c, mine, sizeof(*mine), c->cards);
+	free(mine);
+	return rc;
+}
+
+/* Every rank comes to the same verdict, since all have the same cards; the lowest of the host says it. */
+static int check_memory(struct tt_crew *c)
+{
+	uint64_t each = tt_seat_bytes(c->line, c->bench);
+	int verdict = 0;
+
+	for (int r = 0; r < c->nranks; r++) {
+		uint64_t ranks = 0, least = UINT64_MAX;
+		bool lowest = true;
+
+		for (int other = 0; other < c->nranks; other++) {
+			if (strcmp(c->cards[other].host, c->cards[r].host))
+				continue;
+			ranks++;
+			lowest &= other >= r;
+			least = c->cards[other].free_bytes < least ? c->cards[other].free_bytes : least;
+		}
+		if (!lowest || ranks * each <= least)
+			continue;
+		verdict = 2;
+		if (c->first == r)
+			fprintf(stderr, "rank %d: -e %llu: %llu ranks on %s need %.1f GB for their buffers, and %.1f GB "
+				"are free; use a smaller -e, fewer ranks, or --place in\n", r,
+				(unsigned long long)c->line->max_bytes, (unsigned long long)ranks, c->cards[r].host,
+				(double)(ranks * each) / 1e9, (double)least / 1e9);
+	}
+	return verdict;
+}
+
+/* Which of this host's threads this one is. */
+static int local_index(const struct tt_crew *c)
+{
+	int before = 0;
+
+	for (int r = 0; r < c->first; r++)
+		before += !strcmp(c->cards[r].host, c->cards[c->first].host);
+	return before / c->nseats;
+}
+
+int tt_crew_open(struct tt_crew *c)
+{
+	int rc;
+
+	c->seats = calloc((size_t)c->nseats, sizeof(*c->seats));
+	if (!c->seats) {
+		fprintf(stderr, "rank %d: no memory\n", c->first);
+		return 1;
+	}
+	for (int i = 0; i < c->nseats; i++) {
+		c->seats[i].rank = c->first + i;
+		c->seats[i].nranks = c->nranks;
+	}
+	rc = join(c);
+	if (!rc)
+		rc = exchange_cards(c);
+	if (!rc)
+		rc = check_memory(c);
+	if (rc)
+		return rc;
+	if (c->line->root >= c->nranks) {
+		if (c->first == 0)
+			fprintf(stderr, "%s: -r %lld: there are only %d ranks\n", c->tool, (long long)c->line->root, c->nranks);
+		return 2;
+	}
+	if (c->line->pin && tt_pin(local_index(c)) < 0)
+		fprintf(stderr, "rank %d: --pin: %s; going on unbound\n", c->first, strerror(errno));
+	if (c->first == 0 && !(c->report = tt_report_open(c)))
+		return 1;
+	c->us_per_tick = tt_us_per_tick();
+	rc = join_measured(c);
+	for (int i = 0; i < c->nseats && !rc; i++) {
+		rc = tt_seat_make(&c->seats[i], c->line, c->bench, c->algos);
+		if (!rc && !c->line->null_stream && tuttiStreamCreate(&c->seats[i].stream))
+			rc = tt_crew_complain(c, -1, "stream", tuttiSystemError);
+	}
+	return rc;
+}
+
+int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
+{
+	struct tt_totals *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct tt_totals *all = calloc((size_t)c->nranks, sizeof(*all)), sum = { .shm_bytes = 0 };
+	int rc = 1;
+
+	if (!mine || !all) {
+		fprintf(stderr, "rank %d: no memory for the totals of %d ranks\n", c->first, c->nranks);
+		goto free_tables;
+	}
+	for (int i = 0; i < c->nseats; i++) {
+		mine[i].buffer_bytes = tt_seat_bytes(c->line, c->bench);
+		for (int a = 0; a < c->algos; a++) {
+			tuttiCounters_t n = { .size = sizeof(n) };
+
+			tuttiCommGetCounters(c->seats[i].comms[a], &n);
+			mine[i].shm_bytes += n.sent_bytes_shm;
+			mine[i].tcp_bytes += n.sent_bytes_tcp;
+			mine[i].library_bytes += n.memory_bytes;
+		}
+	}
+	rc = tt_crew_gather(c, mine, sizeof(*mine), all);
+	for (int r = 0; r < c->nranks; r++) {
+		sum.shm_bytes += all[r].shm_bytes;
+		sum.tcp_bytes += all[r].tcp_bytes;
+		if (all[r].library_bytes > sum.library_bytes)
+			sum.library_bytes = all[r].library_bytes;
+		if (all[r].buffer_bytes > sum.buffer_bytes)
+			sum.buffer_bytes = all[r].buffer_bytes;
+	}
+	if (!rc)
+		*ret_totals = sum;
+free_tables:
+	free(mine);
+	free(all);
+	return rc;
+}
+
+/* ---- leaving ------------------------------------------------------------------------------------------------------ */
+
+static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
+{
+	tuttiResult_t (*end)(tuttiComm_t comm) = failed ? tuttiCommAbort : tuttiCommDestroy;
+
+	if (!failed)
+		tt_seat_free(s, c->line, c->algos);
+	if (s->stream && !failed)
+		tuttiStreamDestroy(s->stream);
+	for (int i = 0; s->comms && i < c->algos; i++) {
+		if (s->comms[i])
+			end(s->comms[i]);
+		s->comms[i] = NULL;
+	}
+	if (s->base)
+		end(s->base);
+	if (failed)
+		tt_seat_free(s, c->line, 0);
+	free(s->comms);
+	free(s->mulsum);
+	free(s->handles);
+}
+
+void tt_crew_close(struct tt_crew *c, bool failed)
+{
+	for (int i = 0; c->seats && i < c->nseats; i++)
+		close_seat(c, &c->seats[i], failed);
+	free(c->seats);
+	free(c->cards);
+	free(c->algo_names);
+}

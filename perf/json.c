@@ -1,0 +1,115 @@
+/*
+ * json.c - write JSON to a stdio stream, and a file in one piece
+ *
+ * Called by report.c. One member a line, so that two files can be compared with diff.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "perf/bench.h"
+
+static void text(FILE *to, const char *value)
+{
+	fputc('"', to);
+	for (const unsigned char *p = (const unsigned char *)value; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			fprintf(to, "\\%c", *p);
+		else if (*p < 0x20 || *p >= 0x7f)
+			fprintf(to, "\\u%04x", *p);      /* bytes beyond ASCII as Latin-1: always valid JSON */
+		else
+			fputc(*p, to);
+	}
+	fputc('"', to);
+}
+
+/* The comma, the new line, and the key if there is one. */
+static void begin(struct tt_json *j, const char *key)
+{
+	fprintf(j->to, "%s\n%*s", j->more ? "," : "", 2 * j->depth, "");
+	j->more = true;
+	if (key) {
+		text(j->to, key);
+		fputs(": ", j->to);
+	}
+}
+
+void tt_json_open(struct tt_json *j, const char *key, char bracket)
+{
+	if (j->depth)
+		begin(j, key);
+	fputc(bracket, j->to);
+	j->depth++;
+	j->more = false;
+}
+
+void tt_json_close(struct tt_json *j, char bracket)
+{
+	j->depth--;
+	if (j->more)
+		fprintf(j->to, "\n%*s", 2 * j->depth, "");
+	fputc(bracket, j->to);
+	j->more = true;
+}
+
+void tt_json_text(struct tt_json *j, const char *key, const char *value)
+{
+	begin(j, key);
+	text(j->to, value);
+}
+
+void tt_json_int(struct tt_json *j, const char *key, long long value)
+{
+	begin(j, key);
+	fprintf(j->to, "%lld", value);
+}
+
+void tt_json_real(struct tt_json *j, const char *key, double value)
+{
+	begin(j, key);
+	if (isfinite(value))
+		fprintf(j->to, "%.9g", value);
+	else
+		fputs("null", j->to);
+}
+
+void tt_json_bool(struct tt_json *j, const char *key, bool value)
+{
+	begin(j, key);
+	fputs(value ? "true" : "false", j->to);
+}
+
+void tt_json_null(struct tt_json *j, const char *key)
+{
+	begin(j, key);
+	fputs("null", j->to);
+}
+
+int tt_write_file(const char *path, const char *content, size_t bytes)
+{
+	size_t length = strlen(path) + 32;
+	char *beside = malloc(length);
+	bool good;
+	FILE *f;
+
+	if (!beside)
+		return -1;
+	snprintf(beside, length, "%s.%d.tmp", path, (int)getpid());
+	f = fopen(beside, "w");
+	if (!f) {
+		free(beside);
+		return -1;
+	}
+	good = fwrite(content, 1, bytes, f) == bytes;
+	good = fclose(f) == 0 && good && rename(beside, path) == 0;
+	if (!good) {
+		int saved = errno;
+
+		unlink(beside);
+		errno = saved;
+	}
+	free(beside);
+	return good ? 0 : -1;
+}

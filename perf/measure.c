@@ -1,0 +1,381 @@
+/*
+ * measure.c - one cell of the table: check on fresh data, warm up, time batches of calls, check what the last left
+ *
+ * Called by sweep.c on every rank at the same time. A batch: every rank writes its inputs (not timed), all meet, then
+ * the calls of the batch run one behind the other, each with an input of its own (--buffers rotate). The time of a
+ * call is the batch's wall time over its calls, as nccl-tests has it; the quantiles are of the single calls.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/bench.h"
+
+struct run {
+	struct tt_crew *c;
+	const struct tt_cell *cell;
+	struct tt_perf_call *calls;      /* [nseats * slots] */
+	uint64_t first;                  /* number of the first call of the latest batch */
+	int made;                        /* calls of the latest batch */
+	double wall_us, cpu_us;          /* of all timed iterations; cpu: until their calls had returned */
+	double *iter_us;                 /* [iters] */
+	int64_t done;                    /* timed iterations so far */
+};
+
+/* What a rank tells the others of a cell. */
+struct share {
+	double time_us, cpu_us, p50_us, p99_us;
+	int64_t wrong;
+	uint64_t shm_bytes, tcp_bytes;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double tt_quantile(const double *sorted, size_t n, double q)
+{
+	double exact = q * (double)n;
+	size_t rank = (size_t)exact;
+
+	if ((double)rank < exact)
+		rank++;
+	return sorted[rank ? rank - 1 : 0];
+}
+
+static int failed(struct run *m, tuttiResult_t rc)
+{
+	return tt_crew_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective), rc);
+}
+
+/* ---- clocks: the wall's for batches; the processor's own, which costs least, for single calls ------------------------ */
+
+static double now_us(void)
+{
+	return (double)tt_now_ns() / 1000;
+}
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t t;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+	return t;
+#else
+	return tt_now_ns();
+#endif
+}
+
+double tt_us_per_tick(void)
+{
+	double start = now_us();
+	uint64_t first = ticks();
+
+	while (now_us() - start < 2000)
+		;
+	return (now_us() - start) / (double)(ticks() - first);
+}
+
+/* ---- calls -------------------------------------------------------------------------------------------------------- */
+
+static int wait_streams(struct run *m)
+{
+	for (int i = 0; i < m->c->nseats; i++) {
+		tuttiStream_t stream = m->c->seats[i].stream;
+		tuttiResult_t rc = stream ? tuttiStreamSynchronize(stream) : tuttiSuccess;
+
+		if (rc)
+			return failed(m, rc);
+	}
+	return 0;
+}
+
+/* So many calls, in one group, on every rank of this thread, with the inputs from slot on. */
+static int iterate(struct run *m, int slot, int64_t calls)
+{
+	bool group = calls > 1 || m->c->nseats > 1;
+	int slots = m->cell->slots;
+	tuttiResult_t rc = group ? tuttiGroupStart() : tuttiSuccess, end = tuttiSuccess;
+
+	for (int64_t k = 0; k < calls && !rc; k++)
+		for (int i = 0; i < m->c->nseats && !rc; i++)
+			rc = m->cell->bench->call(&m->calls[i * slots + (slot + k) % slots]);
+	if (group)
+		end = tuttiGroupEnd();
+	return rc || end ? failed(m, rc ? rc : end) : 0;
+}
+
+/* Data for the calls number `first`, first + 1 ... into the slots. */
+static void write_inputs(struct run *m, uint64_t first, int calls, bool poison)
+{
+	for (int i = 0; i < m->c->nseats; i++) {
+		for (int k = 0; k < calls && k < m->cell->slots; k++)
+			tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k, first + (uint64_t)k, poison);
+		if (m->c->line->buffers == TT_BUFFERS_COLD)
+			tt_seat_cool(&m->c->seats[i], m->cell);
+	}
+}
+
+static void judge(struct run *m, int slot, uint64_t number, bool poisoned, struct share *shares)
+{
+	for (int i = 0; i < m->c->nseats; i++)
+		shares[i].wrong += (int64_t)tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned);
+}
+
+/* One call that is not timed, on fresh data. */
+static int single(struct run *m, bool judged, struct share *shares)
+{
+	uint64_t number = m->c->calls++;
+	int rc;
+
+	write_inputs(m, number, 1, true);
+	rc = iterate(m, 0, 1);
+	if (!rc)
+		rc = wait_streams(m);
+	if (!rc && judged)
+		judge(m, 0, number, true, shares);
+	return rc;
+}
+
+static int before(struct run *m, struct share *shares)
+{
+	const struct tt_line *line = m->c->line;
+	int rc = 0;
+
+	for (int64_t i = 0; !rc && (i == 0 || i < line->check); i++)
+		rc = single(m, line->check > 0, shares);
+	for (int64_t i = 0; !rc && i < line->warmup; i++)
+		rc = iterate(m, 0, line->aggregate);
+	return rc ? rc : wait_streams(m);
+}
+
+/* The results that the timed calls left; where each call overwrote the input of the next, one more call. */
+static int after(struct run *m, struct share *shares)
+{
+	const struct tt_line *line = m->c->line;
+	int last = (m->made - 1) % m->cell->slots;
+
+	if (!line->check)
+		return 0;
+	if (m->cell->in_place && (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots))
+		return single(m, true, shares);
+	for (int slot = m->cell->in_place ? 0 : last; slot <= last; slot++)
+		judge(m, slot, m->first + (uint64_t)slot, false, shares);
+	return 0;
+}
+
+/* ---- timing ------------------------------------------------------------------------------------------------------- */
+
+/* The timed part of a batch. */
+static int time_batch(struct run *m, int iters)
+{
+	const struct tt_line *line = m->c->line;
+	double us = m->c->us_per_tick, start = now_us(), apart = 0, wall;
+	uint64_t last = ticks();
+	int rc = 0;
+
+	for (int i = 0; i < iters && !rc; i++) {
+		uint64_t now;
+
+		rc = iterate(m, (int)(i * line->aggregate % m->cell->slots), line->aggregate);
+		if (!rc && line->blocking)
+			rc = wait_streams(m);
+		if (!rc && line->blocking == 1)
+			rc = tt_crew_meet(m->c);
+		now = ticks();
+		m->iter_us[m->done + i] = (double)(now - last) * us;
+		last = now;
+		if (!rc && line->blocking == 3) {
+			rc = tt_crew_meet(m->c);
+			last = ticks();
+			apart += (double)(last - now) * us;
+		}
+	}
+	m->cpu_us += now_us() - start - apart;
+	if (!rc)
+		rc = wait_streams(m);
+	wall = now_us() - start - apart;
+	m->wall_us += wall;
+	/* Calls that only queue have no time of their own. */
+	for (int i = 0; !line->null_stream && !line->blocking && i < iters; i++)
+		m->iter_us[m->done + i] = wall / iters;
+	m->done += iters;
+	return rc;
+}
+
+static int time_all(struct run *m)
+{
+	const struct tt_line *line = m->c->line;
+	bool same = line->buffers == TT_BUFFERS_SAME;
+	int64_t most = same ? line->iters : m->cell->slots / line->aggregate;
+	int rc = 0;
+
+	while (m->done < line->iters && !rc) {
+		int64_t left = line->iters - m->done, iters = most < 1 ? 1 : most < left ? most : left;
+
+		m->first = m->c->calls;
+		m->made = same ? 1 : (int)(iters * line->aggregate);
+		m->c->calls += (uint64_t)m->made;
+		write_inputs(m, m->first, m->made, false);
+		rc = tt_crew_meet(m->c);
+		if (!rc)
+			rc = time_batch(m, (int)iters);
+	}
+	return rc;
+}
+
+/* ---- figures of all ranks ----------------------------------------------------------------------------------------- */
+
+static void count_bytes(struct run *m, struct share *shares, int sign)
+{
+	for (int i = 0; i < m->c->nseats; i++) {
+		tuttiCounters_t n = { .size = sizeof(n) };
+
+		tuttiCommGetCounters(m->c->seats[i].comms[m->cell->algo], &n);
+		shares[i].shm_bytes += (uint64_t)sign * n.sent_bytes_shm;
+		shares[i].tcp_bytes += (uint64_t)sign * n.sent_bytes_tcp;
+	}
+}
+
+static void fill_shares(struct run *m, struct share *shares)
+{
+	const struct tt_line *line = m->c->line;
+	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate;
+	double *sorted = malloc(n * sizeof(*sorted));
+
+	if (sorted) {
+		memcpy(sorted, m->iter_us, n * sizeof(*sorted));
+		qsort(sorted, n, sizeof(*sorted), by_size);
+	}
+	for (int i = 0; i < m->c->nseats; i++) {
+		shares[i].time_us = m->wall_us / (double)calls;
+		shares[i].cpu_us = m->cpu_us / (double)calls;
+		shares[i].p50_us = sorted ? tt_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
+		shares[i].p99_us = sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
+		shares[i].shm_bytes /= calls;
+		shares[i].tcp_bytes /= calls;
+	}
+	free(sorted);
+}
+
+/* One of four figures of all ranks as -a says. */
+static double over_ranks(const struct share *all, int n, size_t offset, int64_t how)
+{
+	double result = *(const double *)((const char *)&all[0] + offset);
+
+	for (int r = 1; r < n && how; r++) {
+		double x = *(const double *)((const char *)&all[r] + offset);
+
+		if (how == 1)
+			result += x;
+		else if (how == 2 ? x < result : x > result)
+			result = x;
+	}
+	return how == 1 ? result / n : result;
+}
+
+static int summarize(struct run *m, const struct share *shares, struct tt_figure *f)
+{
+	int n = m->c->nranks, rc;
+	struct share *all = calloc((size_t)n, sizeof(*all));
+	int64_t how = m->c->line->average;
+	double gb = (double)(m->cell->send_bytes > m->cell->recv_bytes ? m->cell->send_bytes : m->cell->recv_bytes) / 1e9;
+
+	if (!all) {
+		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", m->c->first, n);
+		return 1;
+	}
+	rc = tt_crew_gather(m->c, shares, sizeof(*shares), all);
+	f->measured = true;
+	f->time_us = over_ranks(all, n, offsetof(struct share, time_us), how);
+	f->cpu_us = over_ranks(all, n, offsetof(struct share, cpu_us), how);
+	f->p50_us = over_ranks(all, n, offsetof(struct share, p50_us), how);
+	f->p99_us = over_ranks(all, n, offsetof(struct share, p99_us), how);
+	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
+	f->bus_gbps = f->alg_gbps * m->cell->bench->bus_factor(n);
+	f->wrong = m->c->line->check ? 0 : -1;
+	f->shm_bytes = f->tcp_bytes = 0;
+	for (int r = 0; r < n; r++) {
+		f->wrong += all[r].wrong;
+		f->shm_bytes += all[r].shm_bytes;
+		f->tcp_bytes += all[r].tcp_bytes;
+	}
+	free(all);
+	return rc;
+}
+
+/* -I 1: of every iteration the time of the slowest rank. */
+static int slowest(struct run *m, struct tt_figure *f)
+{
+	size_t n = (size_t)m->c->line->iters, bytes = n * sizeof(double);
+	double *mine = malloc(bytes * (size_t)m->c->nseats), *all = malloc(bytes * (size_t)m->c->nranks);
+	int rc = 1;
+
+	f->iter_us = calloc(n, sizeof(double));
+	if (!mine || !all || !f->iter_us) {
+		fprintf(stderr, "rank %d: no memory for %zu times of %d ranks\n", m->c->first, n, m->c->nranks);
+		goto free_tables;
+	}
+	for (int i = 0; i < m->c->nseats; i++)
+		memcpy(mine + (size_t)i * n, m->iter_us, bytes);
+	rc = tt_crew_gather(m->c, mine, bytes, all);
+	for (size_t i = 0; i < n * (size_t)m->c->nranks; i++)
+		if (all[i] > f->iter_us[i % n])
+			f->iter_us[i % n] = all[i];
+free_tables:
+	free(mine);
+	free(all);
+	return rc;
+}
+
+static int prepare(struct run *m, struct share **ret_shares)
+{
+	struct tt_crew *c = m->c;
+	int slots = m->cell->slots;
+
+	m->calls = calloc((size_t)(c->nseats * slots), sizeof(*m->calls));
+	m->iter_us = calloc((size_t)c->line->iters, sizeof(*m->iter_us));
+	*ret_shares = calloc((size_t)c->nseats, sizeof(**ret_shares));
+	if (!m->calls || !m->iter_us || !*ret_shares) {
+		fprintf(stderr, "rank %d: no memory for %lld times\n", c->first, (long long)c->line->iters);
+		return 1;
+	}
+	for (int i = 0; i < c->nseats * slots; i++)
+		m->calls[i] = tt_seat_call(&c->seats[i / slots], c->line, m->cell, i % slots);
+	return 0;
+}
+
+int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *ret_figure)
+{
+	struct run m = { .c = c, .cell = cell };
+	struct tt_figure f = { .wrong = -1 };
+	struct share *shares = NULL;
+	int rc = prepare(&m, &shares);
+
+	if (!rc)
+		rc = before(&m, shares);
+	if (!rc) {
+		count_bytes(&m, shares, -1);
+		rc = time_all(&m);
+		count_bytes(&m, shares, 1);
+	}
+	if (!rc)
+		rc = after(&m, shares);
+	if (!rc) {
+		fill_shares(&m, shares);
+		rc = summarize(&m, shares, &f);
+	}
+	if (!rc && c->line->per_iter)
+		rc = slowest(&m, &f);
+	free(m.calls);
+	free(m.iter_us);
+	free(shares);
+	if (!rc)
+		*ret_figure = f;
+	return rc;
+}

@@ -1,0 +1,229 @@
+/*
+ * plan_verify.c - prove the algorithms of the table (plan_verify.h)
+ *
+ * For each algorithm and number of ranks: every root (up to 8 ranks; then 0, 1 and the last), and, where the plan depends on
+ * who shares a host, many placements (placements.h). Each time two sets of plans, as the author wrote them and
+ * compiled, are proved by tt_plan_check_same, which also holds the two against each other. An algorithm with an
+ * argument is proved thoroughly with its default, and at fewer placements with every other one it takes.
+ */
+#include "perf/plan_verify.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "algorithms/algorithm.h"
+#include "perf/placements.h"
+#include "plan/check.h"
+
+enum { SHOWN = 3 };                          /* failures of one algorithm that are printed in full */
+
+struct verdict {
+	const struct tt_algorithm *algorithm;
+	char name[64];
+	int passed, failed, refused;
+	char why[200];                       /* the first refusal */
+};
+
+/* ---- one proof ------------------------------------------------------------------------------------------------- */
+
+typedef int build_fn(const struct tt_algorithm *, const char *, const struct tt_shape *, struct tt_plan **);
+
+static void free_plans(struct tt_plan **plans, int n)
+{
+	for (int r = 0; r < n; r++) {
+		tt_plan_free(plans[r]);
+		plans[r] = NULL;
+	}
+}
+
+/* The plans of all ranks. 0 | TT_ARG refused | < 0; nothing is left on failure. */
+static int build(const struct verdict *v, build_fn *fn, const struct tt_topology *topology, int root, struct tt_plan **ret_plans)
+{
+	for (int r = 0; r < topology->nranks; r++) {
+		struct tt_shape shape = { .collective = v->algorithm->collective, .nranks = topology->nranks, .rank = r,
+					  .root = root, .topology = topology };
+		int rc = fn(v->algorithm, v->name, &shape, &ret_plans[r]);
+
+		if (rc) {
+			free_plans(ret_plans, r);
+			return r && rc == TT_ARG ? tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r, tt_error_text()) : rc;
+		}
+	}
+	return TT_OK;
+}
+
+static void prove(struct verdict *v, const struct tt_placement *p, int root)
+{
+	struct tt_plan *plain[TT_MAX_PLACED] = { NULL }, *compiled[TT_MAX_PLACED] = { NULL };
+	int n = p->topology.nranks;
+	int rc = build(v, tt_plan_build_plain, &p->topology, root, plain);
+	bool refused = rc == TT_ARG;
+	char placement[100];
+
+	if (!rc)
+		rc = build(v, tt_plan_build, &p->topology, root, compiled);
+	if (!rc)
+		rc = tt_plan_check(plain, n);
+	if (!rc)
+		rc = tt_plan_check_same(compiled, plain, n);
+	free_plans(plain, n);
+	free_plans(compiled, n);
+	v->passed += !rc;
+	if (refused) {
+		if (!v->refused++)
+			snprintf(v->why, sizeof(v->why), "%s", tt_error_text());
+	} else if (rc && v->failed++ < SHOWN) {
+		printf("%s %s, %d ranks, root %d, %s: %s\n", tt_collective_name(v->algorithm->collective), v->name, n, root,
+		       tt_placement_text(p, placement, sizeof(placement)), tt_error_text());
+	}
+}
+
+/* ---- what is to be proved for one number of ranks --------------------------------------------------------------- */
+
+static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
+{
+	return a->nsteps == b->nsteps && a->nlanes == b->nlanes && a->nblocks == b->nblocks &&
+	       !memcmp(a->lanes, b->lanes, a->nlanes * sizeof(*a->lanes)) &&
+	       !memcmp(a->steps, b->steps, a->nsteps * sizeof(*a->steps));
+}
+
+/* Does the plan look at who shares a host? Told by comparing one host with two halves, and with two hosts dealt out. */
+static bool sees_hosts(const struct verdict *v, int n)
+{
+	struct tt_plan *flat[TT_MAX_PLACED] = { NULL }, *split[TT_MAX_PLACED] = { NULL };
+	int halves[2] = { n - n / 2, n / 2 };
+	bool differs = n < 4;                /* few placements: take them all */
+
+	for (int dealt = 0; dealt < 2 && !differs; dealt++) {
+		struct tt_placement one, two;
+
+		tt_placement_dealt(n, 1, &one);
+		if (dealt)
+			tt_placement_dealt(n, 2, &two);
+		else
+			tt_placement_consecutive(halves, 2, &two);
+		int first = build(v, tt_plan_build_plain, &one.topology, 0, flat);
+		int second = build(v, tt_plan_build_plain, &two.topology, 0, split);
+
+		differs = first != second;
+		for (int r = 0; r < n && !first && !second; r++)
+			differs |= !same_plan(flat[r], split[r]);
+		free_plans(flat, n);
+		free_plans(split, n);
+	}
+	return differs;
+}
+
+static bool rooted(enum tt_collective c)
+{
+	return c == TT_REDUCE || c == TT_BROADCAST || c == TT_GATHER || c == TT_SCATTER;
+}
+
+static void prove_ranks(struct verdict *v, int n, enum tt_thoroughness how)
+{
+	bool hosts = sees_hosts(v, n);
+	struct tt_placement p;
+
+	for (uint32_t k = 0; (k == 0 || hosts) && tt_placement_number(n, how, k, &p); k++) {
+		prove(v, &p, 0);
+		for (int root = 1; root < n && rooted(v->algorithm->collective); root++)
+			if (n <= 8 || root == 1 || root == n - 1)
+				prove(v, &p, root);
+	}
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+struct total { int passed, failed, rows; };
+
+static void progress(const struct verdict *v, int n)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K", tt_collective_name(v->algorithm->collective), v->name, n);
+}
+
+static void prove_row(const struct tt_verify *what, const struct tt_algorithm *a, const char *argument,
+		      enum tt_thoroughness how, struct total *t)
+{
+	struct verdict v = { .algorithm = a };
+	uint64_t start = tt_now_ns();
+
+	tt_algorithm_full_name(a, argument, v.name);
+	for (int n = 1; n <= TT_VERIFY_MAX; n++) {
+		if (!what->n[n])
+			continue;
+		progress(&v, n);
+		prove_ranks(&v, n, how);
+	}
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+	printf("%-14s %-32s %5d passed  %3d failed", tt_collective_name(a->collective), v.name, v.passed, v.failed);
+	if (v.refused)
+		printf("  %4d refused (%s)", v.refused, v.why);
+	printf("  %.1f s\n", (double)(tt_now_ns() - start) / 1e9);
+	fflush(stdout);
+	t->passed += v.passed;
+	t->failed += v.failed;
+	t->rows++;
+}
+
+/* Every other argument the row takes: names of the table, alone or two joined by '/'. */
+static void prove_arguments(const struct tt_verify *what, const struct tt_algorithm *a, struct total *t)
+{
+	for (int i = 0; a->takes && tt_algorithms[i]; i++) {
+		for (int k = -1; k < 0 || tt_algorithms[k]; k++) {
+			const char *inner = tt_algorithms[i]->name, *outer = k < 0 ? "" : tt_algorithms[k]->name;
+			char argument[64];
+			bool again = false;
+
+			for (int e = 0; e < i; e++)
+				again |= !strcmp(tt_algorithms[e]->name, inner);
+			for (int e = 0; e < k; e++)
+				again |= !strcmp(tt_algorithms[e]->name, outer);
+			if (snprintf(argument, sizeof(argument), "%s%s%s", inner, *outer ? "/" : "", outer) >= (int)sizeof(argument))
+				continue;
+			if (!again && a->takes(argument) && (!a->argument || strcmp(argument, a->argument)))
+				prove_row(what, a, argument, TT_SOME_PLACEMENTS, t);
+		}
+	}
+}
+
+static bool wanted(const struct tt_verify *what, const struct tt_algorithm *a)
+{
+	size_t length = what->algorithm ? strcspn(what->algorithm, ":") : 0;
+
+	if (what->collective && strcmp(what->collective, tt_collective_name(a->collective)))
+		return false;
+	return !what->algorithm || (strlen(a->name) == length && !strncmp(a->name, what->algorithm, length));
+}
+
+int tt_plan_verify(const struct tt_verify *what)
+{
+	bool named = what->algorithm && strchr(what->algorithm, ':');
+	struct total t = { 0 };
+
+	for (int i = 0; tt_algorithms[i]; i++) {
+		const struct tt_algorithm *a = tt_algorithms[i];
+		const char *argument;
+
+		if (!wanted(what, a))
+			continue;
+		if (tt_algorithm_argument(a, what->algorithm ? what->algorithm : a->name, &argument)) {
+			fprintf(stderr, "tutti plan: %s\n", tt_error_text());
+			return 2;
+		}
+		prove_row(what, a, argument, TT_ALL_PLACEMENTS, &t);
+		if (!named)
+			prove_arguments(what, a, &t);
+	}
+	if (!t.rows) {
+		fprintf(stderr, "tutti plan: no algorithm %s%s%s; tutti plan --list shows all\n",
+			what->algorithm ? what->algorithm : "", what->collective ? " for " : "",
+			what->collective ? what->collective : "");
+		return 2;
+	}
+	printf("%d passed, %d failed\n", t.passed, t.failed);
+	return t.failed ? 1 : 0;
+}
