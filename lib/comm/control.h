@@ -50,9 +50,10 @@ int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *re
  * tuttiCommInitRank documents. Starts the service thread. */
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 
-/* The same for some ranks of an existing control: members[] are its ranks in the new order. Only members call it. */
-int tt_control_split(struct tt_control *parent, const int *members, int nmembers, uint32_t timeout_ms,
-		     struct tt_control **ret_ctl);
+/* The same for the ranks of an existing control that give the same color, ordered by key, then by rank. Collective: every
+ * rank of parent calls it, in order with its allgathers; color -1: takes part and gets NULL. */
+int tt_control_split(struct tt_control *parent, int color, int key, uint32_t timeout_ms, struct tt_control **ret_ctl,
+		     int *ret_rank, int *ret_nranks);
 
 /* Topology: host_of[nranks] and how many; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);

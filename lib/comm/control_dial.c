@@ -1,0 +1,192 @@
+/*
+ * control_dial.c - connect to another rank: which of its addresses, how often, until when; data sockets
+ *
+ * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses and some lead
+ * nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so whoever answers must prove that it
+ * is the rank that was meant; otherwise the next address is tried, and all again until the deadline.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/control_inside.h"
+
+#define CONNECT_NS (2 * TT_SECOND)       /* an address that swallows packets must not hold up the others for long */
+#define HANDSHAKE_NS (5 * TT_SECOND)     /* the other side may be one of many on a busy core */
+#define PAUSE_MIN_NS (5 * 1000000ull)
+#define PAUSE_MAX_NS (200 * 1000000ull)
+
+struct attempt {
+	struct tt_address list[TT_ADDRESSES + 2];
+	int n;
+	char last[160];                  /* what the last one said */
+};
+
+static bool is_over(void *ctx)
+{
+	return tt_control_broken(ctx);
+}
+
+static bool is_mine(const struct tt_address *mine, int nmine, const struct tt_address *a)
+{
+	for (int i = 0; i < nmine; i++)
+		if (tt_address_equal(&mine[i], a))
+			return true;
+	return false;
+}
+
+static bool is_near(const struct tt_address *mine, int nmine, const struct tt_address *a)
+{
+	for (int i = 0; i < nmine; i++)
+		if (tt_address_near(&mine[i], a))
+			return true;
+	return false;
+}
+
+/* Loopback where it is the same place, then addresses of a common subnet, then the others. */
+static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
+{
+	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	bool same_place = me->place == to->place;
+	struct attempt *a = ret_a;
+
+	a->n = 0;
+	a->last[0] = '\0';
+	if (same_place) {
+		a->list[a->n++] = tt_loopback4;
+		a->list[a->n++] = tt_loopback6;
+	}
+	for (int near = 1; near >= 0; near--)
+		for (int i = 0; i < to->naddresses; i++) {
+			const struct tt_address *other = &to->addresses[i];
+			bool loop = tt_address_is_loopback(other), mine = is_mine(me->addresses, me->naddresses, other);
+
+			if (is_near(me->addresses, me->naddresses, other) != near)
+				continue;
+			if (dial->named || (!loop && (same_place || !mine)))
+				a->list[a->n++] = *other;
+		}
+}
+
+static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_address *a)
+{
+	static const char *const purposes[] = {
+		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring", [TT_P_DATA] = "data",
+	};
+	char where[TT_ENDPOINT_TEXT];
+
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, dial->to->rank, dial->to->name,
+	       tt_address_text(a, dial->to->port, where), purposes[dial->purpose]);
+}
+
+/* One address once. 0 | TT_SYSTEM: no use in going on | TT_USAGE: the right rank, and it has another secret | others */
+static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int i, int *ret_fd)
+{
+	struct tt_patience patience = { .stop = is_over, .ctx = ctl };
+	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
+				  .channel = dial->channel };
+	uint64_t now = tt_now_ns(), limit = a->n > 1 ? now + CONNECT_NS : TT_NEVER;
+	enum tt_verdict verdict = 0;
+	char where[TT_ENDPOINT_TEXT];
+	int fd, rc;
+
+	memcpy(hello.job, ctl->job, TT_NONCE);
+	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
+	rc = tt_sock_connect(&a->list[i], dial->to->port, &patience, &fd);
+	if (rc) {
+		snprintf(a->last, sizeof(a->last), "%s", tt_error_text());
+		return rc;
+	}
+	limit = tt_now_ns() + HANDSHAKE_NS;
+	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
+	rc = tt_handshake_dial(fd, &ctl->key, &hello, &patience, &verdict);
+	if (!rc) {
+		note_choice(ctl, dial, &a->list[i]);
+		*ret_fd = fd;
+		return 0;
+	}
+	tt_sock_close(fd);
+	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&a->list[i], dial->to->port, where), tt_error_text());
+	return verdict == TT_V_OTHER_SECRET ? TT_USAGE : rc;
+}
+
+static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
+{
+	char text[16 + TT_ENDPOINT_TEXT * 3] = "no address", where[TT_ENDPOINT_TEXT];
+	size_t have = 0;
+
+	for (int i = 0; i < a->n && i < 3; i++)
+		have += (size_t)snprintf(text + have, sizeof(text) - have, "%s%s", i ? ", " : "",
+					 tt_address_text(&a->list[i], dial->to->port, where));
+	if (!a->n)
+		return tt_fail(TT_TIMEOUT, "rank %d: rank %d has no address that this host can reach; its network "
+			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank,
+			       dial->to->rank);
+	return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d at %s in time; last answer: %s", ctl->rank,
+		       dial->to->rank, text, a->last);
+}
+
+static void pause_ns(uint64_t ns)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+}
+
+int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)
+{
+	uint64_t pause = PAUSE_MIN_NS;
+	struct attempt a;
+
+	choose(ctl, dial, &a);
+	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
+		for (int i = 0; i < a.n; i++) {
+			int rc = try_address(ctl, dial, &a, i, ret_fd);
+
+			if (!rc)
+				return 0;
+			if (tt_control_broken(ctl))
+				return tt_control_fail(ctl);
+			if (rc == TT_USAGE)
+				return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a.last);
+			if (rc == TT_SYSTEM)
+				return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, a.last);
+		}
+		pause_ns(pause);
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
+	}
+	return give_up(ctl, dial, &a);
+}
+
+/* ---- data sockets ----------------------------------------------------------------------------------------------- */
+
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns, int *ret_fd)
+{
+	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_DATA, .channel = channel,
+				.deadline_ns = deadline_ns };
+	int rc = tt_control_connect(ctl, &dial, ret_fd);
+
+	if (!rc)
+		tt_sock_set_blocking(*ret_fd, true);
+	return rc;
+}
+
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+{
+	struct tt_parked **at, *p;
+	int rc = 0;
+
+	if (tt_control_broken(ctl))
+		return tt_control_fail(ctl);
+	pthread_mutex_lock(&ctl->lock);
+	for (at = &ctl->parked; (p = *at) && (p->peer != peer || p->channel != channel); at = &p->next)
+		;
+	if (p) {
+		*at = p->next;
+		*ret_fd = p->fd;
+		tt_sock_set_blocking(p->fd, true);
+		free(p);
+		rc = 1;
+	}
+	pthread_mutex_unlock(&ctl->lock);
+	return rc;
+}

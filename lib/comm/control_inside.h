@@ -1,0 +1,249 @@
+/*
+ * control_inside.h - what the files of control share: the connections, the service thread's state, who does what
+ *
+ * One lock guards everything that is not marked otherwise. The service thread holds it while it works and lets it go
+ * while it sleeps; callers take it briefly, and send on connections themselves. Nothing under it blocks: sends are
+ * non-blocking into a bounded queue.
+ *   control.c          make, service thread, leave          control_accept.c   listener, guests (pending handshakes)
+ *   control_conn.c     frames in and out                     control_dial.c     connect to a rank; data sockets
+ *   control_flood.c    broken, abort, goodbye, deaths        control_gather.c   allgather
+ *   control_status.c   call board, statuses, who is missing  control_call.c     calls in words
+ *   bootstrap.c        join                                  control_desk.c     rank 0's side of it
+ *   control_tree.c     the tree and the ring come to be      control_split.c    some ranks of an existing control
+ */
+#ifndef TT_CONTROL_INSIDE_H
+#define TT_CONTROL_INSIDE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "comm/control.h"
+#include "comm/handshake.h"
+#include "comm/wire.h"
+
+#define TT_FANOUT 8
+#define TT_HISTORY 64            /* calls that the board remembers */
+#define TT_GUESTS 64             /* handshakes under way, at most */
+#define TT_SECOND 1000000000ull
+#define TT_NEVER UINT64_MAX
+
+enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_GUEST, TT_SRC_CONN };   /* first member of what epoll points at */
+
+enum { TT_ROLE_REGISTER = 1, TT_ROLE_PARENT = 2, TT_ROLE_CHILD = 4, TT_ROLE_RING = 8 };
+
+struct tt_conn {
+	enum tt_source source;
+	struct tt_conn *next;
+	int fd, peer;
+	unsigned roles;
+	bool registered;         /* REGISTER: rank 0 has accepted what the rank says of itself */
+	bool over;               /* its end is not a death: goodbye, released, refused */
+	bool dead;               /* closed; freed at the end of the service thread's round */
+	uint8_t *in;
+	size_t in_have, in_room;
+	struct tt_writer out;    /* what the kernel has not taken yet */
+	bool writing;            /* epoll watches for room */
+	bool closing;            /* no more is said after that */
+	uint8_t *early;          /* a child's part of an allgather that this rank has not begun */
+	size_t early_bytes;
+};
+
+struct tt_guest {                /* a connection that has not proved anything yet */
+	enum tt_source source;
+	struct tt_guest *next;
+	int fd;
+	uint64_t since_ns;
+	bool proving, dead;      /* proving: the reply is out, the proof is awaited */
+	struct tt_hello hello;
+	uint8_t said[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
+	size_t have;             /* of said or proof */
+};
+
+struct tt_parked {               /* an accepted data socket that tt_control_take has not taken */
+	struct tt_parked *next;
+	int fd, peer, channel;
+};
+
+/* One line of the board: seq is 0 while the words change. Written by the calling thread, read by any. */
+struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
+
+struct tt_status {
+	int origin, awaited;             /* awaited: -1 none or several */
+	uint32_t serial;
+	uint64_t started, finished;      /* collective numbers */
+	struct tt_call call;             /* number `started` */
+	uint64_t heard;                  /* last operation in which awaited was heard of */
+};
+
+struct tt_desk;
+
+struct tt_control {
+	/* what a call touches */
+	struct tt_board_line board[TT_HISTORY] __attribute__((aligned(TT_APART)));
+	atomic_uint_fast64_t started, finished;
+	atomic_uint_fast64_t gone_after;         /* least operation after which some rank said goodbye */
+	atomic_int broken __attribute__((aligned(TT_APART)));
+
+	/* fixed when made, or before joined is set */
+	int rank, nranks;
+	pid_t pid;
+	struct tt_key key;
+	uint8_t job[TT_NONCE];
+	uint64_t splits;                         /* calling thread */
+	struct tt_card *cards;                   /* [nranks] */
+	int *host_of, nhosts;
+	bool threaded;
+	pthread_t thread;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;                  /* anything a caller may wait for */
+	int epoll, wake, listener, spare, port;
+	enum tt_source wake_source, listener_source;
+	bool stop, leaving;
+	struct tt_conn *conns;
+	struct tt_guest *guests;
+	int nguests;
+	bool deaf;                               /* the listener is out of epoll: no guest may come, or no descriptor */
+	uint64_t hear_again_ns, full_since_ns;
+	char accept_trouble[160];
+	struct tt_parked *parked;
+
+	/* joining */
+	struct tt_desk *desk;                    /* rank 0 */
+	bool has_parent, has_table;
+	struct tt_card parent;
+	bool *attached;                          /* [nranks] known to hang in the tree below this rank */
+	char missing[512];                       /* rank 0's latest word on who is not there */
+
+	/* trouble */
+	int culprit;
+	char text[1024];
+	bool hook_due;
+	bool *left;                              /* [nranks] said goodbye */
+	uint64_t *left_after, *left_at_ns;
+	pthread_mutex_t hook_lock;               /* held while the hook runs */
+	void (*hook)(void *ctx);
+	void *hook_ctx;
+
+	/* allgather */
+	uint64_t gathers;                        /* begun */
+	bool gathering, gathered;
+	size_t gather_bytes;
+	uint8_t *gather_all;
+	bool *gather_have;                       /* [nranks] */
+	int gather_count;
+
+	/* statuses */
+	struct tt_status *status;                /* [nranks] the latest of each */
+	uint64_t *status_at_ns;                  /* 0 none yet */
+	uint64_t *heard;                         /* [nranks] last operation in which any rank heard of it */
+	uint32_t serial;
+	uint64_t told_ns, told_started, answer_due_ns;
+	int awaited;
+	uint64_t awaited_heard;
+	atomic_uint_fast64_t asked_ns;           /* when tt_control_waiting last did something */
+};
+
+static inline int tt_tree_parent(int rank) { return (rank - 1) / TT_FANOUT; }
+static inline bool tt_ring_edge(int a, int b, int n) { return a != b && ((a + 1) % n == b || (b + 1) % n == a); }
+static inline bool tt_tree_edge(int a, int b) { return a < b ? tt_tree_parent(b) == a : a > b && tt_tree_parent(a) == b; }
+
+/* Below, "locked" means: ctl->lock is held by the caller. */
+
+/* control.c: an empty control with its listener (port 0: any); start its service thread; free it without ceremony */
+int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl);
+int tt_control_start(struct tt_control *ctl);
+void tt_control_free(struct tt_control *ctl);
+void tt_control_wake(struct tt_control *ctl);
+void tt_control_number_hosts(struct tt_control *ctl);
+/* Wait for a change until deadline_ns; locked. false: it has passed. */
+bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns);
+
+/* control_conn.c, locked */
+struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned roles);   /* takes fd; NULL: closed it */
+void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const void *data, size_t bytes);
+/* To all connections with one of these roles, but not to except. */
+void tt_conn_send_all(struct tt_control *ctl, unsigned roles, const struct tt_conn *except, enum tt_frame kind,
+		      const void *data, size_t bytes);
+void tt_conn_event(struct tt_control *ctl, struct tt_conn *conn, uint32_t events);
+void tt_conn_end(struct tt_control *ctl, struct tt_conn *conn);         /* our side says no more; its end is no death */
+struct tt_conn *tt_conn_to(struct tt_control *ctl, int peer, unsigned roles);
+/* Free what is dead. Service thread only. */
+void tt_conn_bury(struct tt_control *ctl);
+bool tt_conn_all_sent(struct tt_control *ctl);                          /* and acknowledged by the peers' hosts */
+/* One frame of a connection; false: no rank of Tutti sends that. */
+bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes);
+
+/* control_accept.c, locked */
+void tt_accept_event(struct tt_control *ctl);
+void tt_guest_event(struct tt_control *ctl, struct tt_guest *guest);
+uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now);        /* when it wants to be called again */
+void tt_guest_bury(struct tt_control *ctl, bool all);
+
+/* control_dial.c; not locked. An authenticated connection to a rank whose card is known. 0 | TT_REMOTE, TT_TIMEOUT,
+ * TT_SYSTEM | what broke the control. */
+struct tt_dial {
+	const struct tt_card *to;
+	enum tt_purpose purpose;
+	int channel;
+	bool named;                      /* the user named the addresses: loopback ones are meant */
+	uint64_t deadline_ns;
+};
+int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
+
+/* control_flood.c, locked. The first break wins; from: where it came from, NULL this rank. last: the last operation in
+ * which culprit was heard of. */
+void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last, const char *text,
+		      const struct tt_conn *from);
+void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last, const char *text);
+bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn);
+void tt_flood_leave(struct tt_control *ctl);
+void tt_flood_check_left(struct tt_control *ctl);        /* does this rank's operation wait for one that left? */
+void tt_flood_hook(struct tt_control *ctl);              /* on_broken is due; lets the lock go meanwhile */
+/* tt_fail with what broke ctl */
+int tt_control_fail(struct tt_control *ctl);
+
+/* control_gather.c, locked */
+bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+void tt_gather_gone(struct tt_control *ctl, int rank);                  /* said goodbye */
+
+/* control_status.c, locked */
+void tt_put_status(struct tt_writer *w, const struct tt_status *status);
+bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status);
+bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
+/* The call that this rank made as operation seq; false: not remembered. */
+bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
+/* The last operation in which rank was heard of by anybody this rank knows of. */
+uint64_t tt_status_last(struct tt_control *ctl, int rank);
+/* "operation 4 (allreduce of ...)", or only the number when the call is not remembered */
+void tt_status_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+
+/* control_desk.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
+int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);
+void tt_desk_close(struct tt_control *ctl);
+bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
+void tt_desk_attached(struct tt_control *ctl, int rank);
+void tt_desk_stranger(struct tt_control *ctl, int claimed);             /* had another secret */
+bool tt_desk_seen_all(const struct tt_control *ctl);                    /* as many as there are have come */
+void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes); /* "ranks 2, 5 never came" */
+uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now);
+
+/* control_tree.c: frames of joining, and a rank that now hangs below this one (locked); connect to the parent of the
+ * tree; to the neighbours of the ring, and wait until all have (not locked, block). 0 | < 0 */
+bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes);
+void tt_join_attached(struct tt_control *ctl, int rank);
+int tt_join_tree(struct tt_control *ctl, const struct tt_card *parent, uint64_t deadline_ns);
+int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns);
+
+/* control_call.c: "allreduce of 1024 float32 (sum)" */
+void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes);
+bool tt_call_equal(const struct tt_call *a, const struct tt_call *b);
+
+/* "ranks 2, 5 and 9": those of which(ctx, rank) is true; returns how many */
+int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text, size_t bytes);
+
+#endif

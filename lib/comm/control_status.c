@@ -1,0 +1,313 @@
+/*
+ * control_status.c - the call board, and statuses: what every rank is doing, told only while somebody waits long
+ *
+ * note and done are on the way of every call: a few plain stores. A rank that waits long floods its status; whoever
+ * gets one compares it with its own board, so that calls that differ are found, and answers with its own, so that who
+ * does not answer is known. Nothing of this runs while calls are quick.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/control_inside.h"
+
+#define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
+#define HASTE_NS (TT_SECOND / 5)         /* between two statuses when the board has changed meanwhile; else a second */
+#define FRESH_NS (TT_SECOND * 5 / 4)     /* an answering rank has been heard of at most so long ago */
+#define ASK_NS (TT_SECOND * 5 / 4)       /* missing waits for answers */
+
+/* ---- the board --------------------------------------------------------------------------------------------------- */
+
+/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new word must also see
+ * the 0 before it. */
+void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
+{
+	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
+	uint64_t word[2];
+
+	memcpy(word, call, sizeof(word));
+	atomic_store_explicit(&line->seq, 0, memory_order_relaxed);
+	atomic_store_explicit(&line->word[0], word[0], memory_order_release);
+	atomic_store_explicit(&line->word[1], word[1], memory_order_release);
+	atomic_store_explicit(&line->seq, seq, memory_order_release);
+	atomic_store_explicit(&ctl->started, seq, memory_order_release);
+	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
+		pthread_mutex_lock(&ctl->lock);
+		tt_flood_check_left(ctl);
+		pthread_mutex_unlock(&ctl->lock);
+	}
+}
+
+void tt_control_done(struct tt_control *ctl, uint64_t seq)
+{
+	atomic_store_explicit(&ctl->finished, seq, memory_order_release);
+}
+
+bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
+{
+	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
+	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
+
+	_Static_assert(sizeof(*ret_call) == sizeof(word), "a call is two words of the board");
+	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
+	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
+	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
+		return false;
+	memcpy(ret_call, word, sizeof(word));
+	return true;
+}
+
+void tt_status_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+{
+	struct tt_call call;
+
+	if (tt_board_read(ctl, seq, &call))
+		tt_call_text(&call, seq, text, bytes);
+	else
+		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
+}
+
+/* ---- on the wire ------------------------------------------------------------------------------------------------- */
+
+void tt_put_status(struct tt_writer *w, const struct tt_status *s)
+{
+	tt_put(w, (uint32_t)s->origin, 4);
+	tt_put(w, s->serial, 4);
+	tt_put(w, s->started, 8);
+	tt_put(w, s->finished, 8);
+	tt_put(w, s->call.collective, 1);
+	tt_put(w, s->call.type, 1);
+	tt_put(w, s->call.op, 1);
+	tt_put(w, s->call.algorithm, 1);
+	tt_put(w, (uint32_t)s->call.root, 4);
+	tt_put(w, s->call.count, 8);
+	tt_put(w, (uint32_t)s->awaited, 4);
+	tt_put(w, s->heard, 8);
+}
+
+bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	struct tt_status *s = ret_status;
+
+	memset(s, 0, sizeof(*s));
+	s->origin = (int)tt_get_upto(&r, 4, (uint64_t)nranks - 1);
+	s->serial = (uint32_t)tt_get(&r, 4);
+	s->started = tt_get(&r, 8);
+	s->finished = tt_get(&r, 8);
+	s->call.collective = (uint8_t)tt_get(&r, 1);
+	s->call.type = (uint8_t)tt_get(&r, 1);
+	s->call.op = (uint8_t)tt_get(&r, 1);
+	s->call.algorithm = (uint8_t)tt_get(&r, 1);
+	s->call.root = (int32_t)tt_get(&r, 4);
+	s->call.count = tt_get(&r, 8);
+	s->awaited = (int)tt_get(&r, 4);
+	s->heard = tt_get(&r, 8);
+	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
+}
+
+/* ---- telling ------------------------------------------------------------------------------------------------------ */
+
+static void tell(struct tt_control *ctl, uint64_t now)
+{
+	struct tt_status s = { .origin = ctl->rank, .serial = ++ctl->serial };
+	struct tt_writer w = { 0 };
+
+	s.finished = atomic_load(&ctl->finished);
+	s.started = atomic_load(&ctl->started);
+	if (!tt_board_read(ctl, s.started, &s.call))
+		s.started = s.finished;          /* changing just now: the next one will tell */
+	s.awaited = s.started > s.finished ? ctl->awaited : -1;
+	s.heard = s.awaited >= 0 ? ctl->awaited_heard : 0;
+	tt_put_status(&w, &s);
+	tt_conn_send_all(ctl, TREE_AND_RING, NULL, TT_F_STATUS, w.data, w.have);
+	free(w.data);
+	ctl->told_ns = now;
+	ctl->told_started = s.started;
+	ctl->answer_due_ns = TT_NEVER;
+}
+
+static uint64_t may_tell_at(struct tt_control *ctl)
+{
+	bool changed = atomic_load(&ctl->started) != ctl->told_started;
+
+	return ctl->told_ns ? ctl->told_ns + (changed ? HASTE_NS : TT_SECOND) : 0;
+}
+
+uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
+{
+	if (ctl->answer_due_ns <= now)
+		tell(ctl, now);
+	return ctl->answer_due_ns;
+}
+
+static void hear(struct tt_control *ctl, int rank, uint64_t seq)
+{
+	if (rank >= 0 && ctl->heard[rank] < seq)
+		ctl->heard[rank] = seq;
+}
+
+uint64_t tt_status_last(struct tt_control *ctl, int rank)
+{
+	return ctl->heard[rank];
+}
+
+/* Both of two ranks that differ find it; they say the same, the lower rank first. */
+static void compare(struct tt_control *ctl, const struct tt_status *s)
+{
+	struct tt_call mine;
+	char a[128], b[128], text[400];
+	bool same_words;
+
+	if (!s->started || !tt_board_read(ctl, s->started, &mine) || tt_call_equal(&mine, &s->call))
+		return;
+	tt_call_words(ctl->rank < s->origin ? &mine : &s->call, false, a, sizeof(a));
+	tt_call_words(ctl->rank < s->origin ? &s->call : &mine, false, b, sizeof(b));
+	same_words = !strcmp(a, b);
+	if (same_words) {
+		tt_call_words(ctl->rank < s->origin ? &mine : &s->call, true, a, sizeof(a));
+		tt_call_words(ctl->rank < s->origin ? &s->call : &mine, true, b, sizeof(b));
+	}
+	snprintf(text, sizeof(text), "rank %d called %s as operation %llu, rank %d called %s",
+		 ctl->rank < s->origin ? ctl->rank : s->origin, a, (unsigned long long)s->started,
+		 ctl->rank < s->origin ? s->origin : ctl->rank, b);
+	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
+}
+
+bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_status s;
+	uint64_t now = tt_now_ns(), at;
+
+	if (!tt_get_status(data, bytes, ctl->nranks, &s))
+		return false;
+	if (s.origin == ctl->rank || (ctl->status_at_ns[s.origin] && s.serial <= ctl->status[s.origin].serial))
+		return true;
+	ctl->status[s.origin] = s;
+	ctl->status_at_ns[s.origin] = now;
+	hear(ctl, s.origin, s.started);
+	hear(ctl, s.awaited, s.heard);
+	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
+	pthread_cond_broadcast(&ctl->changed);
+	compare(ctl, &s);
+	at = may_tell_at(ctl);
+	if (at <= now)
+		tell(ctl, now);
+	else if (at < ctl->answer_due_ns)
+		ctl->answer_due_ns = at;
+	return true;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+
+/* Not in a collective, so in a send or receive, and the peer is gone: what it had sent has come by now, or never will. */
+static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
+{
+	char text[160];
+
+	if (peer < 0 || !ctl->left[peer] || atomic_load(&ctl->started) != atomic_load(&ctl->finished) ||
+	    now - ctl->left_at_ns[peer] < TT_SECOND)
+		return;
+	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive", peer, ctl->rank);
+	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
+}
+
+void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t heard)
+{
+	uint64_t now = tt_now_ns(), asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
+
+	(void)seq;                               /* the board has it */
+	if (asked && now - asked < TT_SECOND)
+		return;
+	atomic_store_explicit(&ctl->asked_ns, now, memory_order_relaxed);
+	pthread_mutex_lock(&ctl->lock);
+	ctl->awaited = peer;
+	ctl->awaited_heard = heard;
+	hear(ctl, peer, heard);
+	tell(ctl, now);
+	check_peer(ctl, peer, now);
+	pthread_mutex_unlock(&ctl->lock);
+}
+
+/* ---- who is missing ----------------------------------------------------------------------------------------------- */
+
+static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
+{
+	return rank == ctl->rank || ctl->status_at_ns[rank] >= since_ns;
+}
+
+static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
+{
+	int silent;
+
+	do {
+		silent = 0;
+		for (int r = 0; r < ctl->nranks; r++)
+			silent += !answers(ctl, r, since_ns) && !ctl->left[r];
+	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
+}
+
+/* What is wrong with rank, for operation seq; false: nothing */
+static bool describe(struct tt_control *ctl, int rank, uint64_t seq, uint64_t since_ns, char *text, size_t bytes)
+{
+	uint64_t last = tt_status_last(ctl, rank);
+	char name[160];
+
+	tt_status_name(ctl, last, name, sizeof(name));
+	if (!last)
+		snprintf(name, sizeof(name), "none");
+	if (ctl->left[rank])
+		snprintf(text, bytes, "rank %d left after operation %llu", rank, (unsigned long long)ctl->left_after[rank]);
+	else if (!answers(ctl, rank, since_ns))
+		snprintf(text, bytes, "rank %d is not answering (stopped?); the last operation it was heard of in: %s", rank,
+			 name);
+	else if (rank != ctl->rank && ctl->status[rank].started < seq)
+		snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s", rank,
+			 (unsigned long long)seq, name);
+	else
+		return false;
+	return !ctl->left[rank] || ctl->left_after[rank] < seq;
+}
+
+/* Everybody is in it and nothing moves: say who waits for whom. */
+static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+{
+	size_t have = 0;
+
+	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
+	for (int r = 0; r < ctl->nranks && have + 48 < bytes; r++) {
+		int awaited = r == ctl->rank ? ctl->awaited : ctl->status[r].awaited;
+
+		have = strlen(text);
+		if (awaited >= 0 && have + 48 < bytes)
+			snprintf(text + have, bytes - have, ", rank %d waits for rank %d", r, awaited);
+	}
+}
+
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+{
+	uint64_t now = tt_now_ns(), since = now > FRESH_NS ? now - FRESH_NS : 0;
+	char one[400];
+	size_t have = 0;
+	int first = -1, others = 0;
+
+	text[0] = '\0';
+	pthread_mutex_lock(&ctl->lock);
+	tell(ctl, now);
+	await_answers(ctl, since, now + ASK_NS);
+	for (int r = 0; r < ctl->nranks; r++) {
+		if (!describe(ctl, r, seq, since, one, sizeof(one)))
+			continue;
+		first = first < 0 ? r : first;
+		if (have + strlen(one) + 32 < bytes)
+			have += (size_t)snprintf(text + have, bytes - have, "%s%s", have ? "; " : "", one);
+		else
+			others++;
+	}
+	if (others)
+		snprintf(text + have, bytes - have, "; and %d more", others);
+	if (first < 0)
+		describe_waits(ctl, seq, text, bytes);
+	pthread_mutex_unlock(&ctl->lock);
+	return first;
+}
