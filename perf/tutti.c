@@ -1,0 +1,101 @@
+/*
+ * tutti.c - the `tutti` program: a table of commands; adding one is a file cmd_NAME.c and a line here
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "perf/cmd.h"
+#include "perf/options.h"
+#include "tutti.h"
+
+static int version(int argc, char **argv);
+static int help(int argc, char **argv);
+
+static const struct tt_command commands[] = {
+	{ "info", "what this build and this host have: processor, transports, topology, settings, algorithms", tt_cmd_info },
+	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
+	{ "version", "print the version", version },
+	{ "help", "this list, or the help of one command", help },
+	{ NULL, NULL, NULL },
+};
+
+static const struct tt_command *find(const char *name)
+{
+	for (const struct tt_command *c = commands; c->name; c++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
+}
+
+static int unknown(const char *name)
+{
+	const struct tt_command *nearest = commands;
+
+	for (const struct tt_command *c = commands; c->name; c++)
+		if (tt_edit_distance(name, c->name) < tt_edit_distance(name, nearest->name))
+			nearest = c;
+	fprintf(stderr, "tutti: %s: unknown command; did you mean %s? `tutti help` lists them\n", name, nearest->name);
+	return 2;
+}
+
+static int no_arguments(int argc, char **argv)
+{
+	if (argc < 2)
+		return 0;
+	fprintf(stderr, "tutti %s: %s: unexpected argument; it takes none\n", argv[0], argv[1]);
+	return 2;
+}
+
+static int version(int argc, char **argv)
+{
+	int code = 0, rc = no_arguments(argc, argv);
+
+	if (rc)
+		return rc;
+	tuttiGetVersion(&code);
+	printf("tutti %d.%d.%d\n", code / 10000, code / 100 % 100, code % 100);
+	return 0;
+}
+
+static void list(FILE *to)
+{
+	fprintf(to, "usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
+	for (const struct tt_command *c = commands; c->name; c++)
+		fprintf(to, "  %-10s %s\n", c->name, c->help);
+	fprintf(to, "\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
+}
+
+static int help(int argc, char **argv)
+{
+	const struct tt_command *c;
+	char *ask[] = { argc > 1 ? argv[1] : NULL, "--help", NULL };
+
+	if (argc < 2) {
+		list(stdout);
+		return 0;
+	}
+	c = find(argv[1]);
+	if (!c)
+		return unknown(argv[1]);
+	if (c->run == version || c->run == help) {
+		printf("usage: tutti %s\n%s\n", c->name, c->help);
+		return 0;
+	}
+	return c->run(2, ask);
+}
+
+int main(int argc, char **argv)
+{
+	const struct tt_command *c;
+
+	if (argc < 2) {
+		list(stderr);
+		return 2;
+	}
+	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
+		return help(1, argv + 1);
+	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
+		return version(1, argv + 1);
+	c = find(argv[1]);
+	return c ? c->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
