@@ -12,6 +12,9 @@
  * Messages between two ranks are in order per lane: the k-th message that lane L of rank a sends to b in a tile is
  * the k-th that lane L of b takes from a in that tile. Lanes have equal numbers on all ranks.
  *
+ * A message on its way lies in dst of the step that sent it, in src[0] if that has no dst: until it is taken, or the
+ * transport has copied it, nothing may be written there. A step that takes and sends takes first.
+ *
  * Tiles: run loops every lane over the tiles of the blocks; a step of tile t touches tile t of its blocks only.
  * Lanes advance independently; wait_lane/wait_step orders a step behind a step of another lane in the same tile.
  */

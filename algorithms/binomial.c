@@ -1,0 +1,78 @@
+/*
+ * binomial.c - reduce and broadcast along a binomial tree: log2 n steps, for small messages
+ *
+ * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ... below its own lowest set bit (the root:
+ * below n); with their children they are v + 1, then 2 ranks, then 4 ... A rank combines itself and its children in
+ * that order in one step and sends the result to v without its lowest bit. Broadcast goes the same way down, the
+ * largest subtree first.
+ *
+ *   n = 4:        0          reduce: 2: g2+g3;  0: g0 + g1 + (g2+g3)
+ *                / \
+ *               1   2
+ *                    \
+ *                     3
+ *
+ *   steps          log2 n, rounded up
+ *   bytes          reduce: each rank but the root sends S; broadcast: each sends S to each of its children
+ *   order of sums  rank order, counted from the root; one rounding a node
+ *   restrictions   none
+ *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication operations in MPICH
+ */
+#include "algorithms/forms.h"
+
+struct node { int v, parent, nchildren, child[31]; };      /* ranks of the group; child: small subtrees first */
+
+static struct node node_of(const struct tt_builder *b)
+{
+	struct node node = { .v = (b->rank - b->root + b->n) % b->n };
+
+	for (int bit = 1; node.v + bit < b->n && !(node.v & bit); bit *= 2)
+		node.child[node.nchildren++] = (node.v + bit + b->root) % b->n;
+	node.parent = ((node.v & (node.v - 1)) + b->root) % b->n;
+	return node;
+}
+
+void tt_binomial_reduce(struct tt_builder *b)
+{
+	struct node node = node_of(b);
+	int ranks[32] = { b->rank };
+
+	for (int i = 0; i < node.nchildren; i++)
+		ranks[1 + i] = node.child[i];
+	tt_step_reduce(b, ranks, 1 + node.nchildren, tt_all(b));
+	if (node.v)
+		tt_step_send(b, node.parent, tt_all(b));
+}
+
+void tt_binomial_broadcast(struct tt_builder *b)
+{
+	struct node node = node_of(b);
+
+	if (node.v)
+		tt_step_recv(b, node.parent, tt_all(b));
+	for (int i = node.nchildren - 1; i >= 0; i--)
+		tt_step_send(b, node.child[i], tt_all(b));
+}
+
+static void reduce(struct tt_builder *b, const char *argument)
+{
+	(void)argument;
+	tt_binomial_reduce(b);
+}
+
+static void broadcast(struct tt_builder *b, const char *argument)
+{
+	(void)argument;
+	tt_binomial_broadcast(b);
+}
+
+#define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
+
+const struct tt_algorithm tt_reduce_tree = {
+	.collective = TT_REDUCE, .name = "tree", .help = "small messages: log2 n steps", .source = SOURCE, .build = reduce,
+};
+
+const struct tt_algorithm tt_broadcast_tree = {
+	.collective = TT_BROADCAST, .name = "tree", .help = "small messages: log2 n steps", .source = SOURCE,
+	.build = broadcast,
+};

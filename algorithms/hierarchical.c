@@ -1,0 +1,259 @@
+/*
+ * hierarchical.c - one algorithm inside every host, another between the hosts: few bytes on the slow links
+ *
+ * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot, halving-doubling) uses rails: each
+ * host reduce-scatters among its first g ranks, g the size of the smallest host; the i-th ranks of all hosts
+ * allreduce part i between them; each host allgathers. Ranks beyond g hand theirs to one of the g before and get the
+ * result after. Other inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One host: the
+ * inner algorithm alone; one rank a host: the outer alone. A host's ranks need not be neighbours.
+ *
+ *   n = 4 on hosts (0 1) (2 3), two-shot/ring:
+ *
+ *       host 0   0 <--> 1          0, 2 have part 0 of their hosts' sums, 1, 3 part 1;
+ *                |      |          0 <-> 2 and 1 <-> 3 allreduce half the buffer each;
+ *       host 1   2 <--> 3          then each host gathers its two parts
+ *
+ *   steps          inner reduce-scatter + outer allreduce of n/g hosts + inner allgather
+ *   bytes          m hosts of g ranks, ring outside: 2(m-1) S in all between hosts (flat ring: 2m(mg-1)/(mg) S)
+ *   order of sums  the host's by the inner algorithm, then the hosts' by the outer
+ *   restrictions   INNER and OUTER: any allreduce algorithm but this one
+ *   source         Cho et al. 2019: BlueConnect; Jia et al. 2018: Highly scalable deep learning training system
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/forms.h"
+
+/* What an inner algorithm does before and after the hosts talk; others than these reduce and broadcast directly. */
+static const struct form {
+	const char *name;
+	bool rails;
+	void (*before)(struct tt_builder *b);
+	void (*after)(struct tt_builder *b);
+} forms[] = {
+	{ "ring", true, tt_ring_reduce_scatter, tt_ring_allgather },
+	{ "two-shot", true, tt_direct_reduce_scatter, tt_direct_allgather },
+	{ "halving-doubling", true, tt_halving_reduce_scatter, tt_doubling_allgather },
+	{ "tree", false, tt_binomial_reduce, tt_binomial_broadcast },
+	{ "recursive-doubling", false, tt_binomial_reduce, tt_binomial_broadcast },
+	{ NULL, false, tt_direct_reduce, tt_direct_broadcast },
+};
+
+/* One side of INNER/OUTER. */
+struct half {
+	char name[64];
+	const struct tt_algorithm *row;
+	const char *argument;
+};
+
+static bool read_half(struct half *h, const char *text, size_t length)
+{
+	if (length >= sizeof(h->name))
+		return false;
+	memcpy(h->name, text, length);
+	h->name[length] = '\0';
+	h->row = tt_algorithm_look(TT_ALLREDUCE, h->name);
+	return h->row && strcmp(h->row->name, "hierarchical") &&
+	       !tt_algorithm_argument(h->row, h->name, &h->argument);
+}
+
+static bool read_both(const char *argument, struct half *inner, struct half *outer)
+{
+	const char *slash = strchr(argument, '/');
+
+	return slash && read_half(inner, argument, (size_t)(slash - argument)) &&
+	       read_half(outer, slash + 1, strlen(slash + 1));
+}
+
+static bool takes(const char *argument)
+{
+	struct half inner, outer;
+
+	return read_both(argument, &inner, &outer);
+}
+
+static const struct form *form_of(const struct tt_algorithm *row)
+{
+	const struct form *f = forms;
+
+	while (f->name && strcmp(f->name, row->name))
+		f++;
+	return f;
+}
+
+/* ---- the hosts --------------------------------------------------------------------------------------------------- */
+
+static int hosts_of(const struct tt_shape *shape)
+{
+	return shape->topology ? shape->topology->nhosts : 1;
+}
+
+/* The k-th rank of a host, -1 if it has not so many. */
+static int rank_on(const struct tt_topology *t, int host, int k)
+{
+	for (int r = 0; r < t->nranks; r++)
+		if (t->host_of[r] == host && k-- == 0)
+			return r;
+	return -1;
+}
+
+static int size_of(const struct tt_topology *t, int host)
+{
+	int size = 0;
+
+	for (int r = 0; r < t->nranks; r++)
+		size += t->host_of[r] == host;
+	return size;
+}
+
+/* How many ranks of a host talk to other hosts. */
+static int rails_of(const struct tt_topology *t, const struct form *form)
+{
+	int rails = form->rails ? size_of(t, 0) : 1;
+
+	for (int h = 1; h < t->nhosts && form->rails; h++)
+		if (size_of(t, h) < rails)
+			rails = size_of(t, h);
+	return rails;
+}
+
+static struct tt_cut outer_cut(const struct half *outer, int nhosts)
+{
+	struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = nhosts };
+
+	return outer->row->cut ? outer->row->cut(&shape, outer->argument) : (struct tt_cut){ 1, 1 };
+}
+
+static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
+{
+	int nhosts = hosts_of(shape);
+	struct half inner, outer;
+	struct tt_cut c = { 1, 1 };
+
+	if (!read_both(argument, &inner, &outer))
+		return c;
+	if (nhosts == 1)
+		return inner.row->cut ? inner.row->cut(shape, inner.argument) : c;
+	c = outer_cut(&outer, nhosts);
+	if (nhosts < shape->nranks)
+		c.blocks *= (uint32_t)rails_of(shape->topology, form_of(inner.row));
+	return c;
+}
+
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+
+/* This rank's place. */
+struct seat {
+	const struct form *form;
+	int size, index, rails;
+	int *local;              /* [size] the ranks of this host */
+	int *across;             /* [nhosts] the index-th ranks of all hosts; index < rails */
+};
+
+static bool take_seat(struct tt_builder *b, struct seat *s)
+{
+	const struct tt_topology *t = b->shape->topology;
+	int host = t->host_of[b->rank];
+
+	s->size = size_of(t, host);
+	s->rails = rails_of(t, s->form);
+	s->local = malloc((size_t)(s->size + t->nhosts) * sizeof(*s->local));
+	if (!s->local) {
+		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan of %d ranks", b->n);
+		return false;
+	}
+	s->across = s->local + s->size;
+	for (int i = 0; i < s->size; i++) {
+		s->local[i] = rank_on(t, host, i);
+		if (s->local[i] == b->rank)
+			s->index = i;
+	}
+	for (int h = 0; h < t->nhosts && s->index < s->rails; h++)
+		s->across[h] = rank_on(t, h, s->index);
+	return true;
+}
+
+/* Ranks beyond the rails hand what they have to one of them. */
+static void fold_in(struct tt_builder *b, const struct seat *s)
+{
+	struct tt_group outer = tt_group_enter(b, s->local, s->size, tt_all(b), 1);
+
+	if (s->index >= s->rails)
+		tt_step_send(b, s->index % s->rails, tt_all(b));
+	for (int i = s->index + s->rails; i < s->size && s->index < s->rails; i += s->rails)
+		tt_step_recv_reduce(b, i, tt_all(b), TT_MINE_FIRST);
+	tt_group_leave(b, &outer);
+}
+
+static void fold_out(struct tt_builder *b, const struct seat *s)
+{
+	struct tt_group outer = tt_group_enter(b, s->local, s->size, tt_all(b), 1);
+
+	if (s->index >= s->rails)
+		tt_step_recv(b, s->index % s->rails, tt_all(b));
+	for (int i = s->index + s->rails; i < s->size && s->index < s->rails; i += s->rails)
+		tt_step_send(b, i, tt_all(b));
+	tt_group_leave(b, &outer);
+}
+
+/* What the ranks of a host do among themselves. */
+static void inside(struct tt_builder *b, const struct seat *s, void (*what)(struct tt_builder *b))
+{
+	struct tt_group outer = tt_group_enter(b, s->local, s->form->rails ? s->rails : s->size, tt_all(b),
+					       (uint32_t)s->rails);
+
+	what(b);
+	tt_group_leave(b, &outer);
+}
+
+/* What the index-th ranks of all hosts do with part index. */
+static void between(struct tt_builder *b, const struct seat *s, const struct half *outer, int nhosts)
+{
+	struct tt_span all = tt_all(b), mine;
+	struct tt_group whole;
+
+	mine.count = all.count / (uint32_t)s->rails;
+	mine.first = all.first + (uint32_t)s->index * mine.count;
+	whole = tt_group_enter(b, s->across, nhosts, mine, outer_cut(outer, nhosts).blocks);
+	outer->row->build(b, outer->argument);
+	tt_group_leave(b, &whole);
+}
+
+static void two_levels(struct tt_builder *b, struct seat *s, const struct half *outer)
+{
+	if (s->form->rails)
+		fold_in(b, s);
+	if (s->index < s->rails || !s->form->rails)
+		inside(b, s, s->form->before);
+	if (s->index < s->rails)
+		between(b, s, outer, hosts_of(b->shape));
+	if (s->index < s->rails || !s->form->rails)
+		inside(b, s, s->form->after);
+	if (s->form->rails)
+		fold_out(b, s);
+}
+
+static void build(struct tt_builder *b, const char *argument)
+{
+	struct half inner, outer;
+	struct seat seat = { 0 };
+
+	if (!read_both(argument, &inner, &outer)) {
+		tt_builder_fail(b, TT_ARG, "hierarchical does not take \"%s\"", argument);
+	} else if (hosts_of(b->shape) == 1) {
+		inner.row->build(b, inner.argument);
+	} else if (hosts_of(b->shape) == b->n) {
+		outer.row->build(b, outer.argument);
+	} else {
+		seat.form = form_of(inner.row);
+		if (take_seat(b, &seat))
+			two_levels(b, &seat, &outer);
+		free(seat.local);
+	}
+}
+
+const struct tt_algorithm tt_allreduce_hierarchical = {
+	.collective = TT_ALLREDUCE, .name = "hierarchical", .help = "several hosts: INNER in each host, OUTER between them",
+	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy",
+	.argument = "two-shot/ring", .takes = takes, .cut = cut, .build = build,
+};

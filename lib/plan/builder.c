@@ -1,0 +1,533 @@
+/*
+ * builder.c - the verbs an algorithm speaks, and the lanes of steps that come of them
+ *
+ * Called by algorithms/ (verbs, groups) and plan.c (open, close).
+ */
+#include "plan/builder.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	if (b->error)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	b->error = tt_fail(code, "rank %d: %s", b->shape->rank, text);
+}
+
+/* ---- where blocks belong --------------------------------------------------------------------------------------- */
+
+enum tt_rule tt_rule_of(enum tt_collective c)
+{
+	return c == TT_ALLREDUCE || c == TT_REDUCE || c == TT_BROADCAST ? TT_EVEN : TT_EQUAL;
+}
+
+/* Blocks are numbered by rank in EQUAL collectives: whose contribution it is, or for whom. */
+static bool is_mine(const struct tt_builder *b, uint32_t block)
+{
+	return block == (uint32_t)b->shape->rank;
+}
+
+/* Where a block's value is before the first step. */
+static tt_ref input_of(const struct tt_builder *b, uint32_t block)
+{
+	bool root = b->shape->rank == b->shape->root;
+
+	switch (b->shape->collective) {
+	case TT_ALLGATHER:
+	case TT_GATHER:
+		return is_mine(b, block) ? tt_ref_make(TT_IN, 0) : TT_REF_NONE;
+	case TT_BROADCAST:
+	case TT_SCATTER:
+		return root ? tt_ref_make(TT_IN, block) : TT_REF_NONE;
+	default:
+		return tt_ref_make(TT_IN, block);
+	}
+}
+
+/* Where its value must be after the last step. */
+static tt_ref home_of(const struct tt_builder *b, uint32_t block)
+{
+	bool root = b->shape->rank == b->shape->root;
+
+	switch (b->shape->collective) {
+	case TT_REDUCE_SCATTER:
+	case TT_SCATTER:
+		return is_mine(b, block) ? tt_ref_make(TT_OUT, 0) : TT_REF_NONE;
+	case TT_REDUCE:
+	case TT_GATHER:
+		return root ? tt_ref_make(TT_OUT, block) : TT_REF_NONE;
+	default:
+		return tt_ref_make(TT_OUT, block);
+	}
+}
+
+/* Scratch comes in layers of nblocks, because a block of scratch is as long as the block of its number. A layer is
+ * made when it is first used. */
+static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s)
+{
+	uint32_t index;
+
+	if (!b->layer[kind])
+		b->layer[kind] = ++b->nlayers;
+	index = (b->layer[kind] - 1) * b->nblocks + s.first;
+	if (b->scratch_blocks < index + s.count)
+		b->scratch_blocks = index + s.count;
+	return tt_ref_make(TT_SCRATCH, index);
+}
+
+/* The home of a whole span, TT_REF_NONE if it has none in one piece. */
+static tt_ref home_of_span(const struct tt_builder *b, struct tt_span s)
+{
+	tt_ref home = home_of(b, s.first);
+
+	for (uint32_t i = 1; i < s.count && home != TT_REF_NONE; i++)
+		if (home_of(b, s.first + i) != home + i)
+			return TT_REF_NONE;
+	return home;
+}
+
+/* Scratch beside the one the value lies in. */
+static tt_ref aside(struct tt_builder *b, struct tt_span s)
+{
+	tt_ref first = scratch(b, TT_LAYER_RESULT, s);
+
+	return first == b->where[s.first] ? scratch(b, TT_LAYER_ASIDE, s) : first;
+}
+
+/* Where the next result goes. */
+static tt_ref place(struct tt_builder *b, struct tt_span s)
+{
+	tt_ref home = home_of_span(b, s);
+	bool away = b->aside;
+
+	b->aside = false;
+	if (away)
+		return aside(b, s);
+	return home != TT_REF_NONE ? home : scratch(b, TT_LAYER_RESULT, s);
+}
+
+static tt_ref value_of(struct tt_builder *b, struct tt_span s)
+{
+	tt_ref at = b->where[s.first];
+
+	for (uint32_t i = 0; i < s.count; i++)
+		if (b->where[s.first + i] == TT_REF_NONE)
+			tt_builder_fail(b, TT_INTERNAL, "block %u has no value yet", s.first + i);
+		else if (b->where[s.first + i] != at + i)
+			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u lie apart; copy them first", s.first,
+					s.first + s.count - 1);
+	return at;
+}
+
+static void set_value(struct tt_builder *b, struct tt_span s, tt_ref at)
+{
+	for (uint32_t i = 0; i < s.count; i++)
+		b->where[s.first + i] = at + i;
+}
+
+/* ---- appending --------------------------------------------------------------------------------------------------- */
+
+static struct tt_step *new_records(struct tt_builder *b, uint32_t count)
+{
+	struct tt_build_lane *l = &b->lanes[b->lane];
+
+	if (l->count + count > l->room) {
+		uint32_t room = 2 * l->room + 16;
+		struct tt_step *more = realloc(l->steps, room * sizeof(*more));
+
+		if (!more) {
+			tt_builder_fail(b, TT_SYSTEM, "no memory for a plan of %u steps", l->count);
+			return NULL;
+		}
+		l->steps = more;
+		l->room = room;
+	}
+	l->last = l->count;
+	l->count += count;
+	return memset(&l->steps[l->last], 0, count * sizeof(*l->steps));
+}
+
+/* The next wait due in this lane into s; false: none is left. */
+static bool take_wait(struct tt_builder *b, struct tt_step *s)
+{
+	struct tt_build_lane *l = &b->lanes[b->lane];
+
+	s->wait_lane = TT_NO_LANE;
+	for (uint32_t i = 0; i < TT_MAX_LANES; i++) {
+		if (l->wait[i] <= l->waited[i])
+			continue;
+		l->waited[i] = l->wait[i];
+		s->wait_lane = (uint8_t)i;
+		s->wait_step = l->wait[i] - 1;
+		return true;
+	}
+	return false;
+}
+
+static bool more_waits(const struct tt_builder *b)
+{
+	const struct tt_build_lane *l = &b->lanes[b->lane];
+	int due = 0;
+
+	for (uint32_t i = 0; i < TT_MAX_LANES; i++)
+		due += l->wait[i] > l->waited[i];
+	return due > 1;
+}
+
+/* A step has one wait; further ones go to steps before it that only wait. */
+static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_ref *src, int nsrc, uint32_t nblocks)
+{
+	struct tt_step *s;
+
+	while (!b->error && more_waits(b)) {
+		s = new_records(b, 1);
+		if (!s)
+			return NULL;
+		take_wait(b, s);
+		s->dst = s->to = s->src[0] = s->src[1] = TT_REF_NONE;
+	}
+	s = b->error ? NULL : new_records(b, nsrc > 2 ? 2 : 1);
+	if (!s)
+		return NULL;
+	take_wait(b, s);
+	s->op = (uint8_t)op;
+	s->nsrc = (uint8_t)nsrc;
+	s->dst = s->to = TT_REF_NONE;
+	s->src[0] = src[0];
+	s->src[1] = nsrc > 1 ? src[1] : TT_REF_NONE;
+	s->nblocks = nblocks;
+	if (nsrc > 2) {
+		struct tt_more *more = (struct tt_more *)(s + 1);
+
+		more->op = TT_MORE;
+		more->n = (uint8_t)(nsrc - 2);
+		memcpy(more->src, src + 2, (size_t)more->n * sizeof(*src));
+	}
+	return s;
+}
+
+static tt_ref wire(struct tt_builder *b, int peer)
+{
+	int rank = peer < 0 || peer >= b->n ? -1 : b->members ? b->members[peer] : peer;
+
+	if (rank < 0 || rank == b->shape->rank) {
+		tt_builder_fail(b, TT_INTERNAL, "there is no wire to rank %d of a group of %d", peer, b->n);
+		return TT_REF_NONE;
+	}
+	return tt_ref_make(TT_WIRE, (uint32_t)rank);
+}
+
+/* ---- sent, then reduced upon ----------------------------------------------------------------------------------- */
+
+/* Is dst, in a call in place, the memory that the value lies in? */
+static bool same_place(const struct tt_builder *b, struct tt_span s, tt_ref dst)
+{
+	tt_ref at = b->where[s.first];
+
+	return dst == at || (at == input_of(b, s.first) && dst == home_of(b, s.first));
+}
+
+/* A result is about to replace the value of s. A peer may still be reading that value from where it lies, and wait in
+ * turn for this very step; so the steps that sent it do so from scratch: the first puts it there, too. */
+static void let_go(struct tt_builder *b, struct tt_span s)
+{
+	struct tt_build_lane *l = &b->lanes[b->lane];
+	tt_ref at = b->where[s.first], copy = TT_REF_NONE;
+	uint32_t from = 0;
+
+	for (uint32_t i = 0; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
+		if (l->steps[i].dst < at + s.count && at < l->steps[i].dst + l->steps[i].nblocks)
+			from = i;                        /* wrote it */
+	for (uint32_t i = from; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1) {
+		struct tt_step *sent = &l->steps[i];
+
+		if (sent->op != TT_COPY || sent->dst != TT_REF_NONE || sent->src[0] >= at + s.count ||
+		    at >= sent->src[0] + sent->nblocks)
+			continue;
+		if (sent->src[0] != at || sent->nblocks != s.count)
+			tt_builder_fail(b, TT_INTERNAL, "block %u was sent in pieces and is then reduced upon", s.first);
+		else if (copy != TT_REF_NONE)
+			sent->src[0] = copy;
+		else
+			sent->dst = copy = scratch(b, TT_LAYER_SENT, s);
+	}
+}
+
+/* One step of at most 8 sources whose result goes to dst. */
+static void combine(struct tt_builder *b, struct tt_span s, const tt_ref *src, int nsrc, tt_ref dst)
+{
+	struct tt_step *step;
+
+	if (!b->error && same_place(b, s, dst))
+		let_go(b, s);
+	step = append(b, TT_COMBINE, src, nsrc, s.count);
+	if (step)
+		step->dst = dst;
+}
+
+/* ---- verbs --------------------------------------------------------------------------------------------------------- */
+
+void tt_step_send(struct tt_builder *b, int peer, struct tt_span s)
+{
+	if (b->error || !s.count)
+		return;
+	tt_ref to = wire(b, peer), value = value_of(b, s);
+	struct tt_step *step = append(b, TT_COPY, &value, 1, s.count);
+
+	if (step)
+		step->to = to;
+}
+
+void tt_step_recv(struct tt_builder *b, int peer, struct tt_span s)
+{
+	if (b->error || !s.count)
+		return;
+	tt_ref from = wire(b, peer), dst = place(b, s);
+	struct tt_step *step = append(b, TT_COPY, &from, 1, s.count);
+
+	if (step)
+		step->dst = dst;
+	set_value(b, s, dst);
+}
+
+void tt_step_recv_reduce(struct tt_builder *b, int peer, struct tt_span s, enum tt_order order)
+{
+	if (b->error || !s.count)
+		return;
+	tt_ref from = wire(b, peer), mine = value_of(b, s), dst = place(b, s);
+	tt_ref src[2] = { order == TT_MINE_FIRST ? mine : from, order == TT_MINE_FIRST ? from : mine };
+
+	combine(b, s, src, 2, dst);
+	set_value(b, s, dst);
+}
+
+void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_span s)
+{
+	if (b->error || !s.count || n == 1)
+		return;
+	tt_ref src[8], acc = TT_REF_NONE;
+	bool mine = false;
+
+	for (int i = 0; i < n && !b->error;) {
+		int nsrc = 0;
+
+		if (acc != TT_REF_NONE)
+			src[nsrc++] = acc;
+		for (; nsrc < 8 && i < n; i++) {
+			int rank = ranks ? ranks[i] : i;
+
+			mine |= rank == b->rank;
+			src[nsrc++] = rank == b->rank ? value_of(b, s) : wire(b, rank);
+		}
+		if (i == n || (mine && acc == TT_REF_NONE))
+			acc = i == n ? place(b, s) : home_of_span(b, s);
+		if (acc == TT_REF_NONE || (!mine && i < n))     /* this rank's own value must stay until it is its turn */
+			acc = aside(b, s);
+		combine(b, s, src, nsrc, acc);
+	}
+	if (!mine)
+		tt_builder_fail(b, TT_INTERNAL, "reduces block %u without its own contribution", s.first);
+	set_value(b, s, acc);
+}
+
+void tt_step_copy(struct tt_builder *b, struct tt_span s)
+{
+	for (uint32_t i = 0, run; i < s.count && !b->error; i += run) {
+		tt_ref home = home_of(b, s.first + i), from = b->where[s.first + i];
+
+		run = 1;
+		if (home == TT_REF_NONE || from == home || from == TT_REF_NONE)
+			continue;
+		while (i + run < s.count && home_of(b, s.first + i + run) == home + run &&
+		       b->where[s.first + i + run] == from + run)
+			run++;
+		struct tt_step *step = append(b, TT_COPY, &from, 1, run);
+
+		if (step)
+			step->dst = home;
+		set_value(b, (struct tt_span){ s.first + i, run }, home);
+	}
+}
+
+void tt_aside(struct tt_builder *b)
+{
+	b->aside = true;
+}
+
+void tt_lane(struct tt_builder *b, uint32_t lane)
+{
+	if (lane >= b->cut.lanes)
+		tt_builder_fail(b, TT_INTERNAL, "uses lane %u of a plan of %u lanes", lane, b->cut.lanes);
+	else
+		b->lane = lane;
+}
+
+void tt_wait(struct tt_builder *b, uint32_t lane)
+{
+	if (lane >= b->cut.lanes)
+		tt_builder_fail(b, TT_INTERNAL, "waits for lane %u of a plan of %u lanes", lane, b->cut.lanes);
+	else if (lane != b->lane && b->lanes[lane].count)
+		b->lanes[b->lane].wait[lane] = b->lanes[lane].last + 1;
+}
+
+/* ---- parts and groups ------------------------------------------------------------------------------------------- */
+
+struct tt_span tt_part(const struct tt_builder *b, int i)
+{
+	int n = (int)b->parts;
+	uint32_t part = (uint32_t)((i % n + n) % n);
+
+	return (struct tt_span){ b->first + part * b->per_part, b->per_part };
+}
+
+struct tt_span tt_parts(struct tt_builder *b, uint32_t first, uint32_t count)
+{
+	if (first > b->parts || count > b->parts - first) {
+		tt_builder_fail(b, TT_INTERNAL, "there are no parts %u..%u of %u", first, first + count - 1, b->parts);
+		return (struct tt_span){ b->first, 0 };
+	}
+	return (struct tt_span){ b->first + first * b->per_part, count * b->per_part };
+}
+
+struct tt_span tt_all(const struct tt_builder *b)
+{
+	return (struct tt_span){ b->first, b->parts * b->per_part };
+}
+
+struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s, uint32_t parts)
+{
+	struct tt_group outer = { b->rank, b->n, b->root, b->parts, b->members, b->first, b->per_part };
+
+	if (!parts || s.count % parts) {
+		tt_builder_fail(b, TT_INTERNAL, "%u blocks cannot be cut into %u parts", s.count, parts);
+		parts = 1;
+	}
+	b->rank = -1;
+	for (int i = 0; i < n; i++)
+		if (members[i] == b->shape->rank)
+			b->rank = i;
+	if (b->rank < 0)
+		tt_builder_fail(b, TT_INTERNAL, "speaks for a group it is not in");
+	b->n = n;
+	b->root = 0;
+	b->members = members;
+	b->parts = parts;
+	b->first = s.first;
+	b->per_part = s.count / parts;
+	return outer;
+}
+
+void tt_group_leave(struct tt_builder *b, const struct tt_group *outer)
+{
+	b->rank = outer->rank;
+	b->n = outer->n;
+	b->root = outer->root;
+	b->parts = outer->parts;
+	b->members = outer->members;
+	b->first = outer->first;
+	b->per_part = outer->per_part;
+}
+
+/* ---- open and close ------------------------------------------------------------------------------------------------ */
+
+int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut)
+{
+	enum tt_collective c = shape->collective;
+	uint32_t n = (uint32_t)shape->nranks;
+
+	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape, .cut = cut };
+	b->nblocks = b->in_blocks = b->out_blocks = tt_rule_of(c) == TT_EVEN ? cut.blocks : n;
+	if (c == TT_ALLGATHER || c == TT_GATHER)
+		b->in_blocks = 1;
+	if (c == TT_REDUCE_SCATTER || c == TT_SCATTER)
+		b->out_blocks = 1;
+	b->parts = b->nblocks;
+	b->per_part = 1;
+	b->where = malloc(b->nblocks * sizeof(*b->where));
+	if (!b->where)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank, b->nblocks);
+	for (uint32_t i = 0; i < b->nblocks; i++)
+		b->where[i] = input_of(b, i);
+	return TT_OK;
+}
+
+/* The ranks named in steps, ascending. */
+static int list_peers(struct tt_plan *plan)
+{
+	bool *named = calloc((size_t)plan->nranks, sizeof(*named));
+
+	plan->peers = malloc((size_t)plan->nranks * sizeof(*plan->peers));
+	if (!named || !plan->peers) {
+		free(named);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %d ranks", plan->rank, plan->nranks);
+	}
+	for (uint32_t i = 0; i < plan->nsteps; i++) {
+		const struct tt_step *s = &plan->steps[i];
+
+		if (s->op == TT_MORE)
+			continue;
+		if (tt_ref_buf(s->to) == TT_WIRE)
+			named[tt_ref_index(s->to)] = true;
+		for (int k = 0; k < s->nsrc; k++)
+			if (tt_ref_buf(tt_step_source(s, k)) == TT_WIRE)
+				named[tt_ref_index(tt_step_source(s, k))] = true;
+	}
+	for (int r = 0; r < plan->nranks; r++)
+		if (named[r])
+			plan->peers[plan->npeers++] = r;
+	free(named);
+	return TT_OK;
+}
+
+static int assemble(const struct tt_builder *b, struct tt_plan *plan)
+{
+	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks, .rank = b->shape->rank,
+				  .root = b->shape->root, .rule = tt_rule_of(b->shape->collective),
+				  .nblocks = b->nblocks, .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
+				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
+	for (uint32_t l = 0; l < b->cut.lanes; l++)
+		plan->nsteps += b->lanes[l].count;
+	plan->steps = malloc((plan->nsteps + 1) * sizeof(*plan->steps));
+	if (!plan->steps)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank, plan->nsteps);
+	for (uint32_t l = 0, at = 0; l < b->cut.lanes; at += b->lanes[l++].count) {
+		plan->lanes[l] = (struct tt_lane){ at, b->lanes[l].count };
+		if (b->lanes[l].count)
+			memcpy(plan->steps + at, b->lanes[l].steps, b->lanes[l].count * sizeof(*plan->steps));
+	}
+	return list_peers(plan);
+}
+
+int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
+{
+	struct tt_plan *plan = NULL;
+
+	if (!b->error) {
+		b->lane = 0;
+		tt_step_copy(b, (struct tt_span){ 0, b->nblocks });
+		for (uint32_t i = 0; i < b->nblocks; i++)
+			if (b->where[i] == TT_REF_NONE && home_of(b, i) != TT_REF_NONE)
+				tt_builder_fail(b, TT_INTERNAL, "block %u never came", i);
+	}
+	if (!b->error && !(plan = malloc(sizeof(*plan))))
+		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan");
+	if (!b->error && (b->error = assemble(b, plan))) {
+		tt_plan_free(plan);
+		plan = NULL;
+	}
+	for (uint32_t l = 0; l < TT_MAX_LANES; l++)
+		free(b->lanes[l].steps);
+	free(b->where);
+	if (!b->error)
+		*ret_plan = plan;
+	return b->error;
+}
