@@ -54,30 +54,38 @@ static int build(const struct verdict *v, build_fn *fn, const struct tt_topology
 	return TT_OK;
 }
 
+static void complain(const struct verdict *v, const struct tt_placement *p, int root, struct tt_plan **plain)
+{
+	char text[1024], placement[100];
+	bool as_written;
+
+	snprintf(text, sizeof(text), "%s", tt_error_text());
+	as_written = plain[0] && tt_plan_check(plain, p->topology.nranks);
+	printf("%s %s, %d ranks, root %d, %s, %s: %s\n", tt_collective_name(v->algorithm->collective), v->name,
+	       p->topology.nranks, root, tt_placement_text(p, placement, sizeof(placement)),
+	       as_written ? "as written" : "compiled", text);
+}
+
 static void prove(struct verdict *v, const struct tt_placement *p, int root)
 {
 	struct tt_plan *plain[TT_MAX_PLACED] = { NULL }, *compiled[TT_MAX_PLACED] = { NULL };
 	int n = p->topology.nranks;
 	int rc = build(v, tt_plan_build_plain, &p->topology, root, plain);
-	bool refused = rc == TT_ARG;
-	char placement[100];
 
+	if (rc == TT_ARG) {
+		if (!v->refused++)
+			snprintf(v->why, sizeof(v->why), "%s", tt_error_text());
+		return;
+	}
 	if (!rc)
 		rc = build(v, tt_plan_build, &p->topology, root, compiled);
 	if (!rc)
-		rc = tt_plan_check(plain, n);
-	if (!rc)
 		rc = tt_plan_check_same(compiled, plain, n);
+	if (rc && v->failed++ < SHOWN)
+		complain(v, p, root, plain);
+	v->passed += !rc;
 	free_plans(plain, n);
 	free_plans(compiled, n);
-	v->passed += !rc;
-	if (refused) {
-		if (!v->refused++)
-			snprintf(v->why, sizeof(v->why), "%s", tt_error_text());
-	} else if (rc && v->failed++ < SHOWN) {
-		printf("%s %s, %d ranks, root %d, %s: %s\n", tt_collective_name(v->algorithm->collective), v->name, n, root,
-		       tt_placement_text(p, placement, sizeof(placement)), tt_error_text());
-	}
 }
 
 /* ---- what is to be proved for one number of ranks --------------------------------------------------------------- */

@@ -50,6 +50,7 @@ class Rank:
         self.gives_out = plan["collective"] not in ROOTED_OUT or self.rank == plan["root"]
         self.in_place = in_place and self.gives_in and self.gives_out
         self.memory = {}
+        self.unsent = {}                         # lane -> message of a step that has taken, but has no room to send
         self.at = [0] * len(plan["lanes"])       # place in the list of steps
         self.done = [-1] * len(plan["lanes"])    # number of the last finished step
         for b in range(plan["in_blocks"] if self.gives_in else 0):
@@ -86,9 +87,7 @@ class World:
     def can_run(self, r, lane, s):
         if s["wait"] and r.done[s["wait"]["lane"]] < s["wait"]["step"]:
             return False
-        if any((p, r.rank, lane) not in self.wires for p in s["from"]):
-            return False
-        return s["to"] is None or (r.rank, s["to"], lane) not in self.wires
+        return all((p, r.rank, lane) in self.wires for p in s["from"])
 
     def run(self, r, lane, s):
         where = "rank %d lane %d step %d" % (r.rank, lane, s["step"])
@@ -120,7 +119,7 @@ class World:
             for k, value in enumerate(results):
                 r.memory[r.cell(s["dst"]["buf"], s["dst"]["block"] + k)] = PASSED if s["passing"] else value
         if s["to"] is not None:
-            self.wires[(r.rank, s["to"], lane)] = (classes.pop(), results)
+            r.unsent[lane] = (classes.pop(), results)
 
     def go(self):
         """Runs to the end, in an order drawn by chance."""
@@ -130,12 +129,20 @@ class World:
             moved = False
             for r, lane in lanes:
                 s = r.step(lane)
-                while s is not None and self.can_run(r, lane, s):
-                    self.run(r, lane, s)
+                while s is not None:
+                    if lane not in r.unsent:
+                        if not self.can_run(r, lane, s):
+                            break
+                        self.run(r, lane, s)
+                        moved = True
+                    if lane in r.unsent:
+                        if (r.rank, s["to"], lane) in self.wires:
+                            break
+                        self.wires[(r.rank, s["to"], lane)] = r.unsent.pop(lane)
+                        moved = True
                     r.done[lane] = s["step"]
                     r.at[lane] += 1
                     s = r.step(lane)
-                    moved = True
             lanes = [(r, lane) for r, lane in lanes if r.step(lane) is not None]
             if lanes and not moved:
                 r, lane = lanes[0]

@@ -50,6 +50,7 @@ struct world {
 	uint32_t elements;               /* EVEN: in the whole buffer; EQUAL: in a block */
 	uint32_t slots;                  /* messages a pipe holds */
 	bool posts;                      /* messages are read where they lie */
+	bool at_once;                    /* a step takes nothing before it has room to send */
 	struct rank_state *rank;
 	struct pipe *pipe;               /* [from][to][lane] */
 	const char *trouble;
@@ -149,6 +150,11 @@ static bool wires_exist(struct world *w, const struct rank_state *r, const struc
 	return true;
 }
 
+static bool has_room(struct world *w, const struct rank_state *r, const struct tt_step *s, uint32_t lane)
+{
+	return pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane)->count < w->slots;
+}
+
 static bool may_read(struct world *w, const struct rank_state *r, uint32_t lane)
 {
 	const struct tt_step *s = step_of(r, lane);
@@ -163,8 +169,7 @@ static bool may_read(struct world *w, const struct rank_state *r, uint32_t lane)
 		if (tt_ref_buf(ref) == TT_WIRE && !pipe_of(w, tt_ref_index(ref), (uint32_t)r->plan->rank, lane)->count)
 			return false;
 	}
-	/* A real run peeks: it takes nothing before the whole step can go through. */
-	if (s->to != TT_REF_NONE && pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane)->count >= w->slots)
+	if (w->at_once && s->to != TT_REF_NONE && !has_room(w, r, s, lane))
 		return false;
 	for (uint32_t k = 0; s->dst != TT_REF_NONE && k < s->nblocks; k++) {
 		uint32_t cell = cell_of(w, r, s->dst, k);
@@ -321,6 +326,8 @@ static bool turn(struct world *w, struct rank_state *r, uint32_t lane)
 	const struct tt_step *s = step_of(r, lane);
 
 	if (l->reading) {
+		if (s->to != TT_REF_NONE && !has_room(w, r, s, lane))
+			return false;
 		write_results(w, r, lane);
 		leave_step(r, lane);
 		return true;
@@ -450,6 +457,7 @@ static void open_world(struct world *w, struct tt_plan *const *plans, int nranks
 	w->pipe = calloc((size_t)nranks * (size_t)nranks * TT_MAX_LANES, sizeof(*w->pipe));
 	w->slots = slots[seed % 4];
 	w->posts = seed % 4 == 0;
+	w->at_once = seed % 4 == 2;
 	w->elements = plans[0]->rule == TT_EQUAL ? 1 + chance(w, MAX_ELEMENTS) :
 		seed % 3 ? MAX_ELEMENTS * plans[0]->nblocks : chance(w, MAX_ELEMENTS * plans[0]->nblocks + 1);
 	for (int i = 0; i < nranks; i++) {

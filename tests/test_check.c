@@ -412,6 +412,22 @@ Test(check, receiving_first_everywhere_is_a_deadlock)
 	refused(plans, 3, "deadlock: rank ", "waits for a message of rank");
 }
 
+Test(check, a_ring_of_steps_that_take_and_send_passes)
+{
+	struct tt_plan *plans[5];
+
+	for (int r = 0; r < 5; r++) {            /* allgather: every link holds a message before anybody takes one */
+		struct tt_plan *p = plans[r] = hand_plan(TT_ALLGATHER, 5, r, 0, 1, 0);
+		int next = (r + 1) % 5, prev = (r + 4) % 5;
+
+		hand_step(p, 0, TT_COPY, out((uint32_t)r), wire(next), in(0), none);
+		for (int i = 1; i < 5; i++)
+			hand_step(p, 0, TT_COPY, out((uint32_t)(r + 5 - i) % 5), i < 4 ? wire(next) : none, wire(prev), none);
+		hand_finish(p);
+	}
+	passes(plans, 5);
+}
+
 Test(check, a_second_message_needs_the_first_to_be_taken)
 {
 	struct tt_plan *plans[2];
@@ -504,6 +520,9 @@ Test(check, malformed_steps_are_named)
 	malformed((s->op = TT_NOP, s->nsrc = 0), "does nothing, but has a destination");
 	malformed(s->flags = 4, "unknown flags");
 	malformed(s->dst = none, "no destination and no peer");
+	malformed((s->dst = none, s->to = wire(2)), "sends a result that it keeps in no block");
+	malformed((s->op = TT_COPY, s->nsrc = 1, s->src[0] = wire(0), s->dst = none, s->to = wire(2)),
+		  "sends a result that it keeps in no block");
 	malformed(s->dst = wire(2), "its destination is no block");
 	malformed(s->to = out(1), "it sends to no wire");
 	malformed(s->nblocks = 0, "has no blocks");

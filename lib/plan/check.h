@@ -58,7 +58,8 @@ struct tt_check_rank {
 	tt_expr *value;                  /* [ncells] */
 	uint32_t *writer;                /* [ncells] step << 3 | lane that wrote it last, UINT32_MAX none */
 	uint16_t *held;                  /* [ncells] messages in flight that may still be read from here */
-	uint32_t at[TT_MAX_LANES];       /* next step of each lane */
+	uint32_t at[TT_MAX_LANES];       /* next step of each lane ... */
+	tt_expr *result[TT_MAX_LANES];   /* ... or what this step has still to send, once it has taken and combined */
 	size_t first_channel;
 };
 

@@ -1,13 +1,18 @@
 /*
  * check_run.c - the symbolic run: every rank's steps on expressions, with as little buffering as a transport may have
  *
- * The rule of the run is the strictest that a transport is allowed:
+ * The rule of the run is the strictest that holds for all transports:
  *   - between two ranks, a lane has at most one message on its way;
  *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write the
- *     blocks it may still be read from (the posted source or destination of the sending step); the lane goes on.
- * A transport with more buffers, or one that copies at once, drops some of these waits and adds none. A step runs when
- * all it waits for is there, and nothing another step does can take that away again. So if this one order of steps
- * comes to its end, every order with every transport does, and gives the same values (check_order.c excludes races).
+ *     blocks it may still be read from (source or destination of the sending step); the lane goes on;
+ *   - a step that takes and sends takes first, which makes room for its senders, and sends when there is room for it.
+ * A step goes on when all it waits for is there, and nothing another step does can take that away again. So if this one
+ * order of steps comes to its end, every order does, and gives the same values (check_order.c excludes races).
+ *
+ * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it has a slot to write
+ * the result into (transports that reserve). With two slots that is no new wait: there is room for message k as soon as k - 2
+ * is taken, and here k - 2 must be taken for k - 1 to be sent, which an earlier step of the lane does. So a link needs
+ * two slots, or one that is posted.
  *
  * One tile stands for any number of them, run one behind the other or interleaved: what a step waits for lies in its
  * own tile or an earlier one (the lane, the one message), and each tile alone takes all messages it sends.
@@ -60,6 +65,11 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 		return (struct blocker){ AT_END, rank, lane, 0 };
 	const struct tt_step *s = tt_lane_step(p, lane, r->at[lane]);
 
+	if (r->result[lane]) {
+		int to = (int)tt_ref_index(s->to);
+
+		return (struct blocker){ tt_check_channel(c, rank, to, lane)->full ? NO_ROOM : FREE, to, lane, 0 };
+	}
 	if (s->wait_lane != TT_NO_LANE && r->at[s->wait_lane] <= s->wait_step)
 		return (struct blocker){ WAITS, rank, s->wait_lane, 0 };
 	for (int i = 0; i < s->nsrc; i++) {
@@ -69,8 +79,6 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 		if (tt_ref_is_wire(ref) && !tt_check_channel(c, from, rank, lane)->full)
 			return (struct blocker){ NO_MESSAGE, from, lane, 0 };
 	}
-	if (s->to != TT_REF_NONE && tt_check_channel(c, rank, (int)tt_ref_index(s->to), lane)->full)
-		return (struct blocker){ NO_ROOM, (int)tt_ref_index(s->to), lane, 0 };
 	for (uint32_t k = 0; s->dst != TT_REF_NONE && k < s->nblocks; k++)
 		if (r->held[tt_check_cell(r, s->dst) + k])
 			return held_by(c, rank, tt_check_cell(r, s->dst) + k);
@@ -95,25 +103,18 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 	return TT_OK;
 }
 
-/* Length and form of what a step takes must fit its own blocks, or else its first message. */
-static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t *ret_class)
+/* What a step takes must be as long as its own blocks; what it reads and writes must be the same or apart. */
+static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];
-	tt_ref fixed = tt_ref_is_local(s->dst) ? s->dst : TT_REF_NONE;
+	uint32_t class = tt_ref_index(s->dst != TT_REF_NONE ? s->dst : s->src[0]) % c->classes;
 
-	for (int i = 0; i < s->nsrc && fixed == TT_REF_NONE; i++)
-		if (tt_ref_is_local(tt_step_source(s, i)))
-			fixed = tt_step_source(s, i);
-	if (fixed == TT_REF_NONE)
-		*ret_class = tt_check_channel(c, (int)tt_ref_index(tt_step_source(s, 0)), rank, lane)->class;
-	else
-		*ret_class = tt_ref_index(fixed) % c->classes;
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref ref = tt_step_source(s, i);
 		int from = (int)tt_ref_index(ref);
 
 		if (tt_ref_is_local(ref)) {
-			uint32_t x = tt_check_cell(r, ref), y = tt_ref_is_local(s->dst) ? tt_check_cell(r, s->dst) : x;
+			uint32_t x = tt_check_cell(r, ref), y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
 
 			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
 				return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads and writes blocks that overlap partly%s",
@@ -125,9 +126,9 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 		if (ch->nblocks != s->nblocks)
 			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes %u blocks from rank %d, which sends %u", rank,
 				       lane, r->at[lane], s->nblocks, from, ch->nblocks);
-		if (ch->class != *ret_class)
+		if (ch->class != class)
 			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes a message as long as block %u from rank %d, "
-				       "which sends one as long as block %u", rank, lane, r->at[lane], *ret_class, from, ch->class);
+				       "which sends one as long as block %u", rank, lane, r->at[lane], class, from, ch->class);
 	}
 	return TT_OK;
 }
@@ -184,8 +185,43 @@ static void take(struct run *run, int from, int rank, uint32_t lane)
 	wake(run, from);
 }
 
-/* Puts the message of a step on its way; its values follow. */
-static struct tt_check_channel *send(struct run *run, int rank, uint32_t lane, const struct tt_step *s, uint32_t class)
+/* First half: take the messages, combine, write dst. The result is kept until it can be sent. */
+static int run_step(struct run *run, int rank, uint32_t lane, const struct tt_step *s)
+{
+	struct tt_check *c = run->c;
+	struct tt_check_rank *r = &c->ranks[rank];
+	tt_expr *result = NULL;
+	int rc = s->op == TT_NOP ? TT_OK : check_sizes(c, rank, lane, s);
+
+	if (rc || s->op == TT_NOP)
+		return rc;
+	if (s->to != TT_REF_NONE) {
+		result = c->payload + run->payload;
+		run->payload += s->nblocks;
+	}
+	for (uint32_t k = 0; k < s->nblocks; k++) {
+		tt_expr value;
+
+		if ((rc = value_of(c, rank, lane, s, k, &value)))
+			return rc;
+		if (result)
+			result[k] = value;
+		if (s->dst == TT_REF_NONE)
+			continue;
+		uint32_t cell = tt_check_cell(r, s->dst) + k;
+
+		r->value[cell] = s->flags & TT_STEP_PASSING ? TT_EXPR_PASSED : value;
+		r->writer[cell] = r->at[lane] << 3 | lane;
+	}
+	for (int i = 0; i < s->nsrc; i++)
+		if (tt_ref_is_wire(tt_step_source(s, i)))
+			take(run, (int)tt_ref_index(tt_step_source(s, i)), rank, lane);
+	r->result[lane] = result;
+	return TT_OK;
+}
+
+/* Second half: send the result. */
+static void send(struct run *run, int rank, uint32_t lane, const struct tt_step *s)
 {
 	struct tt_check_rank *r = &run->c->ranks[rank];
 	int to = (int)tt_ref_index(s->to);
@@ -193,9 +229,9 @@ static struct tt_check_channel *send(struct run *run, int rank, uint32_t lane, c
 
 	ch->full = true;
 	ch->nblocks = s->nblocks;
-	ch->class = class;
-	ch->values = run->c->payload + run->payload;
-	run->payload += s->nblocks;
+	ch->class = tt_ref_index(s->dst != TT_REF_NONE ? s->dst : s->src[0]) % run->c->classes;
+	ch->values = r->result[lane];
+	r->result[lane] = NULL;
 	ch->nholds = 0;
 	if (s->dst != TT_REF_NONE)
 		ch->hold[ch->nholds++] = tt_check_cell(r, s->dst);
@@ -205,42 +241,6 @@ static struct tt_check_channel *send(struct run *run, int rank, uint32_t lane, c
 		for (uint32_t k = 0; k < s->nblocks; k++)
 			r->held[ch->hold[i] + k]++;
 	wake(run, to);
-	return ch;
-}
-
-static int run_step(struct run *run, int rank, uint32_t lane)
-{
-	struct tt_check *c = run->c;
-	struct tt_check_rank *r = &c->ranks[rank];
-	const struct tt_step *s = tt_lane_step(c->plans[rank], lane, r->at[lane]);
-	struct tt_check_channel *out = NULL;
-	uint32_t class;
-	int rc;
-
-	if (s->op == TT_NOP)
-		return TT_OK;
-	if ((rc = check_sizes(c, rank, lane, s, &class)))
-		return rc;
-	if (s->to != TT_REF_NONE)
-		out = send(run, rank, lane, s, class);
-	for (uint32_t k = 0; k < s->nblocks; k++) {
-		tt_expr value;
-
-		if ((rc = value_of(c, rank, lane, s, k, &value)))
-			return rc;
-		if (out)
-			out->values[k] = value;
-		if (s->dst == TT_REF_NONE)
-			continue;
-		uint32_t cell = tt_check_cell(r, s->dst) + k;
-
-		r->value[cell] = s->flags & TT_STEP_PASSING ? TT_EXPR_PASSED : value;
-		r->writer[cell] = r->at[lane] << 3 | lane;
-	}
-	for (int i = 0; i < s->nsrc; i++)
-		if (tt_ref_buf(tt_step_source(s, i)) == TT_WIRE)
-			take(run, (int)tt_ref_index(tt_step_source(s, i)), rank, lane);
-	return TT_OK;
 }
 
 /* Runs a rank's lanes as far as they go. */
@@ -254,11 +254,17 @@ static int run_rank(struct run *run, int rank)
 		moved = false;
 		for (uint32_t lane = 0; lane < p->nlanes; lane++) {
 			while (blocker_of(run->c, rank, lane).why == FREE) {
-				int rc = run_step(run, rank, lane);
+				const struct tt_step *s = tt_lane_step(p, lane, r->at[lane]);
+				int rc = TT_OK;
 
+				if (r->result[lane])
+					send(run, rank, lane, s);
+				else
+					rc = run_step(run, rank, lane, s);
 				if (rc)
 					return rc;
-				r->at[lane] += tt_step_records(tt_lane_step(p, lane, r->at[lane]));
+				if (!r->result[lane])
+					r->at[lane] += tt_step_records(s);
 				moved = true;
 			}
 		}
@@ -319,6 +325,7 @@ static void reset(struct tt_check *c)
 		memset(r->writer, 0xff, r->ncells * sizeof(*r->writer));
 		memset(r->held, 0, r->ncells * sizeof(*r->held));
 		memset(r->at, 0, sizeof(r->at));
+		memset(r->result, 0, sizeof(r->result));
 		for (uint32_t b = 0; tt_check_has(p, TT_IN) && b < p->in_blocks; b++)
 			r->value[r->base[TT_IN] + b] = tt_expr_leaf(c->exprs, rank, b);
 	}

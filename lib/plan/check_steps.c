@@ -222,6 +222,8 @@ static int check_step(const struct at *a)
 		return tt_fail(TT_USAGE, AT "its destination is no block", at_values(a));
 	if (s->to != TT_REF_NONE && tt_ref_buf(s->to) != TT_WIRE)
 		return tt_fail(TT_USAGE, AT "it sends to no wire", at_values(a));
+	if (s->dst == TT_REF_NONE && (s->op != TT_COPY || tt_ref_is_wire(s->src[0])))
+		return tt_fail(TT_USAGE, AT "sends a result that it keeps in no block", at_values(a));
 	if (!s->nblocks)
 		return tt_fail(TT_USAGE, AT "has no blocks", at_values(a));
 	if (s->to != TT_REF_NONE && (rc = check_operand(a, s->to, true)))
