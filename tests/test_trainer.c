@@ -48,7 +48,7 @@ static float *random_floats(size_t count, uint32_t part)
 	return all;
 }
 
-/* ---- gemm -------------------------------------------------------------------------------------------------------- */
+/* ---- gemm ----------------------------------------------------------------------------------- */
 
 static const char *const isas[] = { "avx512", "avx2", "scalar" };
 
@@ -57,7 +57,8 @@ static float element(struct tt_matrix m, size_t i, size_t j)
 	return m.across ? m.at[j * m.stride + i] : m.at[i * m.stride + j];
 }
 
-static void reference(size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b, float *c)
+static void reference(size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b,
+		      float *c)
 {
 	for (size_t i = 0; i < m; i++) {
 		for (size_t j = 0; j < n; j++) {
@@ -73,8 +74,8 @@ static void reference(size_t m, size_t n, size_t k, struct tt_matrix a, struct t
 Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 {
 	static const size_t sizes[][3] = {
-		{ 1, 1, 1 }, { 12, 32, 5 }, { 13, 33, 384 }, { 7, 10, 385 }, { 121, 10, 40 }, { 25, 513, 31 }, { 3, 65, 800 },
-		{ 240, 3, 2 }, { 5, 5, 0 },
+		{ 1, 1, 1 },     { 12, 32, 5 },  { 13, 33, 384 }, { 7, 10, 385 }, { 121, 10, 40 },
+		{ 25, 513, 31 }, { 3, 65, 800 }, { 240, 3, 2 },   { 5, 5, 0 },
 	};
 	float *pool_a = random_floats(1 << 18, 1), *pool_b = random_floats(1 << 18, 2);
 	float *want = malloc(1 << 18), *got = malloc(1 << 18);
@@ -83,7 +84,8 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) * 4; s++) {
 		size_t m = sizes[s / 4][0], n = sizes[s / 4][1], k = sizes[s / 4][2];
 		bool ta = s & 1, tb = s & 2;
-		struct tt_matrix a = { pool_a, ta ? m + 3 : k + 3, ta }, b = { pool_b, tb ? k + 1 : n + 1, tb };
+		struct tt_matrix a = { pool_a, ta ? m + 3 : k + 3, ta },
+				 b = { pool_b, tb ? k + 1 : n + 1, tb };
 
 		reference(m, n, k, a, b, want);
 		for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
@@ -92,8 +94,8 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 			if (!g)
 				continue;
 			tt_gemm(g, m, n, k, a, b, got, n);
-			cr_expect(!memcmp(want, got, m * n * sizeof(float)), "%zux%zux%zu across %d %d: %s", m, n, k, ta,
-				  tb, isas[i]);
+			cr_expect(!memcmp(want, got, m * n * sizeof(float)),
+				  "%zux%zux%zu across %d %d: %s", m, n, k, ta, tb, isas[i]);
 			tried++;
 			tt_gemm_close(g);
 		}
@@ -108,17 +110,20 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 Test(gemm, cutting_the_rows_changes_no_bit)
 {
 	enum { M = 61, N = 43, K = 500 };
-	float *a = random_floats(M * K, 3), *b = random_floats(K * N, 4), *whole = malloc(M * N * 4), *parts = malloc(M * N * 4);
+	float *a = random_floats(M * K, 3), *b = random_floats(K * N, 4),
+	      *whole = malloc(M * N * 4), *parts = malloc(M * N * 4);
 	struct tt_gemm *g = tt_gemm_open(NULL);
 
 	cr_assert_not_null(g);
-	tt_gemm(g, M, N, K, (struct tt_matrix){ a, K, false }, (struct tt_matrix){ b, N, false }, whole, N);
+	tt_gemm(g, M, N, K, (struct tt_matrix){ a, K, false }, (struct tt_matrix){ b, N, false },
+		whole, N);
 	for (int ranks = 2; ranks <= 70; ranks += 17) {
 		memset(parts, 0xff, M * N * 4);
 		for (int r = 0; r < ranks; r++) {
 			struct tt_share share = tt_share_of(M, r, ranks);
 
-			tt_gemm(g, share.count, N, K, (struct tt_matrix){ a + share.first * K, K, false },
+			tt_gemm(g, share.count, N, K,
+				(struct tt_matrix){ a + share.first * K, K, false },
 				(struct tt_matrix){ b, N, false }, parts + share.first * N, N);
 		}
 		cr_expect(!memcmp(whole, parts, M * N * 4), "%d ranks", ranks);
@@ -137,21 +142,20 @@ Test(gemm, writes_nothing_outside_the_result)
 
 	for (size_t i = 0; i < 9 * 11; i++)
 		c[i] = 7.0f;
-	tt_gemm(g, 5, 6, 4, (struct tt_matrix){ a, 4, false }, (struct tt_matrix){ b, 6, false }, c + 2 * 11 + 3, 11);
+	tt_gemm(g, 5, 6, 4, (struct tt_matrix){ a, 4, false }, (struct tt_matrix){ b, 6, false },
+		c + 2 * 11 + 3, 11);
 	for (size_t i = 0; i < 9; i++)
 		for (size_t j = 0; j < 11; j++)
-			cr_expect_eq(c[i * 11 + j] == 7.0f, !(i >= 2 && i < 7 && j >= 3 && j < 9), "%zu %zu", i, j);
+			cr_expect_eq(c[i * 11 + j] == 7.0f, !(i >= 2 && i < 7 && j >= 3 && j < 9),
+				     "%zu %zu", i, j);
 	tt_gemm_close(g);
 	free(a);
 	free(b);
 }
 
-Test(gemm, an_unknown_instruction_set_is_refused)
-{
-	cr_assert_null(tt_gemm_open("sse9"));
-}
+Test(gemm, an_unknown_instruction_set_is_refused) { cr_assert_null(tt_gemm_open("sse9")); }
 
-/* ---- exact ------------------------------------------------------------------------------------------------------- */
+/* ---- exact ---------------------------------------------------------------------------------- */
 
 Test(exact, exp_and_log_are_right)
 {
@@ -188,7 +192,7 @@ Test(exact, softmax_sums_to_one_and_agrees_with_cross_entropy)
 	cr_expect_leq(fabs(sum - 1), 1e-6);
 }
 
-/* ---- sampler ----------------------------------------------------------------------------------------------------- */
+/* ---- sampler -------------------------------------------------------------------------------- */
 
 Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 {
@@ -224,11 +228,14 @@ Test(sampler, the_shares_of_any_number_of_ranks_make_the_same_batch)
 			size_t done = 0;
 
 			for (int rank = 0; rank < nranks; rank++) {
-				const uint32_t *samples = tt_sampler_rows(&s, step, rank, nranks, &rows);
+				const uint32_t *samples =
+					tt_sampler_rows(&s, step, rank, nranks, &rows);
 
 				cr_assert_leq(done + rows, 10);
-				cr_assert(rows == 10 / (size_t)nranks || rows == 10 / (size_t)nranks + 1);
-				cr_assert_eq(memcmp(samples, whole + done, rows * sizeof(*samples)), 0);
+				cr_assert(rows == 10 / (size_t)nranks ||
+					  rows == 10 / (size_t)nranks + 1);
+				cr_assert_eq(memcmp(samples, whole + done, rows * sizeof(*samples)),
+					     0);
 				done += rows;
 			}
 			cr_assert_eq(done, 10);
@@ -257,7 +264,7 @@ Test(sampler, the_order_depends_on_seed_and_epoch_only)
 	tt_sampler_close(&other);
 }
 
-/* ---- idx --------------------------------------------------------------------------------------------------------- */
+/* ---- idx ------------------------------------------------------------------------------------ */
 
 static int file_of(const void *bytes, size_t count, bool zipped)
 {
@@ -276,14 +283,16 @@ static int file_of(const void *bytes, size_t count, bool zipped)
 	return fd;
 }
 
-static const uint8_t good[] = { 0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 11, 12, 13, 14, 15 };
+static const uint8_t good[] = { 0, 0, 8, 3, 0, 0,  0,  2,  0,  0,  0,
+				1, 0, 0, 0, 3, 10, 11, 12, 13, 14, 15 };
 
 Test(idx, reads_plain_and_gzipped_files)
 {
 	for (int zipped = 0; zipped < 2; zipped++) {
 		struct tt_idx idx;
 
-		cr_assert_eq(tt_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx), 0, "%s", tt_train_error());
+		cr_assert_eq(tt_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx),
+			     0, "%s", tt_train_error());
 		cr_expect(idx.dims == 3 && idx.dim[0] == 2 && idx.dim[1] == 1 && idx.dim[2] == 3);
 		cr_expect_eq(idx.bytes, 6);
 		cr_expect_eq(memcmp(idx.at, good + 16, 6), 0);
@@ -292,7 +301,8 @@ Test(idx, reads_plain_and_gzipped_files)
 }
 
 /* The good file with `count` bytes changed from `at` on, and `bytes` long. */
-static void expect_refused(size_t at, const char *change, size_t count, size_t bytes, unsigned dims, const char *phrase)
+static void expect_refused(size_t at, const char *change, size_t count, size_t bytes, unsigned dims,
+			   const char *phrase)
 {
 	uint8_t file[64] = { 0 };
 	struct tt_idx idx = { 0 };
@@ -303,8 +313,8 @@ static void expect_refused(size_t at, const char *change, size_t count, size_t b
 		int rc = tt_idx_read_fd(file_of(file, bytes, zipped), "FILE", dims, &idx);
 
 		cr_expect_eq(rc, TT_TRAIN_FAILED, "%s", phrase);
-		cr_expect(strstr(tt_train_error(), "FILE: ") && strstr(tt_train_error(), phrase), "want '%s', got '%s'", phrase,
-			  tt_train_error());
+		cr_expect(strstr(tt_train_error(), "FILE: ") && strstr(tt_train_error(), phrase),
+			  "want '%s', got '%s'", phrase, tt_train_error());
 		cr_expect_null(idx.at);
 	}
 }
@@ -314,13 +324,15 @@ Test(idx, every_malformed_file_gets_a_sentence_of_its_own)
 	size_t whole = sizeof(good);
 
 	expect_refused(0, "\x50", 1, whole, 3, "begins with 50 00");
-	expect_refused(2, "\x0d", 1, whole, 3, "type 0x0d");
+	expect_refused(2, "\x0d", 1, whole, 3, "of type 0x0d");
 	expect_refused(3, "\x01", 1, whole, 3, "1 dimensions where 3");
 	expect_refused(3, "\xff", 1, whole, 3, "255 dimensions where 3");
 	expect_refused(4, "\0\0\0\0", 4, whole, 3, "dimension 0 is 0");
 	expect_refused(12, "\0\0\0\0", 4, whole, 3, "dimension 2 is 0");
-	expect_refused(4, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, whole, 3, "more than 1073741824 bytes");
-	expect_refused(4, "\x3f\xff\xff\xff\0\0\0\x01\0\0\0\x01", 12, whole, 3, "ends after 6 of 1073741823");
+	expect_refused(4, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, whole, 3,
+		       "more than 1073741824 bytes");
+	expect_refused(4, "\x3f\xff\xff\xff\0\0\0\x01\0\0\0\x01", 12, whole, 3,
+		       "ends after 6 of 1073741823");
 	expect_refused(0, "", 0, 0, 3, "ends within its header, after 0 of 16");
 	expect_refused(0, "", 0, 3, 3, "ends within its header, after 3 of 16");
 	expect_refused(0, "", 0, 15, 3, "ends within its header, after 15 of 16");
@@ -338,12 +350,15 @@ Test(idx, a_damaged_gzip_stream_is_said_to_be_one)
 	close(fd);
 	cr_assert_gt(bytes, 20);
 	for (ssize_t cut = 11; cut < bytes; cut++) {
-		cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx), TT_TRAIN_FAILED, "%zd", cut);
+		cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx),
+			     TT_TRAIN_FAILED, "%zd", cut);
 		cr_expect_null(idx.at);
 	}
-	zipped[bytes - 6] ^= 1;         /* in the check sum */
-	cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "gzip stream is damaged"), "%s", tt_train_error());
+	zipped[bytes - 6] ^= 1; /* in the check sum */
+	cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
+		     TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "gzip stream is damaged"), "%s",
+			   tt_train_error());
 }
 
 Test(idx, a_missing_file_and_a_folder_are_errors)
@@ -351,7 +366,8 @@ Test(idx, a_missing_file_and_a_folder_are_errors)
 	struct tt_idx idx;
 
 	cr_expect_eq(tt_idx_read("/nowhere/at/all", 3, &idx), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "/nowhere/at/all: No such file"), "%s", tt_train_error());
+	cr_expect_not_null(strstr(tt_train_error(), "/nowhere/at/all: No such file"), "%s",
+			   tt_train_error());
 	cr_expect_eq(tt_idx_read("/tmp", 3, &idx), TT_TRAIN_FAILED);
 	cr_expect_not_null(strstr(tt_train_error(), "directory"), "%s", tt_train_error());
 }
@@ -362,11 +378,12 @@ Test(idx, a_label_out_of_range_is_named)
 	struct tt_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
 
 	cr_expect_eq(tt_idx_below(&idx, "labels", 10), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "label 10 of sample 2"), "%s", tt_train_error());
+	cr_expect_not_null(strstr(tt_train_error(), "label 10 of sample 2"), "%s",
+			   tt_train_error());
 	cr_expect_eq(tt_idx_below(&idx, "labels", 11), 0);
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------------- */
+/* ---- data ----------------------------------------------------------------------------------- */
 
 static void put_idx(const char *folder, const char *name, unsigned dims, uint8_t samples)
 {
@@ -385,7 +402,8 @@ static void put_idx(const char *folder, const char *name, unsigned dims, uint8_t
 
 static void remove_folder(const char *folder)
 {
-	static const char *const names[] = { "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1" };
+	static const char *const names[] = { "train-images-idx3", "train-labels-idx1",
+					     "t10k-images-idx3", "t10k-labels-idx1" };
 	char path[256];
 
 	for (size_t i = 0; i < 4; i++) {
@@ -402,16 +420,19 @@ Test(data, four_files_of_ten_classes_are_a_data_set)
 
 	cr_assert_not_null(mkdtemp(folder));
 	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "dataset-fashion-mnist"), "%s", tt_train_error());
+	cr_expect_not_null(strstr(tt_train_error(), "dataset-fashion-mnist"), "%s",
+			   tt_train_error());
 	put_idx(folder, "train-images-idx3", 3, 30);
 	put_idx(folder, "train-labels-idx1", 1, 29);
 	put_idx(folder, "t10k-images-idx3", 3, 5);
 	put_idx(folder, "t10k-labels-idx1", 1, 5);
 	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "29 labels for 30 images"), "%s", tt_train_error());
+	cr_expect_not_null(strstr(tt_train_error(), "29 labels for 30 images"), "%s",
+			   tt_train_error());
 	put_idx(folder, "train-labels-idx1", 1, 30);
 	cr_assert_eq(tt_data_load("fashion", folder, 1, &data), 0, "%s", tt_train_error());
-	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 && data.classes == 10);
+	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 &&
+		  data.classes == 10);
 	cr_expect_float_eq(data.mean, 4.5 / 255, 1e-6);
 	tt_data_free(&data);
 	cr_assert_eq(tt_data_load("auto", folder, 1, &data), 0);
@@ -452,7 +473,7 @@ Test(data, synth_is_a_function_of_the_seed)
 	tt_data_free(&other);
 }
 
-/* ---- model ------------------------------------------------------------------------------------------------------- */
+/* ---- model ---------------------------------------------------------------------------------- */
 
 enum { INPUTS = 11, CLASSES = 4, ROWS = 6 };
 
@@ -466,10 +487,12 @@ struct subject {
 static void make_subject(struct subject *s, const char *text)
 {
 	cr_assert_eq(tt_device_open(&s->device, "cpu"), 0, "%s", tt_train_error());
-	cr_assert_eq(tt_model_open(&s->model, text, &s->device, INPUTS, CLASSES, ROWS), 0, "%s", tt_train_error());
+	cr_assert_eq(tt_model_open(&s->model, text, &s->device, INPUTS, CLASSES, ROWS), 0, "%s",
+		     tt_train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
-	tt_model_start(&s->model, 4, s->parameters);            /* with it no unit lies so near to 0 that 1e-3 turns it */
-	for (size_t i = 0; i < s->model.parameters; i++)        /* biases too */
+	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
+	tt_model_start(&s->model, 4, s->parameters);
+	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
 	for (size_t i = 0; i < ROWS; i++)
@@ -494,12 +517,14 @@ static double loss_of(struct subject *s)
 	return loss;
 }
 
-static int gradients_of(struct subject *s, size_t first, size_t rows, float *gradients, const struct tt_ready *ready)
+static int gradients_of(struct subject *s, size_t first, size_t rows, float *gradients,
+			const struct tt_ready *ready)
 {
-	float *logits = s->model.ops->forward(&s->model, s->parameters, s->x + first * INPUTS, rows), loss;
+	const float *x = s->x + first * INPUTS;
+	float *logits = s->model.ops->forward(&s->model, s->parameters, x, rows), loss;
 
 	s->device.ops->loss(&s->device, rows, CLASSES, s->labels + first, logits, &loss);
-	return s->model.ops->backward(&s->model, s->parameters, s->x + first * INPUTS, rows, logits, gradients, ready);
+	return s->model.ops->backward(&s->model, s->parameters, x, rows, logits, gradients, ready);
 }
 
 static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6" };
@@ -516,8 +541,10 @@ Test(model, gradients_are_those_of_finite_differences)
 		for (size_t t = 0; t < s.model.ntensors; t++) {
 			double wrong = 0, size = 0;
 
-			for (size_t i = s.model.tensors[t].at, n = s.model.tensors[t].count; n; i++, n--) {
-				float kept = s.parameters[i], above = kept + 1e-3f, below = kept - 1e-3f;
+			for (size_t i = s.model.tensors[t].at, n = s.model.tensors[t].count; n;
+			     i++, n--) {
+				float kept = s.parameters[i], above = kept + 1e-3f,
+				      below = kept - 1e-3f;
 				double slope;
 
 				s.parameters[i] = above;
@@ -528,8 +555,9 @@ Test(model, gradients_are_those_of_finite_differences)
 				wrong += (slope - gradients[i]) * (slope - gradients[i]);
 				size += slope * slope;
 			}
-			cr_expect_leq(sqrt(wrong), 1e-3 * sqrt(size), "%s tensor %zu: off by %g of %g", shapes[k], t,
-				      sqrt(wrong), sqrt(size));
+			cr_expect_leq(sqrt(wrong), 1e-3 * sqrt(size),
+				      "%s tensor %zu: off by %g of %g", shapes[k], t, sqrt(wrong),
+				      sqrt(size));
 			cr_expect_gt(size, 0.0);
 		}
 		free(gradients);
@@ -558,7 +586,8 @@ Test(model, shares_add_up_to_the_whole_batch)
 				sum[i] += part[i];
 		}
 		for (size_t i = 0; i < s.model.parameters; i++)
-			cr_assert_float_eq(sum[i], whole[i], 1e-5, "%d ranks, gradient %zu", ranks, i);
+			cr_assert_float_eq(sum[i], whole[i], 1e-5, "%d ranks, gradient %zu", ranks,
+					   i);
 	}
 	free(whole);
 	free(part);
@@ -576,8 +605,8 @@ static int watch_ready(void *arg, size_t from)
 	struct watch *w = arg;
 
 	cr_expect_lt(from, w->from);
-	cr_expect_eq(memcmp(w->now + from, w->final + from, (w->parameters - from) * sizeof(float)), 0,
-		     "told that %zu is final, too early", from);
+	cr_expect_eq(memcmp(w->now + from, w->final + from, (w->parameters - from) * sizeof(float)),
+		     0, "told that %zu is final, too early", from);
 	w->from = from;
 	return ++w->calls == w->stop_at ? -77 : 0;
 }
@@ -601,7 +630,8 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 		cr_expect_eq(w.from, 0);
 		cr_expect_gt(w.calls, s.model.ntensors);
 		calls = w.calls;
-		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0, calls / 2 };
+		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0,
+				    calls / 2 };
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), -77);
 		cr_expect_eq(w.calls, calls / 2);
@@ -613,22 +643,25 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 
 Test(model, bad_shapes_are_refused)
 {
-	static const char *const bad[] = { "mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
-		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn", "", "mlpx" };
+	static const char *const bad[] = {
+		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
+		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn", "", "mlpx",
+	};
 	struct tt_device device;
 
 	cr_assert_eq(tt_device_open(&device, "cpu"), 0);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct tt_model model;
 
-		cr_expect_eq(tt_model_open(&model, bad[i], &device, 4, 2, 1), TT_TRAIN_USAGE, "%s", bad[i]);
+		cr_expect_eq(tt_model_open(&model, bad[i], &device, 4, 2, 1), TT_TRAIN_USAGE, "%s",
+			     bad[i]);
 		cr_expect_not_null(strstr(tt_train_error(), bad[i]), "%s", tt_train_error());
 	}
 	tt_device_close(&device);
 	cr_expect_eq(tt_device_open(&device, "abacus"), TT_TRAIN_USAGE);
 }
 
-/* ---- replicas ---------------------------------------------------------------------------------------------------- */
+/* ---- replicas ------------------------------------------------------------------------------- */
 
 Test(replicas, the_hash_sees_every_bit)
 {

@@ -1,7 +1,8 @@
 /*
  * config.h - what the command line of tutti-train says
  *
- * The table of options in config.c is the only place that knows them: parser, defaults, ranges and --help come from it.
+ * The table of options in config.c is the only place that knows them: parser, defaults, ranges and
+ * --help come from it.
  */
 #ifndef TT_TRAINER_CONFIG_H
 #define TT_TRAINER_CONFIG_H
@@ -9,12 +10,12 @@
 #include <stdint.h>
 
 struct tt_config {
-	int64_t np;                     /* ranks to start here; 0: join what the environment describes */
+	int64_t np; /* ranks to start here; 0: join what the environment describes */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
 	int64_t check_replicas, eval_every;
-	const char *metrics;            /* path, or NULL */
+	const char *metrics; /* path, or NULL */
 };
 
 /* Returns 0: go on | 1: help was printed | 2: a sentence went to stderr. */

@@ -37,7 +37,9 @@ int tt_data_load(const char *name, const char *directory, uint64_t seed, struct 
 	int rc;
 
 	if (!source)
-		return tt_train_fail(TT_TRAIN_USAGE, "--data %s: there is no such data; use auto, fashion or synth", name);
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--data %s: there is no such data; use auto, fashion or synth",
+				     name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);
 	if (rc) {

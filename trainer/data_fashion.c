@@ -1,8 +1,10 @@
 /*
- * data_fashion.c - Fashion-MNIST: 70,000 images of clothes, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf 2017)
+ * data_fashion.c - Fashion-MNIST: 70,000 images of clothes, 28 x 28, 10 classes (Xiao, Rasul,
+ * Vollgraf 2017)
  *
- * Debian's package dataset-fashion-mnist has the four IDX files. Any other set in the same four files and of ten classes,
- * such as MNIST, is read as well. Row of the table in data.c; calls idx.c.
+ * Debian's package dataset-fashion-mnist has the four IDX files. Any other set in the same four
+ * files and of ten classes, such as MNIST, is read as well. Row of the table in data.c; calls
+ * idx.c.
  */
 #include "data.h"
 
@@ -15,7 +17,8 @@
 
 enum { CLASSES = 10 };
 
-static void path_of(const char *directory, const char *part, const char *kind, char ret_path[PATH_MAX])
+static void path_of(const char *directory, const char *part, const char *kind,
+		    char ret_path[PATH_MAX])
 {
 	snprintf(ret_path, PATH_MAX, "%s/%s-%s-ubyte.gz", directory, part, kind);
 	if (access(ret_path, F_OK))
@@ -49,7 +52,8 @@ static int load_set(const char *directory, const char *part, struct tt_set *set,
 		return rc;
 	set->labels = labels.at;
 	if (labels.bytes != set->samples)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: %zu labels for %zu images", path, labels.bytes, set->samples);
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: %zu labels for %zu images", path,
+				     labels.bytes, set->samples);
 	return tt_idx_below(&labels, path, CLASSES);
 }
 
@@ -60,15 +64,19 @@ static int load(const char *directory, uint64_t seed, struct tt_data *data)
 
 	(void)seed;
 	if (!present(directory))
-		return tt_train_fail(TT_TRAIN_FAILED, "--data fashion: no readable train-images-idx3-ubyte.gz in %s: install the package "
-				     "dataset-fashion-mnist, give --data-dir, or use --data synth", directory);
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
+				     "install the package dataset-fashion-mnist, give --data-dir, "
+				     "or use --data synth",
+				     directory);
 	data->classes = CLASSES;
 	rc = load_set(directory, "train", &data->train, &data->pixels);
 	if (!rc)
 		rc = load_set(directory, "t10k", &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
-		rc = tt_train_fail(TT_TRAIN_FAILED, "%s: images of %zu pixels to train with, of %zu to test with", directory,
-				   data->pixels, pixels);
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "%s: images of %zu pixels to train with, of %zu to test with",
+				   directory, data->pixels, pixels);
 	return rc;
 }
 

@@ -1,8 +1,10 @@
 /*
- * data_synth.c - made-up images of Fashion-MNIST's shape, for hosts without the real ones and for tests
+ * data_synth.c - made-up images of Fashion-MNIST's shape, for hosts without the real ones and for
+ * tests
  *
- * Every class has two prototypes, smooth random pictures; a sample is one of them, mirrored half-way into a prototype of another
- * class (so that classes overlap), under noise. All of it depends on the seed alone. Row of the table in data.c.
+ * Every class has two prototypes, smooth random pictures; a sample is one of them, mirrored
+ * half-way into a prototype of another class (so that classes overlap), under noise. All of it
+ * depends on the seed alone. Row of the table in data.c.
  */
 #include "data.h"
 
@@ -11,7 +13,9 @@
 
 #include <stdlib.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, LOOKS = 2, COARSE = 8, TRAIN = 20000, TEST = 4000 };
+enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, LOOKS = 2 };
+enum { COARSE = 8 };    /* points on a side of the grid that a picture is drawn from */
+enum { TRAIN = 20000, TEST = 4000 };
 
 struct look {
 	uint8_t pixel[PIXELS];
@@ -32,9 +36,11 @@ static void draw(uint64_t seed, uint32_t which, struct look *look)
 			int v = y * (COARSE - 1), u = x * (COARSE - 1);
 			int row = v / SIDE, col = u / SIDE, down = v % SIDE, right = u % SIDE;
 			int above = grid[row][col] * (SIDE - right) + grid[row][col + 1] * right;
-			int below = grid[row + 1][col] * (SIDE - right) + grid[row + 1][col + 1] * right;
+			int below = grid[row + 1][col] * (SIDE - right) +
+				    grid[row + 1][col + 1] * right;
 
-			look->pixel[y * SIDE + x] = (uint8_t)((above * (SIDE - down) + below * down) / PIXELS);
+			look->pixel[y * SIDE + x] =
+				(uint8_t)((above * (SIDE - down) + below * down) / PIXELS);
 		}
 	}
 }
@@ -42,10 +48,14 @@ static void draw(uint64_t seed, uint32_t which, struct look *look)
 /* Noise of a bell's shape, -255..255: the difference of two sums of bytes, halved */
 static int noise(uint32_t random)
 {
-	return ((int)(random & 255) + (int)(random >> 8 & 255) - (int)(random >> 16 & 255) - (int)(random >> 24)) / 2;
+	int up = (int)(random & 255) + (int)(random >> 8 & 255);
+	int down = (int)(random >> 16 & 255) + (int)(random >> 24);
+
+	return (up - down) / 2;
 }
 
-static void make_sample(uint64_t seed, uint64_t index, const struct look *looks, uint8_t *image, uint8_t *label)
+static void make_sample(uint64_t seed, uint64_t index, const struct look *looks, uint8_t *image,
+			uint8_t *label)
 {
 	uint32_t random[4];
 	const struct look *own, *other;
@@ -55,18 +65,20 @@ static void make_sample(uint64_t seed, uint64_t index, const struct look *looks,
 	*label = (uint8_t)tt_rng_below(random[0], CLASSES);
 	own = &looks[*label * LOOKS + (random[1] & 1)];
 	other = &looks[tt_rng_below(random[2], CLASSES * LOOKS)];
-	share = (int)tt_rng_below(random[3], 120);      /* of 256: how much of the other shows through */
+	share = (int)tt_rng_below(random[3], 120); /* of 256: how much of the other shows through */
 	for (uint32_t i = 0; i < PIXELS; i++) {
 		int value;
 
 		if (i % 4 == 0)
 			tt_rng(seed, TT_RNG_SYNTH_SAMPLE, 1 + i / 4, index, random);
-		value = (own->pixel[i] * (256 - share) + other->pixel[i] * share) / 256 + noise(random[i % 4]);
+		value = (own->pixel[i] * (256 - share) + other->pixel[i] * share) / 256 +
+			noise(random[i % 4]);
 		image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 	}
 }
 
-static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct look *looks, struct tt_set *set)
+static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct look *looks,
+		    struct tt_set *set)
 {
 	set->samples = samples;
 	set->images = malloc(samples * PIXELS);

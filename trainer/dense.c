@@ -7,9 +7,10 @@
 
 struct layer {
 	size_t inputs, outputs;
-	size_t weights, bias;   /* places in the parameter array: weights[inputs][outputs], bias[outputs] */
-	float *y;               /* [max_rows][outputs], what the layer gives */
-	float *dy;              /* its gradient; NULL for the last layer, whose gradient is the caller's */
+	size_t weights; /* place of weights[inputs][outputs] in the parameter array */
+	size_t bias;    /* place of bias[outputs] */
+	float *y;       /* [max_rows][outputs], what the layer gives */
+	float *dy;      /* its gradient; NULL for the last layer, whose gradient is the caller's */
 };
 
 struct stack {
@@ -17,7 +18,7 @@ struct stack {
 	struct layer layer[TT_DENSE_LAYERS_MAX];
 };
 
-/* ---- open and close --------------------------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------- */
 
 static int add_layer(struct tt_model *m, struct layer *layer, size_t number, bool last)
 {
@@ -36,7 +37,8 @@ static int add_layer(struct tt_model *m, struct layer *layer, size_t number, boo
 	if (!last)
 		layer->dy = d->ops->alloc(d, bytes);
 	if (!layer->y || (!last && !layer->dy))
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for layer %zu: %zu outputs of %zu samples", number,
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "no memory for layer %zu: %zu outputs of %zu samples", number,
 				     layer->outputs, m->max_rows);
 	return TT_TRAIN_OK;
 }
@@ -70,7 +72,7 @@ void tt_dense_close(struct tt_model *m)
 	free(s);
 }
 
-/* ---- forward and backward --------------------------------------------------------------------------------------- */
+/* ---- forward and backward ------------------------------------------------------------------- */
 
 float *tt_dense_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows)
 {
@@ -80,20 +82,28 @@ float *tt_dense_forward(struct tt_model *m, const float *parameters, const float
 	for (size_t l = 0; l < s->layers; l++) {
 		struct layer *layer = &s->layer[l];
 
-		d->ops->gemm(d, rows, layer->outputs, layer->inputs, (struct tt_matrix){ x, layer->inputs, false },
-			     (struct tt_matrix){ parameters + layer->weights, layer->outputs, false }, layer->y,
-			     layer->outputs);
-		d->ops->bias(d, rows, layer->outputs, parameters + layer->bias, l + 1 < s->layers, layer->y);
+		d->ops->gemm(
+			d, rows, layer->outputs, layer->inputs,
+			(struct tt_matrix){ x, layer->inputs, false },
+			(struct tt_matrix){ parameters + layer->weights, layer->outputs, false },
+			layer->y, layer->outputs);
+		d->ops->bias(d, rows, layer->outputs, parameters + layer->bias, l + 1 < s->layers,
+			     layer->y);
 		x = layer->y;
 	}
 	return s->layer[s->layers - 1].y;
 }
 
-static int tell(const struct tt_ready *ready, size_t from) { return ready ? ready->fn(ready->arg, from) : TT_TRAIN_OK; }
+static int tell(const struct tt_ready *ready, size_t from)
+{
+	return ready ? ready->fn(ready->arg, from) : TT_TRAIN_OK;
+}
 
-/* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece. Cutting the rows changes no bit. */
-static int layer_gradients(struct tt_model *m, const struct layer *layer, const float *x, size_t rows, const float *dy,
-			   float *gradients, const struct tt_ready *ready)
+/* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
+ * Cutting the rows changes no bit. */
+static int layer_gradients(struct tt_model *m, const struct layer *layer, const float *x,
+			   size_t rows, const float *dy, float *gradients,
+			   const struct tt_ready *ready)
 {
 	struct tt_device *d = m->device;
 	size_t piece = layer->inputs, n = layer->outputs;
@@ -106,16 +116,18 @@ static int layer_gradients(struct tt_model *m, const struct layer *layer, const 
 	for (size_t end = layer->inputs; end && !rc;) {
 		size_t first = end > piece ? end - piece : 0;
 
-		d->ops->gemm(d, end - first, n, rows, (struct tt_matrix){ x + first, layer->inputs, true },
-			     (struct tt_matrix){ dy, n, false }, gradients + layer->weights + first * n, n);
+		d->ops->gemm(d, end - first, n, rows,
+			     (struct tt_matrix){ x + first, layer->inputs, true },
+			     (struct tt_matrix){ dy, n, false },
+			     gradients + layer->weights + first * n, n);
 		rc = tell(ready, layer->weights + first * n);
 		end = first;
 	}
 	return rc;
 }
 
-int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows, float *dlogits,
-		      float *gradients, const struct tt_ready *ready)
+int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
+		      float *dlogits, float *gradients, const struct tt_ready *ready)
 {
 	struct stack *s = m->state;
 	struct tt_device *d = m->device;
@@ -128,9 +140,11 @@ int tt_dense_backward(struct tt_model *m, const float *parameters, const float *
 		rc = layer_gradients(m, layer, below ? below->y : x, rows, dy, gradients, ready);
 		if (!below)
 			break;
-		d->ops->gemm(d, rows, layer->inputs, layer->outputs, (struct tt_matrix){ dy, layer->outputs, false },
-			     (struct tt_matrix){ parameters + layer->weights, layer->outputs, true }, below->dy,
-			     layer->inputs);
+		d->ops->gemm(
+			d, rows, layer->inputs, layer->outputs,
+			(struct tt_matrix){ dy, layer->outputs, false },
+			(struct tt_matrix){ parameters + layer->weights, layer->outputs, true },
+			below->dy, layer->inputs);
 		d->ops->relu_back(d, rows * layer->inputs, below->y, below->dy);
 		dy = below->dy;
 	}

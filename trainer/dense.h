@@ -1,7 +1,8 @@
 /*
  * dense.h - a stack of fully connected layers: y = x W + b, with max(y, 0) between layers
  *
- * The body of model_linear.c (one layer) and model_mlp.c (several); has the shape of struct tt_model_ops.
+ * The body of model_linear.c (one layer) and model_mlp.c (several); has the shape of struct
+ * tt_model_ops.
  */
 #ifndef TT_TRAINER_DENSE_H
 #define TT_TRAINER_DENSE_H
@@ -14,7 +15,7 @@ enum { TT_DENSE_LAYERS_MAX = 16 };
 int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden);
 void tt_dense_close(struct tt_model *m);
 float *tt_dense_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows);
-int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows, float *dlogits,
-		      float *gradients, const struct tt_ready *ready);
+int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
+		      float *dlogits, float *gradients, const struct tt_ready *ready);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-const struct tt_device_ops *const tt_devices[] = { &tt_device_cpu, NULL };
+const struct tt_device_ops *const tt_devices[] = { &tt_device_cpu, &tt_device_blas, NULL };
 
 int tt_device_open(struct tt_device *d, const char *name)
 {
@@ -15,7 +15,8 @@ int tt_device_open(struct tt_device *d, const char *name)
 		*d = (struct tt_device){ .ops = *at };
 		return d->ops->open(d);
 	}
-	return tt_train_fail(TT_TRAIN_USAGE, "--device %s: there is no such device; --help lists them", name);
+	return tt_train_fail(TT_TRAIN_USAGE,
+			     "--device %s: there is no such device; use cpu or blas", name);
 }
 
 void tt_device_close(struct tt_device *d)

@@ -1,10 +1,12 @@
 /*
- * device.h - what a device must be able to do to train: memory, the matrix product, and a few loops over elements
+ * device.h - what a device must be able to do to train: memory, the matrix product, and a few loops
+ * over elements
  *
- * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one row of the table in device.c. Pointers are
- * to the device's memory unless their names begin with host_ or end so: nothing but the operations and the communication library touch them. All calls come from the
- * one thread of the rank, take effect in call order, and may run behind the caller: get waits for what it reads.
- * Called by models, by trainer.c and by strategies (which name no device).
+ * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one row of the
+ * table in device.c. Pointers are to the device's memory unless their names begin with host_ or end
+ * so: nothing but the operations and the communication library touch them. All calls come from the
+ * one thread of the rank, take effect in call order, and may run behind the caller: get waits for
+ * what it reads. Called by models, by trainer.c and by strategies (which name no device).
  */
 #ifndef TT_TRAINER_DEVICE_H
 #define TT_TRAINER_DEVICE_H
@@ -17,7 +19,7 @@
 
 struct tt_device {
 	const struct tt_device_ops *ops;
-	void *state;            /* the device's own */
+	void *state; /* the device's own */
 };
 
 struct tt_device_ops {
@@ -34,36 +36,40 @@ struct tt_device_ops {
 	void (*get)(struct tt_device *d, void *to_host, const void *from, size_t bytes);
 
 	/* x[rows][pixels] = the images of these samples, 0..255 as 0..1, minus mean */
-	void (*gather)(struct tt_device *d, const uint8_t *host_images, const uint32_t *host_samples, size_t rows,
-		       size_t pixels, float mean, float *x);
+	void (*gather)(struct tt_device *d, const uint8_t *host_images,
+		       const uint32_t *host_samples, size_t rows, size_t pixels, float mean,
+		       float *x);
 
 	/* c[m x n] = a[m x k] * b[k x n]; k == 0 gives zeros */
-	void (*gemm)(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b,
-		     float *c, size_t ldc);
+	void (*gemm)(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
+		     struct tt_matrix b, float *c, size_t ldc);
 
 	/* y[rows][n] += bias[n], and with relu: y = max(y, 0) */
-	void (*bias)(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu, float *y);
+	void (*bias)(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
+		     float *y);
 
 	/* dbias[n] = the sums of dy[rows][n] over its rows, row after row */
-	void (*bias_back)(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias);
+	void (*bias_back)(struct tt_device *d, size_t rows, size_t n, const float *dy,
+			  float *dbias);
 
 	/* dy = 0 wherever y is not above 0 */
 	void (*relu_back)(struct tt_device *d, size_t count, const float *y, float *dy);
 
-	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] become their gradient of
-	 * that sum. labels is host memory. */
-	void (*loss)(struct tt_device *d, size_t rows, size_t classes, const uint8_t *host_labels, float *logits,
-		     float *loss);
+	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] become
+	 * their gradient of that sum. labels is host memory. */
+	void (*loss)(struct tt_device *d, size_t rows, size_t classes, const uint8_t *host_labels,
+		     float *logits, float *loss);
 
 	/* velocity = momentum * velocity + scale * gradient; weight = weight - rate * velocity */
 	void (*descend)(struct tt_device *d, size_t count, float scale, float rate, float momentum,
 			const float *gradient, float *velocity, float *weight);
 };
 
-extern const struct tt_device_ops tt_device_cpu;
-extern const struct tt_device_ops *const tt_devices[];  /* ends with NULL; the first is the default */
+extern const struct tt_device_ops tt_device_cpu, tt_device_blas;
+extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */
 
-/* Returns 0 | TT_TRAIN_USAGE (no such device, or not on this host) | TT_TRAIN_FAILED. Close with tt_device_close. */
+/* Returns 0 | TT_TRAIN_USAGE (no such device, or not on this host) | TT_TRAIN_FAILED. Close with
+ * tt_device_close. */
 int tt_device_open(struct tt_device *d, const char *name);
 void tt_device_close(struct tt_device *d);
 

@@ -1,4 +1,5 @@
-/* exact.c - exp, log, softmax and cross-entropy whose bits do not depend on the C library (exact.h) */
+/* exact.c - exp, log, softmax and cross-entropy whose bits do not depend on the C library (exact.h)
+ */
 #include "exact.h"
 
 #include <stdint.h>
@@ -7,8 +8,8 @@
 double tt_exp(double x)
 {
 	static const double inverse_factorial[] = {
-		1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
-		1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
+		1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+		1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
 	};
 	const double ln2_high = 0x1.62e42fefa0000p-1, ln2_low = 0x1.cf79abc9e3b3ap-40;
 	double r, sum = 1.0 / 6227020800, two_to_k;
@@ -20,7 +21,7 @@ double tt_exp(double x)
 	x = x < 700.0 ? x : 700.0;
 	k = (int)(x * 0x1.71547652b82fep+0 + (x < 0 ? -0.5 : 0.5));
 	r = (x - k * ln2_high) - k * ln2_low;
-	for (int i = 12; i >= 0; i--)                   /* Taylor's series, |r| <= 0.35 */
+	for (int i = 12; i >= 0; i--) /* Taylor's series, |r| <= 0.35 */
 		sum = sum * r + inverse_factorial[i];
 	bits = (uint64_t)(k + 1023) << 52;
 	memcpy(&two_to_k, &bits, sizeof(bits));
@@ -43,7 +44,7 @@ double tt_log(double x)
 		x *= 0.5;
 		k++;
 	}
-	s = (x - 1.0) / (x + 1.0);                      /* ln x = 2 (s + s^3/3 + s^5/5 ...), |s| <= 0.172 */
+	s = (x - 1.0) / (x + 1.0); /* ln x = 2 (s + s^3/3 + s^5/5 ...), |s| <= 0.172 */
 	s2 = s * s;
 	for (int i = 21; i > 0; i -= 2)
 		sum = sum * s2 + 1.0 / i;

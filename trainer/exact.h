@@ -1,14 +1,16 @@
 /*
  * exact.h - exp, log, softmax and cross-entropy whose bits do not depend on the C library
  *
- * In double, only +, -, *, / in a written order (compile with -ffp-contract=off). Called by device_cpu.c and trainer.c.
+ * In double, only +, -, *, / in a written order (compile with -ffp-contract=off). Called by
+ * device_cpu.c and trainer.c.
  */
 #ifndef TT_TRAINER_EXACT_H
 #define TT_TRAINER_EXACT_H
 
 #include <stddef.h>
 
-/* Right to about 1e-15. tt_exp: 0 below -700, and beyond 700 as at 700. tt_log: for normal x > 0. NaN stays NaN. */
+/* Right to about 1e-15. tt_exp: 0 below -700, and beyond 700 as at 700. tt_log: for normal x > 0.
+ * NaN stays NaN. */
 double tt_exp(double x);
 double tt_log(double x);
 

@@ -1,8 +1,8 @@
 /*
  * fail.h - how the trainer says what went wrong
  *
- * The first function that knows the cause writes one sentence with the values; everyone above passes the code up; main
- * prints the sentence and exits with -code.
+ * The first function that knows the cause writes one sentence with the values; everyone above
+ * passes the code up; main prints the sentence and exits with -code.
  */
 #ifndef TT_TRAINER_FAIL_H
 #define TT_TRAINER_FAIL_H

@@ -1,9 +1,11 @@
 /*
- * gemm.c - the product of two float matrices, with bits that depend on nothing but the operands (gemm.h)
+ * gemm.c - the product of two float matrices, with bits that depend on nothing but the operands
+ * (gemm.h)
  *
- * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix multiplication): both operands are
- * copied into panels that the innermost tile reads straight through, sized so that b's panel stays in L1 and a's block in
- * L2. Between blocks of k a tile is stored to c and loaded again, which is exact: the chain goes on as if it were one.
+ * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
+ * multiplication): both operands are copied into panels that the innermost tile reads straight
+ * through, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a tile is
+ * stored to c and loaded again, which is exact: the chain goes on as if it were one.
  *
  * A new instruction set: one more inclusion of gemm_tile.h and one row of `kinds`.
  */
@@ -22,7 +24,7 @@ enum { TILE_FLOATS_MAX = 12 * 32 };
 
 typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t ldc, bool fresh);
 
-/* ---- the tiles -------------------------------------------------------------------------------------------------- */
+/* ---- the tiles ------------------------------------------------------------------------------ */
 
 #if defined(__x86_64__)
 #define TILE tile_avx512
@@ -50,7 +52,10 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #include "gemm_tile.h"
 
 static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 #endif
 
 static inline float load_one(const float *at) { return *at; }
@@ -73,7 +78,7 @@ static bool has_scalar(void) { return true; }
 /* best first */
 static const struct kind {
 	const char *isa;
-	size_t rows, cols;      /* of a tile, in floats */
+	size_t rows, cols; /* of a tile, in floats */
 	tile_fn *tile;
 	bool (*present)(void);
 } kinds[] = {
@@ -86,16 +91,17 @@ static const struct kind {
 
 struct tt_gemm {
 	const struct kind *kind;
-	float *a, *b;           /* packed blocks */
+	float *a, *b; /* packed blocks */
 };
 
-/* ---- packing ---------------------------------------------------------------------------------------------------- */
+/* ---- packing -------------------------------------------------------------------------------- */
 
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of width floats each,
- * short panels filled up with zeros. A line is a row of a, or a column of b. */
-static void pack(struct tt_matrix from, size_t line, size_t lines, size_t first, size_t k, size_t width, float *to)
+/* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
+ * width floats each, short panels filled up with zeros. A line is a row of a, or a column of b. */
+static void pack(struct tt_matrix from, size_t line, size_t lines, size_t first, size_t k,
+		 size_t width, float *to)
 {
 	for (size_t l = 0; l < lines; l += width, to += width * k) {
 		size_t wide = lines - l < width ? lines - l : width;
@@ -104,20 +110,22 @@ static void pack(struct tt_matrix from, size_t line, size_t lines, size_t first,
 			memset(to, 0, width * k * sizeof(*to));
 		if (from.across)
 			for (size_t p = 0; p < k; p++)
-				memcpy(to + p * width, from.at + (first + p) * from.stride + line + l,
+				memcpy(to + p * width,
+				       from.at + (first + p) * from.stride + line + l,
 				       wide * sizeof(*to));
 		else
 			for (size_t i = 0; i < wide; i++)
 				for (size_t p = 0; p < k; p++)
-					to[p * width + i] = from.at[(line + l + i) * from.stride + first + p];
+					to[p * width + i] =
+						from.at[(line + l + i) * from.stride + first + p];
 	}
 }
 
-/* ---- the product ------------------------------------------------------------------------------------------------ */
+/* ---- the product ---------------------------------------------------------------------------- */
 
 /* One tile that sticks out over c's edge: computed aside, its inner part copied. */
-static void edge_tile(const struct kind *kind, size_t k, const float *a, const float *b, float *c, size_t ldc,
-		      size_t rows, size_t cols, bool fresh)
+static void edge_tile(const struct kind *kind, size_t k, const float *a, const float *b, float *c,
+		      size_t ldc, size_t rows, size_t cols, bool fresh)
 {
 	float aside[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
 
@@ -130,7 +138,8 @@ static void edge_tile(const struct kind *kind, size_t k, const float *a, const f
 }
 
 /* c[m x n] (+)= packed a * packed b over k slices */
-static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc, bool fresh)
+static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
+		  bool fresh)
 {
 	const struct kind *kind = g->kind;
 
@@ -140,16 +149,17 @@ static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *
 			size_t cols = n - j < kind->cols ? n - j : kind->cols;
 
 			if (rows == kind->rows && cols == kind->cols)
-				kind->tile(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc, fresh);
+				kind->tile(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+					   fresh);
 			else
-				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc, rows, cols,
-					  fresh);
+				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+					  rows, cols, fresh);
 		}
 	}
 }
 
-void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b, float *c,
-	     size_t ldc)
+void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,
+	     struct tt_matrix b, float *c, size_t ldc)
 {
 	struct tt_matrix b_lines = { b.at, b.stride, !b.across };
 
@@ -173,7 +183,7 @@ void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a
 	}
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------- */
 
 static const struct kind *find(const char *isa)
 {

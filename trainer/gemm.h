@@ -1,8 +1,9 @@
 /*
  * gemm.h - the product of two float matrices, with bits that depend on nothing but the operands
  *
- * Every element of the result is ONE chain of fused multiply-adds over k, from 0 upwards. So the bits depend neither on the
- * instruction set nor on the tiling nor on how the rows are shared out among ranks. Called by device_cpu.c.
+ * Every element of the result is ONE chain of fused multiply-adds over k, from 0 upwards. So the
+ * bits depend neither on the instruction set nor on the tiling nor on how the rows are shared out
+ * among ranks. Called by device_cpu.c.
  */
 #ifndef TT_TRAINER_GEMM_H
 #define TT_TRAINER_GEMM_H
@@ -12,22 +13,22 @@
 
 struct tt_gemm;
 
-/* A matrix in memory by rows, or by columns when across is set: element (i, j) is at[i * stride + j], or
- * at[j * stride + i]. */
+/* A matrix in memory by rows, or by columns when across is set: element (i, j) is at[i * stride +
+ * j], or at[j * stride + i]. */
 struct tt_matrix {
 	const float *at;
 	size_t stride;
 	bool across;
 };
 
-/* isa: avx512, avx2, scalar, or NULL for the best of this processor. Returns NULL when there is no memory, or when the
- * processor has no such instructions. Not to be shared by threads. */
+/* isa: avx512, avx2, scalar, or NULL for the best of this processor. Returns NULL when there is no
+ * memory, or when the processor has no such instructions. Not to be shared by threads. */
 struct tt_gemm *tt_gemm_open(const char *isa);
 void tt_gemm_close(struct tt_gemm *g);
 const char *tt_gemm_isa(const struct tt_gemm *g);
 
 /* c[m x n], rows of stride ldc, = a[m x k] * b[k x n]. k == 0 gives zeros. */
-void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b, float *c,
-	     size_t ldc);
+void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,
+	     struct tt_matrix b, float *c, size_t ldc);
 
 #endif

@@ -26,7 +26,8 @@ static int read_some(struct file *f, void *to, size_t bytes, size_t *ret_got)
 	for (*ret_got = 0; *ret_got < bytes; *ret_got += (size_t)got) {
 		size_t left = bytes - *ret_got;
 
-		got = gzread(f->gz, (char *)to + *ret_got, left < 1 << 20 ? (unsigned)left : 1 << 20);
+		got = gzread(f->gz, (char *)to + *ret_got,
+			     left < 1 << 20 ? (unsigned)left : 1 << 20);
 		if (got <= 0)
 			break;
 	}
@@ -34,7 +35,8 @@ static int read_some(struct file *f, void *to, size_t bytes, size_t *ret_got)
 	if (code == Z_ERRNO)
 		return tt_train_fail(TT_TRAIN_FAILED, "%s: cannot be read: %m", f->name);
 	if (code != Z_OK && code != Z_STREAM_END)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name, text);
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
+				     text);
 	return TT_TRAIN_OK;
 }
 
@@ -53,24 +55,29 @@ static int read_header(struct file *f, unsigned dims, struct tt_idx *idx)
 	if (rc)
 		return rc;
 	if (got >= 4 && (head[0] || head[1]))
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: not an IDX file: it begins with %02x %02x instead of 00 00",
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: not an IDX file: it begins with %02x %02x, not 00 00",
 				     f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: elements of IDX type 0x%02x; only unsigned bytes (0x08) are read",
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: elements of type 0x%02x; only unsigned bytes (0x08) are read",
 				     f->name, head[2]);
 	if (got >= 4 && head[3] != dims)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: %u dimensions where %u are needed", f->name, head[3], dims);
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: %u dimensions where %u are needed",
+				     f->name, head[3], dims);
 	if (got < want)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: ends within its header, after %zu of %zu bytes", f->name, got,
-				     want);
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: ends within its header, after %zu of %zu bytes", f->name,
+				     got, want);
 	for (unsigned d = 0; d < dims; d++) {
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
 			return tt_train_fail(TT_TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
-		/* both factors are below 2^32, so the product cannot overflow before it is judged */
+		/* both factors are below 2^32: no overflow before it is judged */
 		bytes *= idx->dim[d];
 		if (bytes > TT_IDX_BYTES_MAX)
-			return tt_train_fail(TT_TRAIN_FAILED, "%s: its dimensions make more than %llu bytes, the most that is read",
+			return tt_train_fail(TT_TRAIN_FAILED,
+					     "%s: more than %llu bytes, the most that is read",
 					     f->name, (unsigned long long)TT_IDX_BYTES_MAX);
 	}
 	idx->dims = dims;
@@ -91,7 +98,8 @@ static int read_elements(struct file *f, struct tt_idx *idx)
 		room = room < idx->bytes ? room : idx->bytes;
 		more = realloc(idx->at, room);
 		if (!more)
-			return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory for %zu bytes", f->name, room);
+			return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory for %zu bytes",
+					     f->name, room);
 		idx->at = more;
 		rc = read_some(f, idx->at + have, room - have, &got);
 		if (rc)
@@ -99,12 +107,14 @@ static int read_elements(struct file *f, struct tt_idx *idx)
 		have += got;
 	} while (have == room && room < idx->bytes);
 	if (have < idx->bytes)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: ends after %zu of %zu bytes of data: is it truncated?", f->name,
-				     have, idx->bytes);
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: ends after %zu of %zu bytes of data: is it truncated?",
+				     f->name, have, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
-		rc = tt_train_fail(TT_TRAIN_FAILED, "%s: holds more than the %zu bytes of data that its header says", f->name,
-				   idx->bytes);
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "%s: holds more than the %zu bytes of data that its header says",
+				   f->name, idx->bytes);
 	return rc;
 }
 
@@ -143,7 +153,8 @@ int tt_idx_below(const struct tt_idx *idx, const char *name, unsigned bound)
 {
 	for (size_t i = 0; i < idx->bytes; i++)
 		if (idx->at[i] >= bound)
-			return tt_train_fail(TT_TRAIN_FAILED, "%s: label %u of sample %zu is not below %u", name, idx->at[i],
-					     i, bound);
+			return tt_train_fail(TT_TRAIN_FAILED,
+					     "%s: label %u of sample %zu is not below %u", name,
+					     idx->at[i], i, bound);
 	return TT_TRAIN_OK;
 }

@@ -1,8 +1,9 @@
 /*
  * main.c - tutti-train: read the options, load the data, start the ranks, train
  *
- * The data is loaded before ranks are forked, so that it is read and judged once and lies in memory once. Exit status: 0 right,
- * 1 failed, 2 bad usage or value; killed by the signal that asked it to stop, once it has stopped.
+ * The data is loaded before ranks are forked, so that it is read and judged once and lies in memory
+ * once. Exit status: 0 right, 1 failed, 2 bad usage or value; killed by the signal that asked it to
+ * stop, once it has stopped.
  */
 #include "config.h"
 #include "data.h"
@@ -20,7 +21,7 @@
 struct job {
 	struct tt_config config;
 	struct tt_data data;
-	tuttiUniqueId id;               /* when --np starts the ranks */
+	tuttiUniqueId id; /* when --np starts the ranks */
 };
 
 /* rank < 0: not known, or not of one rank. Gives the exit status. */
@@ -33,7 +34,7 @@ static int complain(int code, int rank)
 	return -code;
 }
 
-/* ---- one rank --------------------------------------------------------------------------------------------------- */
+/* ---- one rank ------------------------------------------------------------------------------- */
 
 static void note_signal(int number) { tt_stop_signal = number; }
 
@@ -57,7 +58,8 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 	config.algo = job->config.algo;
 	config.name = TOOL;
 	if (job->config.np)
-		result = tuttiCommInitRankConfig(ret_comm, (int)job->config.np, job->id, rank, &config);
+		result = tuttiCommInitRankConfig(ret_comm, (int)job->config.np, job->id, rank,
+						 &config);
 	else
 		result = tuttiCommInitEnv(ret_comm, &config);
 	code = tt_library(result, NULL);
@@ -68,11 +70,13 @@ static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 {
 	const struct tt_config *c = t->config;
 
-	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"exposed_comm_share\":%.4f,"
-	       "\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"np\":%d,\"algo\":\"%s\",\"transport\":\"%s\","
-	       "\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",\"device\":\"%s\"}\n",
-	       r->accuracy, r->loss, r->samples_per_s, r->exposed_share, r->hash, r->steps, t->nranks, c->algo,
-	       c->transport, t->data->name, c->model, t->strategy->name, t->device.ops->name);
+	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,", r->accuracy, r->loss,
+	       r->samples_per_s);
+	printf("\"exposed_comm_share\":%.4f,\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",",
+	       r->exposed_share, r->hash, r->steps);
+	printf("\"np\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, c->algo, c->transport);
+	printf("\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",\"device\":\"%s\"}\n", t->data->name,
+	       c->model, t->strategy->name, t->device.ops->name);
 }
 
 /* Trains as one rank of comm; gives the exit status. */
@@ -115,7 +119,7 @@ static int rank_main(int rank, void *ctx)
 	return status;
 }
 
-/* ---- the job ---------------------------------------------------------------------------------------------------- */
+/* ---- the job -------------------------------------------------------------------------------- */
 
 static int start_ranks(struct job *job)
 {
@@ -137,7 +141,8 @@ int main(int argc, char **argv)
 
 	if (rc)
 		return rc == 1 ? 0 : 2;
-	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed, &job.data);
+	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
+			  &job.data);
 	if (rc)
 		return complain(rc, -1);
 	rc = start_ranks(&job);

@@ -16,12 +16,14 @@ static void introduce(const struct tt_trainer *t)
 	size_t steps = tt_sampler_steps(&t->sampler);
 	char plan[256] = "";
 
-	tuttiCommDescribe(t->comm, "allreduce", (size_t)c->bucket_kb * 1024 / sizeof(float), tuttiFloat32, plan,
-			  sizeof(plan));
-	printf("data      %s: %zu samples to train, %zu to test\n", t->data->name, t->data->train.samples,
-	       t->data->test.samples);
-	printf("model     %s: %zu parameters on %s\n", c->model, t->model.parameters, t->device.ops->name);
-	printf("strategy  %s on %d rank%s: %s\n", t->strategy->name, t->nranks, t->nranks == 1 ? "" : "s", plan);
+	tuttiCommDescribe(t->comm, "allreduce", (size_t)c->bucket_kb * 1024 / sizeof(float),
+			  tuttiFloat32, plan, sizeof(plan));
+	printf("data      %s: %zu samples to train, %zu to test\n", t->data->name,
+	       t->data->train.samples, t->data->test.samples);
+	printf("model     %s: %zu parameters on %s\n", c->model, t->model.parameters,
+	       t->device.ops->name);
+	printf("strategy  %s on %d rank%s: %s\n", t->strategy->name, t->nranks,
+	       t->nranks == 1 ? "" : "s", plan);
 	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
 	if (t->sampler.samples % t->sampler.batch)
 		printf("; the %zu left over rest", t->sampler.samples % t->sampler.batch);
@@ -38,7 +40,8 @@ int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t)
 	if (m->csv_path) {
 		m->csv = fopen(m->csv_path, "we");
 		if (!m->csv)
-			return tt_train_fail(TT_TRAIN_USAGE, "--metrics %s: %s; give a file that can be written",
+			return tt_train_fail(TT_TRAIN_USAGE,
+					     "--metrics %s: %s; give a file that can be written",
 					     m->csv_path, strerror(errno));
 		fprintf(m->csv, "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
 	}
@@ -53,9 +56,10 @@ static void show_progress(struct tt_metrics *m, const struct tt_note *n)
 	if (n->evaluated)
 		fprintf(stderr, "\r\033[K");
 	else if (now - m->shown_ns > SHOW_EVERY_MS * UINT64_C(1000000)) {
-		fprintf(stderr, "\rstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
-			"  loss %.4f  %.0f samples/s\033[K", n->step, n->steps, n->epoch, n->epochs, n->loss,
-			n->mean_samples_per_s);
+		fprintf(stderr,
+			"\rstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
+			"  loss %.4f  %.0f samples/s\033[K",
+			n->step, n->steps, n->epoch, n->epochs, n->loss, n->mean_samples_per_s);
 		m->shown_ns = now;
 	}
 }
@@ -67,7 +71,8 @@ void tt_metrics_note(struct tt_metrics *m, const struct tt_note *n)
 	if (m->terminal)
 		show_progress(m, n);
 	if (m->csv) {
-		fprintf(m->csv, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss, n->samples_per_s);
+		fprintf(m->csv, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
+			n->samples_per_s);
 		if (n->evaluated)
 			fprintf(m->csv, ",%.6f,%.9g\n", n->accuracy, n->test_loss);
 		else
@@ -75,7 +80,8 @@ void tt_metrics_note(struct tt_metrics *m, const struct tt_note *n)
 	}
 	if (!n->evaluated)
 		return;
-	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64 "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
+	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
+	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
 	       n->step, n->epoch, n->epochs, n->test_loss, n->accuracy, n->mean_samples_per_s);
 	fflush(stdout);
 	if (m->csv)
@@ -89,7 +95,8 @@ int tt_metrics_close(struct tt_metrics *m)
 	if (m->terminal)
 		fprintf(stderr, "\r\033[K");
 	if (m->csv && (ferror(m->csv) | fclose(m->csv)))
-		rc = tt_train_fail(TT_TRAIN_FAILED, "--metrics %s: cannot be written to its end: %s", m->csv_path,
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "--metrics %s: cannot be written to its end: %s", m->csv_path,
 				   strerror(errno));
 	m->csv = NULL;
 	m->terminal = false;

@@ -11,22 +11,22 @@
 #include <stdio.h>
 
 struct tt_metrics {
-	bool on;                        /* rank 0 */
-	bool terminal;                  /* stderr is one: show progress */
-	FILE *csv;                      /* NULL: none asked for */
+	bool on;       /* rank 0 */
+	bool terminal; /* stderr is one: show progress */
+	FILE *csv;     /* NULL: none asked for */
 	const char *csv_path;
-	uint64_t shown_ns;              /* when progress was shown last */
+	uint64_t shown_ns; /* when progress was shown last */
 };
 
 /* One step, or its evaluation too. */
 struct tt_note {
-	uint64_t step, steps;           /* from 1; of the whole training */
-	uint64_t epoch, epochs;         /* from 1 */
-	double loss;                    /* of the step's batch */
-	double samples_per_s;           /* of the step */
+	uint64_t step, steps;   /* from 1; of the whole training */
+	uint64_t epoch, epochs; /* from 1 */
+	double loss;            /* of the step's batch */
+	double samples_per_s;   /* of the step */
 	bool evaluated;
-	double accuracy, test_loss;     /* if evaluated */
-	double mean_samples_per_s;      /* of the training so far */
+	double accuracy, test_loss; /* if evaluated */
+	double mean_samples_per_s;  /* of the training so far */
 };
 
 /* Returns 0 | TT_TRAIN_USAGE (the CSV file cannot be written). */

@@ -10,18 +10,22 @@
 
 const struct tt_model_ops *const tt_models[] = { &tt_model_linear, &tt_model_mlp, NULL };
 
-int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device, size_t inputs, size_t classes,
-		  size_t max_rows)
+int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device, size_t inputs,
+		  size_t classes, size_t max_rows)
 {
 	size_t bytes = strcspn(text, ":");
 	int rc;
 
-	*m = (struct tt_model){ .device = device, .inputs = inputs, .classes = classes, .max_rows = max_rows };
+	*m = (struct tt_model){
+		.device = device, .inputs = inputs, .classes = classes, .max_rows = max_rows
+	};
 	for (const struct tt_model_ops *const *at = tt_models; *at; at++)
 		if (strlen((*at)->name) == bytes && !memcmp((*at)->name, text, bytes))
 			m->ops = *at;
 	if (!m->ops)
-		return tt_train_fail(TT_TRAIN_USAGE, "--model %s: there is no such model; use linear or mlp:WIDTH,..", text);
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--model %s: there is no such model; use linear or mlp:WIDTH,..",
+				     text);
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (rc)
 		tt_model_close(m);
@@ -41,9 +45,11 @@ int tt_model_add(struct tt_model *m, size_t count, size_t inputs)
 	struct tt_tensor *more = realloc(m->tensors, (m->ntensors + 1) * sizeof(*more));
 
 	if (!more)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model of %zu tensors", m->ntensors + 1);
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model of %zu tensors",
+				     m->ntensors + 1);
 	m->tensors = more;
-	more[m->ntensors++] = (struct tt_tensor){ .at = m->parameters, .count = count, .inputs = inputs };
+	more[m->ntensors++] =
+		(struct tt_tensor){ .at = m->parameters, .count = count, .inputs = inputs };
 	m->parameters += count;
 	return TT_TRAIN_OK;
 }

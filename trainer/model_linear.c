@@ -1,12 +1,14 @@
-/* model_linear.c - softmax regression: one layer, a convex problem. Row of the table in model.c; calls dense.c. */
+/* model_linear.c - softmax regression: one layer, a convex problem. Row of the table in model.c;
+ * calls dense.c. */
 #include "dense.h"
 #include "fail.h"
 
 static int linear_open(struct tt_model *m, const char *shape)
 {
 	if (shape)
-		return tt_train_fail(TT_TRAIN_USAGE, "--model linear:%s: linear has no shape; use linear, or mlp:%s", shape,
-				     shape);
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--model linear:%s: linear has no shape; use linear, or mlp:%s",
+				     shape, shape);
 	return tt_dense_open(m, NULL, 0);
 }
 

@@ -1,5 +1,6 @@
 /*
- * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, max(y, 0) between them
+ * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, max(y, 0)
+ * between them
  *
  * Row of the table in model.c; calls dense.c.
  */
@@ -37,7 +38,9 @@ static int mlp_open(struct tt_model *m, const char *shape)
 	size_t widths[TT_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
 
 	if (!hidden)
-		return tt_train_fail(TT_TRAIN_USAGE, "--model mlp:%s: not a list of widths; use up to %d numbers from 1 to %d, such as mlp:300,100",
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
+				     "to %d, such as mlp:300,100",
 				     shape, TT_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
 	return tt_dense_open(m, widths, hidden);
 }

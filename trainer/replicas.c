@@ -15,7 +15,8 @@ uint64_t tt_hash(const void *data, size_t bytes)
 		uint32_t word;
 
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;     /* odd, so nothing is lost; and the top bits come down */
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u; /* odd, so nothing is lost; and the top
+							       bits come down */
 		hash ^= hash >> 32;
 	}
 	return hash;
@@ -44,14 +45,20 @@ static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
 	int rc;
 
 	if (!all)
-		return tt_train_fail(TT_TRAIN_FAILED, "step %" PRIu64 ": the parameters differ between ranks", step);
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "step %" PRIu64 ": the parameters differ between ranks", step);
 	rc = tt_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
 		if (all[r] != all[0])
-			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d", used ? ", " : "", r);
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
+						 used ? ", " : "", r);
 	free(all);
-	return rc ? rc : tt_train_fail(TT_TRAIN_FAILED, "step %" PRIu64 ": the parameters of rank %s differ from those of rank 0: "
-				       "the replicas are no longer the same", step, text);
+	return rc ? rc
+		  : tt_train_fail(TT_TRAIN_FAILED,
+				  "step %" PRIu64 ": the parameters of rank %s differ from those "
+						  "of rank 0: "
+				  "the replicas are no longer the same",
+				  step, text);
 }
 
 int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)
@@ -62,14 +69,16 @@ int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)
 	int rc;
 
 	if (!host)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to check %zu bytes of parameters", bytes);
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory to check %zu bytes of parameters",
+				     bytes);
 	t->device.ops->get(&t->device, host, t->parameters, bytes);
 	flip_if_asked(t, step, host);
 	hash = tt_hash(host, bytes);
 	free(host);
-	most[0] = hash;                 /* the maximum of the complements is the complement of the minimum */
+	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
-	rc = tt_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL), t->comm);
+	rc = tt_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
+			t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);
 	if (!rc)

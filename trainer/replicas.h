@@ -11,8 +11,9 @@
 /* A hash of `bytes` bytes (a multiple of 4), 64 bits. */
 uint64_t tt_hash(const void *data, size_t bytes);
 
-/* *ret_hash is this rank's. Returns 0 | TT_TRAIN_FAILED: the sentence names the step and the ranks that differ from rank 0.
- * The environment's TUTTI_TEST_FLIP=RANK@STEP changes one bit first: a test of this test. */
+/* *ret_hash is this rank's. Returns 0 | TT_TRAIN_FAILED: the sentence names the step and the ranks
+ * that differ from rank 0. The environment's TUTTI_TEST_FLIP=RANK@STEP changes one bit first: a
+ * test of this test. */
 int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash);
 
 #endif

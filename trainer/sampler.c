@@ -36,8 +36,11 @@ int tt_sampler_open(struct tt_sampler *s, uint64_t seed, size_t samples, size_t 
 	uint32_t *order = malloc(samples * sizeof(*order));
 
 	if (!order)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the order of %zu samples", samples);
-	*s = (struct tt_sampler){ .seed = seed, .samples = samples, .batch = batch, .order = order };
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the order of %zu samples",
+				     samples);
+	*s = (struct tt_sampler){
+		.seed = seed, .samples = samples, .batch = batch, .order = order
+	};
 	shuffle(s, 0);
 	return TT_TRAIN_OK;
 }
@@ -48,7 +51,8 @@ void tt_sampler_close(struct tt_sampler *s)
 	s->order = NULL;
 }
 
-const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, int rank, int nranks, size_t *ret_count)
+const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, int rank, int nranks,
+				size_t *ret_count)
 {
 	uint64_t epoch = step / tt_sampler_steps(s);
 	size_t at = (size_t)(step % tt_sampler_steps(s)) * s->batch;

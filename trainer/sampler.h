@@ -1,9 +1,10 @@
 /*
  * sampler.h - which samples make up which step, whatever the number of ranks
  *
- * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut into global batches; the
- * samples left over at its end are not used in that epoch. Rank r takes its share of each global batch: the shares of all ranks
- * follow each other, differ by one at most, and may be empty. Called by train.c.
+ * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut into
+ * global batches; the samples left over at its end are not used in that epoch. Rank r takes its
+ * share of each global batch: the shares of all ranks follow each other, differ by one at most, and
+ * may be empty. Called by train.c.
  */
 #ifndef TT_TRAINER_SAMPLER_H
 #define TT_TRAINER_SAMPLER_H
@@ -13,8 +14,8 @@
 
 struct tt_sampler {
 	uint64_t seed;
-	size_t samples, batch;  /* of the set; of a global batch */
-	uint32_t *order;        /* the permutation of `epoch` */
+	size_t samples, batch; /* of the set; of a global batch */
+	uint32_t *order;       /* the permutation of `epoch` */
 	uint64_t epoch;
 };
 
@@ -24,13 +25,16 @@ struct tt_share {
 };
 struct tt_share tt_share_of(size_t total, int rank, int nranks);
 
-/* batch: 1..samples, samples below 2^32. Returns 0 | TT_TRAIN_FAILED (no memory). Close with tt_sampler_close. */
+/* batch: 1..samples, samples below 2^32. Returns 0 | TT_TRAIN_FAILED (no memory). Close with
+ * tt_sampler_close. */
 int tt_sampler_open(struct tt_sampler *s, uint64_t seed, size_t samples, size_t batch);
 void tt_sampler_close(struct tt_sampler *s);
 
 static inline size_t tt_sampler_steps(const struct tt_sampler *s) { return s->samples / s->batch; }
 
-/* The samples of this rank in global step `step` (counted from 0 through all epochs). Valid until the next call. */
-const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, int rank, int nranks, size_t *ret_count);
+/* The samples of this rank in global step `step` (counted from 0 through all epochs). Valid until
+ * the next call. */
+const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, int rank, int nranks,
+				size_t *ret_count);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-const struct tt_strategy_ops *const tt_strategies[] = { &tt_strategy_one, &tt_strategy_mirrored, NULL };
+const struct tt_strategy_ops *const tt_strategies[] = { &tt_strategy_one, &tt_strategy_mirrored,
+							NULL };
 
 int tt_strategy_open(struct tt_trainer *t, const char *name)
 {
@@ -13,7 +14,8 @@ int tt_strategy_open(struct tt_trainer *t, const char *name)
 		t->strategy = *at;
 		return t->strategy->open(t);
 	}
-	return tt_train_fail(TT_TRAIN_USAGE, "--strategy %s: there is no such strategy; use mirrored or one", name);
+	return tt_train_fail(TT_TRAIN_USAGE,
+			     "--strategy %s: there is no such strategy; use mirrored or one", name);
 }
 
 void tt_strategy_close(struct tt_trainer *t)

@@ -1,17 +1,20 @@
 /*
- * strategy_mirrored.c - synchronous data parallelism: every rank keeps a replica, gradients are summed in every step
+ * strategy_mirrored.c - synchronous data parallelism: every rank keeps a replica, gradients are
+ * summed in every step
  *
  *	parameters = broadcast(rank 0's parameters)
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
- *			as soon as a bucket is final, last layer first: allreduce(bucket), behind the backward pass
+ *			as soon as a bucket is final, last layer first: allreduce it behind the pass
  *		wait for all buckets
  *		parameters = descend(parameters, gradients / global batch)
  *
- * All replicas apply the same bits to the same bits, so they stay equal. How the sums are made is --algo: one to-one device,
- * hierarchical copies, rings and trees are this strategy over other plans of the library.
- * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev, Del Balso 2018, Horovod; Li et al. 2020, PyTorch distributed.
- * Row of the table in strategy.c.
+ * All replicas apply the same bits to the same bits, so they stay equal. How the sums are made is
+ * --algo: reduction to one device, hierarchical copies, rings and trees are this strategy over
+ * other plans of the library. Row of the table in strategy.c.
+ *
+ * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018, Horovod;
+ * Li et al. 2020, PyTorch distributed.
  */
 #include "strategy.h"
 
@@ -19,8 +22,8 @@
 
 struct mirrored {
 	tuttiStream_t stream;
-	size_t bucket;          /* floats of one; the lowest may be smaller */
-	size_t end;             /* gradients from here on have been given to the stream in this step */
+	size_t bucket; /* floats of one; the lowest may be smaller */
+	size_t end;    /* gradients from here on have been given to the stream in this step */
 };
 
 static int mirrored_open(struct tt_trainer *t)
@@ -35,7 +38,9 @@ static int mirrored_open(struct tt_trainer *t)
 	rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
 	if (rc)
 		return rc;
-	return tt_library(tuttiBcast(t->parameters, t->model.parameters, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	return tt_library(
+		tuttiBcast(t->parameters, t->model.parameters, tuttiFloat32, 0, t->comm, NULL),
+		t->comm);
 }
 
 static void mirrored_close(struct tt_trainer *t)
@@ -48,7 +53,8 @@ static void mirrored_close(struct tt_trainer *t)
 	t->strategy_state = NULL;
 }
 
-/* Gives every bucket that is final now to the stream. All ranks do so at the same places, so in the same order. */
+/* Gives every bucket that is final now to the stream. All ranks do so at the same places, so in the
+ * same order. */
 static int launch(void *arg, size_t from)
 {
 	struct tt_trainer *t = arg;
@@ -61,7 +67,8 @@ static int launch(void *arg, size_t from)
 
 		if (first < from)
 			break;
-		result = tuttiAllReduce(bucket, bucket, m->end - first, tuttiFloat32, tuttiSum, t->comm, m->stream);
+		result = tuttiAllReduce(bucket, bucket, m->end - first, tuttiFloat32, tuttiSum,
+					t->comm, m->stream);
 		if (result != tuttiSuccess)
 			return tt_library(result, t->comm);
 		m->end = first;

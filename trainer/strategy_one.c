@@ -12,7 +12,9 @@ static int one_open(struct tt_trainer *t)
 {
 	if (t->nranks == 1)
 		return TT_TRAIN_OK;
-	return tt_train_fail(TT_TRAIN_USAGE, "--strategy one: trains on one rank, not on %d; use --np 1, or --strategy mirrored",
+	return tt_train_fail(TT_TRAIN_USAGE,
+			     "--strategy one: trains on one rank, not on %d; use --np 1, or "
+			     "--strategy mirrored",
 			     t->nranks);
 }
 

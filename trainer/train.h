@@ -10,16 +10,17 @@
 
 #include <signal.h>
 
-/* A signal's number once the user has asked to stop: set by main's handler, told to the other ranks with the next gradients. */
+/* A signal's number once the user has asked to stop: set by main's handler, told to the other ranks
+ * with the next gradients. */
 extern volatile sig_atomic_t tt_stop_signal;
 
 struct tt_result {
-	uint64_t steps;                 /* done */
-	bool stopped;                   /* before the end, because a rank was asked to */
-	double accuracy, loss;          /* on the test set */
-	double samples_per_s;           /* of all ranks */
-	double exposed_share;           /* of the time of training: waiting for communication only */
-	uint64_t hash;                  /* of the parameters, the same on all ranks */
+	uint64_t steps;        /* done */
+	bool stopped;          /* before the end, because a rank was asked to */
+	double accuracy, loss; /* on the test set */
+	double samples_per_s;  /* of all ranks */
+	double exposed_share;  /* of the time of training: waiting for communication only */
+	uint64_t hash;         /* of the parameters, the same on all ranks */
 };
 
 /* Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EVALUATE_ROWS = 256 };   /* test samples at once, at least */
+enum { EVALUATE_ROWS = 256 }; /* test samples at once, at least */
 
 int tt_library(tuttiResult_t result, tuttiComm_t comm)
 {
@@ -18,7 +18,7 @@ int tt_library(tuttiResult_t result, tuttiComm_t comm)
 	return tt_train_fail(TT_TRAIN_FAILED, "%s", *text ? text : tuttiGetErrorString(result));
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------------- */
+/* ---- open and close ------------------------------------------------------------------------- */
 
 static int open_memory(struct tt_trainer *t)
 {
@@ -31,7 +31,8 @@ static int open_memory(struct tt_trainer *t)
 	t->gradients = d->alloc(&t->device, (floats + TT_TAIL) * sizeof(float));
 	t->x = d->alloc(&t->device, t->model.max_rows * t->data->pixels * sizeof(float));
 	t->labels = malloc(t->model.max_rows);
-	if (!t->parameters || !t->velocity || !t->gradients || !t->x || !t->labels || (t->rank == 0 && !start)) {
+	if (!t->parameters || !t->velocity || !t->gradients || !t->x || !t->labels ||
+	    (t->rank == 0 && !start)) {
 		free(start);
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory to train %zu parameters", floats);
 	}
@@ -43,7 +44,8 @@ static int open_memory(struct tt_trainer *t)
 	return TT_TRAIN_OK;
 }
 
-int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config, const struct tt_data *data, tuttiComm_t comm)
+int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
+		    const struct tt_data *data, tuttiComm_t comm)
 {
 	size_t batch = (size_t)config->global_batch, rows;
 	int rc;
@@ -57,13 +59,16 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config, const 
 	if (rc)
 		return rc;
 	if (batch > data->train.samples)
-		return tt_train_fail(TT_TRAIN_USAGE, "--global-batch %zu: the training set has only %zu samples; use at most that",
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--global-batch %zu: the training set has only %zu samples; "
+				     "use at most that",
 				     batch, data->train.samples);
 	rows = tt_share_of(batch, t->rank, t->nranks).count;
 	rc = tt_model_open(&t->model, config->model, &t->device, data->pixels, data->classes,
 			   rows > EVALUATE_ROWS ? rows : EVALUATE_ROWS);
 	if (!rc)
-		rc = tt_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples, batch);
+		rc = tt_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples,
+				     batch);
 	if (!rc)
 		rc = open_memory(t);
 	return rc ? rc : tt_strategy_open(t, config->strategy);
@@ -84,12 +89,14 @@ void tt_trainer_close(struct tt_trainer *t)
 	tt_device_close(&t->device);
 }
 
-/* ---- a step ----------------------------------------------------------------------------------------------------- */
+/* ---- a step --------------------------------------------------------------------------------- */
 
 /* The images go to t->x, the labels to t->labels; returns the logits. */
-static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples, size_t rows)
+static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples,
+		      size_t rows)
 {
-	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels, t->data->mean, t->x);
+	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
+			      t->data->mean, t->x);
 	for (size_t i = 0; i < rows; i++)
 		t->labels[i] = set->labels[samples[i]];
 	return t->model.ops->forward(&t->model, t->parameters, t->x, rows);
@@ -100,19 +107,22 @@ int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct
 	float *logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	float *tail = t->gradients + t->model.parameters, stop = batch->stop;
 
-	t->device.ops->loss(&t->device, batch->rows, t->data->classes, t->labels, logits, tail + TT_TAIL_LOSS);
+	t->device.ops->loss(&t->device, batch->rows, t->data->classes, t->labels, logits,
+			    tail + TT_TAIL_LOSS);
 	t->device.ops->put(&t->device, tail + TT_TAIL_STOP, &stop, sizeof(stop));
-	return t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, logits, t->gradients, ready);
+	return t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, logits,
+				      t->gradients, ready);
 }
 
 void tt_descend(struct tt_trainer *t)
 {
-	t->device.ops->descend(&t->device, t->model.parameters, 1.0f / (float)t->config->global_batch,
-			       (float)t->config->lr, (float)t->config->momentum, t->gradients, t->velocity,
+	t->device.ops->descend(&t->device, t->model.parameters,
+			       1.0f / (float)t->config->global_batch, (float)t->config->lr,
+			       (float)t->config->momentum, t->gradients, t->velocity,
 			       t->parameters);
 }
 
-/* ---- the test set ----------------------------------------------------------------------------------------------- */
+/* ---- the test set --------------------------------------------------------------------------- */
 
 /* Adds up what these rows say: how many are right, and the loss. */
 static void judge(const struct tt_trainer *t, const float *logits, size_t rows, double sums[2])
@@ -138,7 +148,8 @@ int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
 	int rc;
 
 	for (size_t done = 0; host && done < share.count; done += EVALUATE_ROWS) {
-		size_t rows = share.count - done < EVALUATE_ROWS ? share.count - done : EVALUATE_ROWS;
+		size_t rows =
+			share.count - done < EVALUATE_ROWS ? share.count - done : EVALUATE_ROWS;
 		uint32_t samples[EVALUATE_ROWS];
 
 		for (size_t i = 0; i < rows; i++)
@@ -148,9 +159,11 @@ int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
 		judge(t, host, rows, sums);
 	}
 	if (!host)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to evaluate %zu samples", share.count);
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory to evaluate %zu samples",
+				     share.count);
 	free(host);
-	rc = tt_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL), t->comm);
+	rc = tt_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
+			t->comm);
 	*ret_accuracy = sums[0] / (double)set->samples;
 	*ret_loss = sums[1] / (double)set->samples;
 	return rc;

@@ -31,28 +31,30 @@ struct tt_trainer {
 	struct tt_model model;
 	struct tt_sampler sampler;
 	const struct tt_strategy_ops *strategy;
-	void *strategy_state;           /* the strategy's own */
-	float *parameters, *velocity;   /* device memory, [model.parameters] */
-	float *gradients;               /* device memory, [model.parameters + TT_TAIL] */
-	float *x;                       /* device memory, the images of a batch */
-	uint8_t *labels;                /* of a batch */
-	uint64_t exposed_ns;            /* a strategy adds the time it only waited for communication */
+	void *strategy_state;         /* the strategy's own */
+	float *parameters, *velocity; /* device memory, [model.parameters] */
+	float *gradients;             /* device memory, [model.parameters + TT_TAIL] */
+	float *x;                     /* device memory, the images of a batch */
+	uint8_t *labels;              /* of a batch */
+	uint64_t exposed_ns; /* a strategy adds the time it only waited for communication */
 };
 
 /* This rank's share of a step. */
 struct tt_batch {
-	const uint32_t *samples;        /* in data->train */
-	size_t rows;                    /* may be 0 */
-	bool stop;                      /* this rank was asked to end the training */
+	const uint32_t *samples; /* in data->train */
+	size_t rows;             /* may be 0 */
+	bool stop;               /* this rank was asked to end the training */
 };
 
-/* comm is open already; config and data outlive the trainer. Rank 0 has the parameters to start from, the others zeros: handing
- * them out is the strategy's. Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED; close after a failure too. */
-int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config, const struct tt_data *data, tuttiComm_t comm);
+/* comm is open already; config and data outlive the trainer. Rank 0 has the parameters to start
+ * from, the others zeros: handing them out is the strategy's. Returns 0 | TT_TRAIN_USAGE |
+ * TT_TRAIN_FAILED; close after a failure too. */
+int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
+		    const struct tt_data *data, tuttiComm_t comm);
 void tt_trainer_close(struct tt_trainer *t);
 
-/* gradients = the sums over this rank's rows, the tail behind them. ready as in model.h, or NULL; the tail is final before the first
- * call of ready. Returns 0 or what ready->fn returned. */
+/* gradients = the sums over this rank's rows, the tail behind them. ready as in model.h, or NULL;
+ * the tail is final before the first call of ready. Returns 0 or what ready->fn returned. */
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
 
 /* One step of gradient descent by gradients, which hold the sums over the whole global batch. */
