@@ -1,0 +1,275 @@
+/*
+ * test_base.c - error sentences, the silent log, the clock, and the table of the environment
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+/* ---- error ----------------------------------------------------------------------------------------------------- */
+
+Test(base, a_failure_keeps_its_sentence_and_errno, .timeout = 10)
+{
+	cr_assert_str_eq(tt_error_text(), "");
+	errno = ENOENT;
+	cr_assert_eq(tt_fail(TT_SYSTEM, "rank %d: %m", 3), TT_SYSTEM);
+	cr_assert_eq(errno, ENOENT);
+	cr_assert_str_eq(tt_error_text(), "rank 3: No such file or directory");
+	tt_fail(TT_ARG, "again: %s", tt_error_text());
+	cr_assert_str_eq(tt_error_text(), "again: rank 3: No such file or directory");
+	tt_error_clear();
+	cr_assert_str_eq(tt_error_text(), "");
+}
+
+Test(base, a_long_sentence_is_cut, .timeout = 10)
+{
+	tt_fail(TT_ARG, "%5000d", 7);
+	cr_assert_eq(strlen(tt_error_text()), 1023);
+}
+
+static void *fail_elsewhere(void *arg)
+{
+	(void)arg;
+	tt_fail(TT_ARG, "elsewhere");
+	return NULL;
+}
+
+Test(base, each_thread_has_its_own_sentence, .timeout = 10)
+{
+	pthread_t thread;
+
+	tt_fail(TT_ARG, "here");
+	pthread_create(&thread, NULL, fail_elsewhere, NULL);
+	pthread_join(thread, NULL);
+	cr_assert_str_eq(tt_error_text(), "here");
+}
+
+/* ---- log, clock ------------------------------------------------------------------------------------------------ */
+
+/* What the log writes to stderr while it speaks on every level. */
+static size_t logged(char *text, size_t size)
+{
+	int ends[2], saved = dup(STDERR_FILENO);
+	ssize_t bytes;
+
+	cr_assert_eq(pipe(ends), 0);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	for (int level = TT_LOG_ERROR; level <= TT_LOG_DEBUG; level++)
+		tt_log(level, "level %d\nsame line", level);
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	bytes = read(ends[0], text, size - 1);
+	close(ends[0]);
+	text[bytes > 0 ? bytes : 0] = '\0';
+	return (size_t)bytes;
+}
+
+Test(base, the_log_is_silent_unless_asked, .timeout = 10)
+{
+	char text[512];
+
+	unsetenv("TUTTI_LOG");
+	cr_assert_eq(logged(text, sizeof(text)), 0, "%s", text);
+}
+
+Test(base, the_log_asks_the_environment, .timeout = 10)
+{
+	char text[512], wanted[512];
+
+	setenv("TUTTI_LOG", "warn", 1);
+	logged(text, sizeof(text));
+	snprintf(wanted, sizeof(wanted), "tutti %d error: level 1 same line\ntutti %d warn: level 2 same line\n",
+		 (int)getpid(), (int)getpid());
+	cr_assert_str_eq(text, wanted);
+}
+
+Test(base, a_level_that_is_set_wins_over_the_environment, .timeout = 10)
+{
+	char text[512];
+
+	setenv("TUTTI_LOG", "debug", 1);
+	tt_log_set(0);
+	cr_assert_eq(logged(text, sizeof(text)), 0);
+	tt_log_set(TT_LOG_DEBUG);
+	logged(text, sizeof(text));
+	cr_assert(strstr(text, " debug: level 4 same line\n"));
+}
+
+Test(base, a_long_line_of_the_log_is_cut_but_ends, .timeout = 10)
+{
+	char *text = malloc(4096);
+	int ends[2], saved = dup(STDERR_FILENO);
+	ssize_t bytes;
+
+	tt_log_set(TT_LOG_INFO);
+	cr_assert_eq(pipe(ends), 0);
+	dup2(ends[1], STDERR_FILENO);
+	tt_log(TT_LOG_INFO, "%3000d", 7);
+	dup2(saved, STDERR_FILENO);
+	bytes = read(ends[0], text, 4096);
+	cr_assert(bytes > 1000 && bytes < 3000 && text[bytes - 1] == '\n' && !memchr(text, '\n', (size_t)bytes - 1));
+	free(text);
+}
+
+Test(base, the_clock_never_goes_back, .timeout = 10)
+{
+	uint64_t last = tt_now_ns();
+
+	for (int i = 0; i < 100000; i++) {
+		uint64_t now = tt_now_ns();
+
+		cr_assert(now >= last);
+		last = now;
+	}
+	cr_assert(tt_deadline_ns(UINT32_MAX) - last >= UINT32_MAX * 1000000ull);
+}
+
+/* ---- environment ----------------------------------------------------------------------------------------------- */
+
+static void forget_all(void)
+{
+	for (size_t i = 0; i < tt_env_rows; i++)
+		unsetenv(tt_env_table[i].name);
+}
+
+TestSuite(environment, .init = forget_all, .timeout = 10);
+
+Test(environment, unset_variables_have_their_defaults)
+{
+	struct tt_env env;
+
+	cr_assert_eq(tt_env_read(&env), 0, "%s", tt_error_text());
+	cr_assert_str_eq(env.transport, "auto");
+	cr_assert_str_eq(env.algo, "auto");
+	cr_assert_str_eq(env.log, "none");
+	cr_assert_str_eq(env.ifname, "");
+	cr_assert_str_eq(env.isa, "auto");
+	cr_assert_str_eq(env.wait, "auto");
+	cr_assert_str_eq(env.host_id, "");
+	cr_assert_str_eq(env.fault, "");
+	cr_assert_str_eq(env.root, "");
+	cr_assert_str_eq(env.secret, "");
+	cr_assert_eq(env.timeout_ms, 30000);
+	cr_assert_eq(env.tile_bytes, 0);
+	cr_assert_eq(env.rank, -1);
+	cr_assert_eq(env.nranks, -1);
+}
+
+static const struct {
+	const char *name, *value;
+	bool good;
+} cases[] = {
+	{ "TUTTI_TRANSPORT", "shm", true }, { "TUTTI_TRANSPORT", "sh", false }, { "TUTTI_TRANSPORT", "", false },
+	{ "TUTTI_TRANSPORT", "shm tcp", false }, { "TUTTI_TRANSPORT", "SHM", false }, { "TUTTI_TRANSPORT", " shm", false },
+	{ "TUTTI_ALGO", "ring", true }, { "TUTTI_ALGO", "", false },
+	{ "TUTTI_TIMEOUT_MS", "1", true }, { "TUTTI_TIMEOUT_MS", "2147483647", true },
+	{ "TUTTI_TIMEOUT_MS", "2147483648", false }, { "TUTTI_TIMEOUT_MS", "0", false },
+	{ "TUTTI_TIMEOUT_MS", "-5", false }, { "TUTTI_TIMEOUT_MS", "+5", false }, { "TUTTI_TIMEOUT_MS", " 5", false },
+	{ "TUTTI_TIMEOUT_MS", "5s", false }, { "TUTTI_TIMEOUT_MS", "1e3", false }, { "TUTTI_TIMEOUT_MS", "", false },
+	{ "TUTTI_TIMEOUT_MS", "99999999999999999999999", false },
+	{ "TUTTI_TILE_BYTES", "0", true }, { "TUTTI_TILE_BYTES", "4096", true }, { "TUTTI_TILE_BYTES", "4095", false },
+	{ "TUTTI_TILE_BYTES", "16777217", false },
+	{ "TUTTI_RANK", "0", true }, { "TUTTI_RANK", "-1", false }, { "TUTTI_NRANKS", "0", false },
+	{ "TUTTI_LOG", "debug", true }, { "TUTTI_LOG", "trace", false },
+	{ "TUTTI_ISA", "avx2", true }, { "TUTTI_ISA", "sse2", false },
+	{ "TUTTI_WAIT", "sleep", true }, { "TUTTI_WAIT", "block", false },
+	{ "TUTTI_SOCKET_IFNAME", "eth", true }, { "TUTTI_SOCKET_IFNAME", "eth,ib", true },
+	{ "TUTTI_SOCKET_IFNAME", "=eth0,ib1", true }, { "TUTTI_SOCKET_IFNAME", "^docker,lo", true },
+	{ "TUTTI_SOCKET_IFNAME", "^=lo", true }, { "TUTTI_SOCKET_IFNAME", "=^lo", false },
+	{ "TUTTI_SOCKET_IFNAME", "eth,,ib", false }, { "TUTTI_SOCKET_IFNAME", "eth,", false },
+	{ "TUTTI_SOCKET_IFNAME", "^", false }, { "TUTTI_SOCKET_IFNAME", "a name", false },
+	{ "TUTTI_SOCKET_IFNAME", "a/b", false }, { "TUTTI_SOCKET_IFNAME", "sixteencharacter", false },
+	{ "TUTTI_FAULT", "kill@0:1", true }, { "TUTTI_FAULT", "stop@12:345", true }, { "TUTTI_FAULT", "exit@1:0", true },
+	{ "TUTTI_FAULT", "kill@0", false }, { "TUTTI_FAULT", "kill@:1", false }, { "TUTTI_FAULT", "kill@0:", false },
+	{ "TUTTI_FAULT", "burn@0:1", false }, { "TUTTI_FAULT", "kill@0:1x", false }, { "TUTTI_FAULT", "kill", false },
+	{ "TUTTI_FAULT", "kill@-1:1", false }, { "TUTTI_FAULT", "kill@99999999999999:1", false },
+	{ "TUTTI_ROOT", "host:1", true }, { "TUTTI_ROOT", "10.0.0.1:65535", true }, { "TUTTI_ROOT", "[::1]:80", true },
+	{ "TUTTI_ROOT", "host", false }, { "TUTTI_ROOT", "host:", false }, { "TUTTI_ROOT", ":80", false },
+	{ "TUTTI_ROOT", "host:0", false }, { "TUTTI_ROOT", "host:65536", false }, { "TUTTI_ROOT", "::1:80", false },
+	{ "TUTTI_ROOT", "[]:80", false },
+	{ "TUTTI_SECRET", "x", true }, { "TUTTI_SECRET", "", false },
+};
+
+Test(environment, good_values_are_taken_and_bad_ones_named)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct tt_env env;
+		char quoted[64];
+		int rc;
+
+		forget_all();
+		setenv(cases[i].name, cases[i].value, 1);
+		snprintf(quoted, sizeof(quoted), "%s is '%s'", cases[i].name, cases[i].value);
+		tt_error_clear();
+		rc = tt_env_read(&env);
+		cr_expect_eq(rc, cases[i].good ? 0 : TT_ARG, "%s=%s: %s", cases[i].name, cases[i].value, tt_error_text());
+		if (!cases[i].good)
+			cr_expect(strstr(tt_error_text(), quoted) && strstr(tt_error_text(), "allowed"), "%s",
+				  tt_error_text());
+	}
+}
+
+Test(environment, values_arrive_in_their_fields)
+{
+	struct tt_env env;
+
+	setenv("TUTTI_TRANSPORT", "tcp", 1);
+	setenv("TUTTI_TIMEOUT_MS", "1234", 1);
+	setenv("TUTTI_SOCKET_IFNAME", "eth", 1);
+	setenv("TUTTI_RANK", "3", 1);
+	setenv("TUTTI_NRANKS", "4", 1);
+	cr_assert_eq(tt_env_read(&env), 0);
+	cr_assert_str_eq(env.transport, "tcp");
+	cr_assert_eq(env.timeout_ms, 1234);
+	cr_assert_str_eq(env.ifname, "eth");
+	cr_assert_eq(env.rank, 3);
+	cr_assert_eq(env.nranks, 4);
+}
+
+Test(environment, an_unknown_name_is_an_error_that_names_the_nearest)
+{
+	struct tt_env env;
+	char name[300] = "TUTTI_";
+
+	setenv("TUTTI_TIMEOUT", "5", 1);
+	cr_assert_eq(tt_env_read(&env), TT_ARG);
+	cr_assert(strstr(tt_error_text(), "TUTTI_TIMEOUT;"), "%s", tt_error_text());
+	cr_assert(strstr(tt_error_text(), "TUTTI_TIMEOUT_MS"), "%s", tt_error_text());
+	unsetenv("TUTTI_TIMEOUT");
+
+	memset(name + 6, 'X', 290);
+	setenv(name, "5", 1);
+	cr_assert_eq(tt_env_read(&env), TT_ARG);
+	unsetenv(name);
+
+	setenv("TUTTI_TEST_ANYTHING", "5", 1);
+	setenv("TUTTIFRUTTI", "5", 1);
+	cr_assert_eq(tt_env_read(&env), 0, "%s", tt_error_text());
+}
+
+Test(environment, a_failed_read_leaves_the_result_alone)
+{
+	struct tt_env env = { .rank = 77 };
+
+	setenv("TUTTI_NRANKS", "many", 1);
+	cr_assert_eq(tt_env_read(&env), TT_ARG);
+	cr_assert_eq(env.rank, 77);
+}
+
+Test(environment, every_row_tells_what_it_is)
+{
+	for (size_t i = 0; i < tt_env_rows; i++) {
+		const struct tt_env_row *row = &tt_env_table[i];
+
+		cr_expect(!strncmp(row->name, "TUTTI_", 6));
+		cr_expect(row->help && *row->help && row->choices && *row->choices && row->fallback);
+		for (size_t k = 0; k < i; k++)
+			cr_expect(strcmp(row->name, tt_env_table[k].name) && row->offset != tt_env_table[k].offset);
+	}
+}
