@@ -257,10 +257,10 @@ static void push(struct world *w, struct rank_state *r, const struct tt_step *s,
 {
 	struct pipe *p = pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane);
 	struct message m = { .nblocks = s->nblocks, .elements = sum };
-	tt_ref from = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING) ? s->dst :
-		      s->op == TT_COPY && tt_ref_buf(s->src[0]) <= TT_SCRATCH ? s->src[0] : TT_REF_NONE;
+	bool kept = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
+	tt_ref from = kept ? s->dst : s->dst == TT_REF_NONE && s->op == TT_COPY ? s->src[0] : TT_REF_NONE;
 
-	if (w->posts && from != TT_REF_NONE) {
+	if (w->posts && tt_ref_buf(from) <= TT_SCRATCH ) {
 		m.held = 1 + cell_of(w, r, from, 0);
 		for (uint32_t k = 0; k < s->nblocks; k++)
 			r->held[m.held - 1 + k]++;

@@ -47,7 +47,7 @@ struct tt_check_channel {
 	uint32_t sent, taken;            /* in all, counted over the plans */
 	bool full;
 	uint32_t nblocks, class;         /* of the message in flight */
-	uint32_t nholds, hold[2];        /* cells of the sender that must not be written until it is taken */
+	uint32_t from;                   /* cell of the sender; must not be written until the message is taken */
 	tt_expr *values;                 /* [nblocks] in payload */
 };
 

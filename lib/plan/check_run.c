@@ -4,7 +4,7 @@
  * The rule of the run is the strictest that holds for all transports:
  *   - between two ranks, a lane has at most one message on its way;
  *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write the
- *     blocks it may still be read from (source or destination of the sending step); the lane goes on;
+ *     blocks it is read from (those of dst, or of the source where there is no dst); the lane goes on;
  *   - a step that takes and sends takes first, which makes room for its senders, and sends when there is room for it.
  * A step goes on when all it waits for is there, and nothing another step does can take that away again. So if this one
  * order of steps comes to its end, every order does, and gives the same values (check_order.c excludes races).
@@ -48,9 +48,8 @@ static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
 		for (uint32_t lane = 0; lane < c->nlanes; lane++) {
 			const struct tt_check_channel *ch = tt_check_channel(c, rank, p->peers[i], lane);
 
-			for (uint32_t k = 0; ch->full && k < ch->nholds; k++)
-				if (cell - ch->hold[k] < ch->nblocks)
-					return (struct blocker){ HELD, p->peers[i], lane, cell };
+			if (ch->full && cell - ch->from < ch->nblocks)
+				return (struct blocker){ HELD, p->peers[i], lane, cell };
 		}
 	}
 	return (struct blocker){ HELD, rank, 0, cell };
@@ -178,9 +177,8 @@ static void take(struct run *run, int from, int rank, uint32_t lane)
 {
 	struct tt_check_channel *ch = tt_check_channel(run->c, from, rank, lane);
 
-	for (uint32_t i = 0; i < ch->nholds; i++)
-		for (uint32_t k = 0; k < ch->nblocks; k++)
-			run->c->ranks[from].held[ch->hold[i] + k]--;
+	for (uint32_t k = 0; k < ch->nblocks; k++)
+		run->c->ranks[from].held[ch->from + k]--;
 	ch->full = false;
 	wake(run, from);
 }
@@ -226,20 +224,16 @@ static void send(struct run *run, int rank, uint32_t lane, const struct tt_step 
 	struct tt_check_rank *r = &run->c->ranks[rank];
 	int to = (int)tt_ref_index(s->to);
 	struct tt_check_channel *ch = tt_check_channel(run->c, rank, to, lane);
+	tt_ref from = s->dst != TT_REF_NONE ? s->dst : s->src[0];
 
 	ch->full = true;
 	ch->nblocks = s->nblocks;
-	ch->class = tt_ref_index(s->dst != TT_REF_NONE ? s->dst : s->src[0]) % run->c->classes;
+	ch->class = tt_ref_index(from) % run->c->classes;
 	ch->values = r->result[lane];
 	r->result[lane] = NULL;
-	ch->nholds = 0;
-	if (s->dst != TT_REF_NONE)
-		ch->hold[ch->nholds++] = tt_check_cell(r, s->dst);
-	if (s->op == TT_COPY && tt_ref_is_local(s->src[0]))
-		ch->hold[ch->nholds++] = tt_check_cell(r, s->src[0]);
-	for (uint32_t i = 0; i < ch->nholds; i++)
-		for (uint32_t k = 0; k < s->nblocks; k++)
-			r->held[ch->hold[i] + k]++;
+	ch->from = tt_check_cell(r, from);
+	for (uint32_t k = 0; k < s->nblocks; k++)
+		r->held[ch->from + k]++;
 	wake(run, to);
 }
 
