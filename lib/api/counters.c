@@ -51,7 +51,7 @@ static int find_collective(const char *name, enum tt_collective *ret_collective)
 TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
 					  tuttiDataType_t datatype, char *text, size_t bytes)
 {
-	enum tt_collective which;
+	enum tt_collective which = TT_ALLREDUCE;
 	struct tt_kept *kept;
 	bool shm = false, tcp = false;
 	size_t size;

@@ -105,6 +105,7 @@ uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set);
 
 /* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
 int tt_trouble_late(struct tt_op *op);
+int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);
 int tt_trouble_mismatch(struct tt_op *op);
 void tt_trouble_spread(struct tt_op *set, int code);

@@ -54,7 +54,7 @@ static int round_of(struct tt_op *set, struct tt_wait *w, int *ret_live)
 				continue;
 			rc = tt_op_start(op, tt_wait_deadline(w, set));
 			if (rc)
-				return rc == TT_TIMEOUT ? tt_trouble_late(op) : rc;
+				return tt_trouble_starting(op, rc);
 		}
 		rc = advance(op);
 		if (rc < 0)

@@ -71,6 +71,14 @@ int tt_trouble_broken(struct tt_op *op)
 	return tt_fail(code, "rank %d: %s: %s", op->comm->rank, what, text);
 }
 
+/* The links could not be connected, or there was no memory: code's sentence stands already in the latter case. */
+int tt_trouble_starting(struct tt_op *op, int code)
+{
+	if (tt_control_broken(op->comm->ctl))
+		return tt_trouble_broken(op);
+	return code == TT_TIMEOUT ? tt_trouble_late(op) : code;
+}
+
 /* A message of another call came where this one's was due. Statuses tell which call; wait for them a little. */
 int tt_trouble_mismatch(struct tt_op *op)
 {
