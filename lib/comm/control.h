@@ -20,6 +20,8 @@
 #include "base/base.h"
 #include "tutti.h"
 
+#define TT_CALL_BARRIER (tuttiNumOps + 1)     /* as op: not an allreduce of the user's */
+
 /* What a call is, so that two ranks can compare; also the call board's entry. */
 struct tt_call {
 	uint8_t collective, type, op, algorithm;   /* op: tuttiNumOps for a pre-multiplied sum; algorithm: index in its table */

@@ -36,6 +36,12 @@ static const char *algorithm_name(unsigned algorithm)
 	return "unknown algorithm";
 }
 
+/* what tuttiBarrier is made of, told apart by an operation of its own */
+static bool is_barrier(const struct tt_call *call)
+{
+	return call->collective == TT_ALLREDUCE && call->op == TT_CALL_BARRIER;
+}
+
 static bool combines(unsigned collective)
 {
 	return collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_REDUCE_SCATTER;
@@ -65,6 +71,10 @@ void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, 
 {
 	char more[96];
 
+	if (is_barrier(call)) {
+		snprintf(text, bytes, "barrier");
+		return;
+	}
 	details(call, with_algorithm, " (", more, sizeof(more));
 	snprintf(text, bytes, "%s of %llu %s%s%s", collective_name(call->collective), (unsigned long long)call->count,
 		 type_name(call->type), more, more[0] ? ")" : "");
@@ -74,6 +84,10 @@ void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t b
 {
 	char more[96];
 
+	if (is_barrier(call)) {
+		snprintf(text, bytes, "operation %llu (barrier)", (unsigned long long)seq);
+		return;
+	}
 	details(call, true, ", ", more, sizeof(more));
 	snprintf(text, bytes, "operation %llu (%s of %llu %s%s)", (unsigned long long)seq,
 		 collective_name(call->collective), (unsigned long long)call->count, type_name(call->type), more);

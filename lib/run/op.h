@@ -107,7 +107,7 @@ uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set);
 int tt_trouble_late(struct tt_op *op);
 int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);
-int tt_trouble_mismatch(struct tt_op *op);
+int tt_trouble_symptom(struct tt_op *op, int code);
 void tt_trouble_spread(struct tt_op *set, int code);
 /* This rank waits long: ask who is missing. */
 void tt_trouble_ask(struct tt_op *op);

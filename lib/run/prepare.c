@@ -87,7 +87,7 @@ static int prepare_collective(struct tt_op *op)
 		return rc;
 	op->plan = op->kept->plan;
 	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
-				     .op = r->scaled || r->barrier ? tuttiNumOps + r->barrier : (uint8_t)r->op,
+				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
 	op->total = op->plan->rule == TT_EVEN ? bytes : SIZE_MAX;
 	op->unit = op->plan->rule == TT_EVEN ? lines((bytes + op->plan->nblocks - 1) / op->plan->nblocks) : bytes;

@@ -21,7 +21,7 @@ static int advance(struct tt_op *op)
 		int rc = op->cursor[i].finished ? 0 : tt_cursor_advance(op, &op->cursor[i]);
 
 		if (tt_unlikely(rc < 0))
-			return rc == TT_USAGE ? tt_trouble_mismatch(op) : rc;
+			return rc == TT_USAGE || rc == TT_REMOTE ? tt_trouble_symptom(op, rc) : rc;
 		moved |= rc;
 	}
 	if (tt_unlikely(op->npending)) {
@@ -29,7 +29,7 @@ static int advance(struct tt_op *op)
 		int rc = l->t->progress ? l->t->progress(l->ep) : 0;
 
 		if (rc < 0)
-			return rc;
+			return rc == TT_REMOTE ? tt_trouble_symptom(op, rc) : rc;
 		moved |= rc > 0;
 		tt_op_settled(op);
 	}

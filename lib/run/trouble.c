@@ -79,22 +79,26 @@ int tt_trouble_starting(struct tt_op *op, int code)
 	return code == TT_TIMEOUT ? tt_trouble_late(op) : code;
 }
 
-/* A message of another call came where this one's was due. Statuses tell which call; wait for them a little. */
-int tt_trouble_mismatch(struct tt_op *op)
+/* A transport saw a symptom: another call's message where this one's was due, or a connection that ended. The ranks
+ * that are the cause are known to control, now or very soon; without its verdict the symptom must do. */
+int tt_trouble_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
-	struct timespec pause = { .tv_nsec = 2000000 };
+	struct timespec pause = { .tv_nsec = 1000000 };
+	bool mismatch = code == TT_USAGE;
 	char what[160], cause[512];
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until && op->request->collective != TT_SENDRECV) {
-		tt_trouble_ask(op);
+	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until &&
+	       !(mismatch && op->request->collective == TT_SENDRECV)) {
+		if (mismatch)
+			tt_trouble_ask(op);
 		nanosleep(&pause, NULL);
 	}
 	if (tt_control_broken(op->comm->ctl))
 		return tt_trouble_broken(op);
-	return tt_fail(TT_USAGE, "rank %d: %s: another rank made a different call: %s", op->comm->rank,
-		       op_text(op, what), cause);
+	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),
+		       mismatch ? "another rank made a different call: " : "", cause);
 }
 
 void tt_trouble_spread(struct tt_op *set, int code)
