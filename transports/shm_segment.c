@@ -111,7 +111,7 @@ struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writ
 	return (void *)((char *)s->header + s->rings_at + index * s->ring_bytes);
 }
 
-int tt_shm_segment_claim(const struct tt_shm_segment *s, const void *p, size_t bytes)
+int tt_shm_segment_claim(struct tt_shm_segment *s, const void *p, size_t bytes)
 {
 	off_t at = (const char *)p - (const char *)s->header;
 	int rc;
@@ -119,7 +119,10 @@ int tt_shm_segment_claim(const struct tt_shm_segment *s, const void *p, size_t b
 	do
 		rc = fallocate(s->fd, 0, at, (off_t)bytes);
 	while (rc && errno == EINTR);
-	return rc ? errno : 0;
+	if (rc)
+		return errno;
+	s->claimed += bytes;
+	return 0;
 }
 
 static int map(struct tt_shm_segment *s)

@@ -14,15 +14,16 @@
 
 #include "transports/transport.h"
 
-#define TT_SHM_LINES 32        /* messages under way on a ring */
-#define TT_SHM_INLINE 56       /* bytes that travel in the flag's own cache line */
-#define TT_SHM_CELLS 8         /* slot 0 is also eight cells for messages of up to an eighth of a slot */
+#define TT_SHM_LINES 16        /* of a ring */
+#define TT_SHM_INLINE 56       /* bytes that travel in a flag's own cache line */
 #define TT_SHM_MAX_SLOTS 8
 #define TT_SHM_PAGE 4096u
 
-/* A message: its flag (number, and a mix of stamp and length), and its bytes, or where in the slots they are. */
+/* A message or part of one: its flag (number of the line, and a mix of stamp and length), and its bytes, or where in the
+ * slots they are. Lines lie apart, because processors fetch them in pairs, and the next one is the other side's to write:
+ * that costs a third of the latency. */
 struct tt_shm_line {
-	alignas(TT_LINE) union {
+	alignas(TT_APART) union {
 		uint8_t payload[TT_SHM_INLINE];
 		uint64_t offset;
 	};
@@ -31,11 +32,11 @@ struct tt_shm_line {
 
 /* The control page of a ring: one direction of one (pair, channel). Written by the writer, but for done. */
 struct tt_shm_ring {
-	alignas(TT_APART) _Atomic uint64_t done;       /* messages that the reader has released */
+	alignas(TT_APART) _Atomic uint64_t done;       /* lines that the reader has released */
 	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for room */
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
 };
-_Static_assert(sizeof(struct tt_shm_line) == TT_LINE && sizeof(struct tt_shm_ring) <= TT_SHM_PAGE, "layout");
+_Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE && sizeof(struct tt_shm_ring) <= TT_SHM_PAGE, "layout");
 
 /* How a rank is woken. word is a futex. */
 struct tt_shm_bell {
@@ -59,6 +60,7 @@ struct tt_shm_segment {
 	int *local_of;                 /* [nranks] place in the group, -1: not reached */
 	size_t slot_bytes, ring_bytes, rings_at;
 	uint32_t nslots;
+	_Atomic size_t claimed;        /* bytes, by this rank */
 };
 
 /* Meets the other ranks of this host. Collective and blocking, as open of transport.h; 0 also when nobody is met. */
@@ -68,7 +70,8 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 /* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
 
-/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno. */
-int tt_shm_segment_claim(const struct tt_shm_segment *segment, const void *p, size_t bytes);
+/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno. Claiming twice is fine, but
+ * counted twice. */
+int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
 #endif

@@ -1,0 +1,48 @@
+/*
+ * shm_ring.h - one link of shared memory: a ring that I write and a ring that I read
+ *
+ * shm.c owns the links and the sleeping; shm_ring.c moves the messages. Both ends of a ring agree on TT_SHM_LINES and on
+ * how many lines a message takes.
+ */
+#ifndef TT_SHM_RING_H
+#define TT_SHM_RING_H
+
+#include "transports/shm_segment.h"
+
+#define TT_SHM_SPREAD 6        /* lines that a message is spread over at most */
+#define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
+
+struct tt_shm_link {
+	struct tt_link base;
+	struct tt_shm_segment *segment;
+	const _Atomic uint32_t *sleepers;
+	struct tt_shm_bell *peer_bell;
+
+	/* writing */
+	struct tt_shm_ring *tx;
+	uint8_t *room;                 /* reserved in a slot, not committed yet */
+	uint64_t sent, drained;        /* lines; drained: my copy of done */
+	uint32_t taken, busy;          /* masks of slots: of the reserved message, of those under way */
+	uint32_t taken_by[TT_SHM_LINES];
+	uint32_t nslots, most_slots;   /* claimed; worth trying to claim */
+	bool starved;
+
+	/* reading */
+	struct tt_shm_ring *rx;
+	uint64_t got;                  /* lines */
+	unsigned spread;               /* lines of the message that was peeked */
+
+	/* messages of several lines, as their users see them */
+	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
+};
+
+/* The members of struct tt_transport with these names. */
+void *tt_shm_reserve(struct tt_link *link, size_t bytes);
+void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
+int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
+void tt_shm_release(struct tt_link *link);
+
+/* Memory behind both control pages and the first slot. 0 | TT_SYSTEM */
+int tt_shm_ring_claim(struct tt_shm_link *l);
+
+#endif
