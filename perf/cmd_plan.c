@@ -8,12 +8,11 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
+#include "perf/cmd.h"
 #include "perf/options.h"
 #include "perf/placements.h"
 #include "perf/plan_verify.h"
 #include "plan/print.h"
-
-int tt_cmd_plan(int argc, char **argv);
 
 struct values {
 	const char *np, *hosts, *collective, *format;

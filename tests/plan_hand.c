@@ -120,18 +120,33 @@ void hand_exchange(struct tt_plan **ret_plans)
 	}
 }
 
+/* Broadcast in lane `down`, behind step 0 of lane 0: at the root for the sum, elsewhere because in place out is in. */
+static void star(struct tt_plan **ret_plans, int n, uint32_t down)
+{
+	for (int r = 0; r < n; r++) {
+		struct tt_plan *p = ret_plans[r] = hand_plan(TT_ALLREDUCE, n, r, 0, 1, 0);
+
+		if (r)
+			hand_step(p, 0, TT_COPY, none, wire(0), in(0), none);
+		else
+			hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1), n > 2 ? wire(2) : none, n > 3 ? wire(3) : none,
+				  n > 4 ? wire(4) : none, none);
+		for (int peer = 1; peer < n && !r; peer++)
+			hand_step(p, down, TT_COPY, none, wire(peer), out(0), none);
+		if (r)
+			hand_step(p, down, TT_COPY, out(0), none, wire(0), none);
+		if (down)
+			p->steps[p->lanes[down].first].wait_lane = 0;
+		hand_finish(p);
+	}
+}
+
 void hand_star(struct tt_plan **ret_plans, int n)
 {
-	struct tt_plan *p = ret_plans[0] = hand_plan(TT_ALLREDUCE, n, 0, 0, 1, 0);
+	star(ret_plans, n, 0);
+}
 
-	hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1), n > 2 ? wire(2) : none, n > 3 ? wire(3) : none,
-		  n > 4 ? wire(4) : none, none);
-	for (int r = 1; r < n; r++) {
-		hand_step(p, 0, TT_COPY, none, wire(r), out(0), none);
-		ret_plans[r] = hand_plan(TT_ALLREDUCE, n, r, 0, 1, 0);
-		hand_step(ret_plans[r], 0, TT_COPY, none, wire(0), in(0), none);
-		hand_step(ret_plans[r], 0, TT_COPY, out(0), none, wire(0), none);
-		hand_finish(ret_plans[r]);
-	}
-	hand_finish(p);
+void hand_star_lanes(struct tt_plan **ret_plans, int n)
+{
+	star(ret_plans, n, 1);
 }

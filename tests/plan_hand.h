@@ -24,9 +24,11 @@ struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref d
 void hand_finish(struct tt_plan *p);
 void hand_free(struct tt_plan **plans, int n);
 
-/* Right plans: a ring, an exchange through scratch (n = 2), a sum in rank order at 0 with n sources, then broadcast. */
+/* Right plans: a ring; an exchange through scratch (n = 2); a sum in rank order at 0 with n sources, then broadcast
+ * (n <= 5); the same with the broadcast in a lane of its own. */
 void hand_ring(struct tt_plan **ret_plans, int n);
 void hand_exchange(struct tt_plan **ret_plans);
 void hand_star(struct tt_plan **ret_plans, int n);
+void hand_star_lanes(struct tt_plan **ret_plans, int n);
 
 #endif

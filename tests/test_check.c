@@ -44,6 +44,8 @@ Test(check, ring_star_and_exchange_pass)
 	for (int n = 2; n <= 5; n++) {
 		hand_star(plans, n);
 		passes(plans, n);
+		hand_star_lanes(plans, n);
+		passes(plans, n);
 	}
 	hand_exchange(plans);
 	passes(plans, 2);

@@ -17,7 +17,7 @@
 
 TestSuite(mutants, .timeout = 120);
 
-enum { MUTANTS = 60,                     /* of one plan for one number of ranks */
+enum { MUTANTS = 120,                    /* of one plan for one number of ranks */
        FEW_RUNS = 6, MANY_RUNS = 32 };   /* of a mutant that the checker refused, accepted */
 
 enum kind { DROP, SWAP, PEER, BLOCK, REORDER, DUPLICATE, WAIT, PASSING, LENGTH, KINDS };
@@ -250,16 +250,60 @@ Test(mutants, harmful_damage_to_plans_by_hand_is_refused)
 
 	for (int n = 2; n <= 9; n++) {
 		hand_ring(plans, n);
-		mutate(plans, n, 10 * MUTANTS, &t);
+		mutate(plans, n, 5 * MUTANTS, &t);
 		hand_free(plans, n);
 	}
 	for (int n = 2; n <= 5; n++) {
 		hand_star(plans, n);
-		mutate(plans, n, 5 * MUTANTS, &t);
+		mutate(plans, n, 2 * MUTANTS, &t);
+		hand_free(plans, n);
+		hand_star_lanes(plans, n);
+		mutate(plans, n, 2 * MUTANTS, &t);
 		hand_free(plans, n);
 	}
 	hand_exchange(plans);
-	mutate(plans, 2, 5 * MUTANTS, &t);
+	mutate(plans, 2, 2 * MUTANTS, &t);
 	hand_free(plans, 2);
 	cr_expect_gt(report(&t), 3000);
+}
+
+/* ---- the algorithms of the table ------------------------------------------------------------------------------- */
+
+static bool build(const struct tt_algorithm *a, const struct tt_topology *topology, int root, bool compiled, struct tt_plan **ret_plans)
+{
+	for (int r = 0; r < topology->nranks; r++) {
+		struct tt_shape shape = { .collective = a->collective, .nranks = topology->nranks, .rank = r, .root = root,
+					  .topology = topology };
+		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape, &ret_plans[r]);
+
+		if (!rc)
+			continue;
+		cr_expect(rc == TT_ARG && r == 0, "%s", tt_error_text());
+		return false;
+	}
+	return true;
+}
+
+/* Every row, with a topology of some hosts whose ranks are not all in a row. */
+Test(mutants, harmful_damage_to_the_algorithms_is_refused)
+{
+	static const int hosts[9] = { 0, 0, 0, 1, 0, 1, 2, 1, 0 };
+	struct tally t = { 0 };
+	int calls = 0;
+
+	for (int i = 0; tt_algorithms[i]; i++) {
+		for (int n = 2; n <= 9; n++) {
+			const struct tt_topology topology = { n, n < 4 ? 1 : n < 7 ? 2 : 3, hosts };
+			struct tt_plan *plans[9];
+
+			if (!build(tt_algorithms[i], &topology, (n - 1) / 2, (n + i) % 2, plans))
+				continue;
+			mutate(plans, n, MUTANTS, &t);
+			for (int r = 0; r < n; r++)
+				tt_plan_free(plans[r]);
+			calls++;
+		}
+	}
+	cr_expect_gt(calls, 100);
+	cr_expect_gt(report(&t), calls * MUTANTS / 3);
 }

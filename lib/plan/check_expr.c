@@ -75,9 +75,13 @@ int tt_expr_lacks(const struct tt_exprs *t, tt_expr e)
 		return t->nranks == 1 ? -1 : tt_expr_rank(t, e) == 0 ? 1 : 0;
 	const uint64_t *set = t->set + (size_t)(e - 1 - t->nleaves) * t->words;
 
-	for (uint32_t r = 0; r < t->nranks; r++)
-		if (!(set[r / 64] >> r % 64 & 1))
-			return (int)r;
+	for (uint32_t w = 0; w < t->words; w++) {
+		if (set[w] == UINT64_MAX)
+			continue;
+		uint32_t r = 64 * w + (uint32_t)__builtin_ctzll(~set[w]);
+
+		return r < t->nranks ? (int)r : -1;
+	}
 	return -1;
 }
 
