@@ -17,6 +17,8 @@
 #define VERSION 1
 #define HEAD sizeof(struct tt_tcp_head)
 #define PIECES 16              /* of one sendmsg: eight messages */
+_Static_assert(offsetof(struct tt_tcp_link, small) == offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
+	       "a small message is received in one piece");
 #define DRAIN_STEPS 64
 
 /* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0 or 1. */
@@ -59,6 +61,24 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	return n;
 }
 
+/* The oldest post, whole and in one piece if it is small and the only one; else as many as fit. Returns as sendmsg. */
+static ssize_t send_some(struct tt_tcp_link *l)
+{
+	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
+	struct iovec iov[PIECES + 1];
+	struct msghdr msg = { .msg_iov = iov };
+
+	if (l->base.posted - l->base.completed == 1 && l->sent == 0 && p->head.bytes <= TT_TCP_SMALL) {
+		char whole[HEAD + TT_TCP_SMALL];
+
+		memcpy(whole, &p->head, HEAD);
+		memcpy(whole + HEAD, p->buf, p->head.bytes);
+		return send(l->fd, whole, HEAD + p->head.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	msg.msg_iovlen = gather(l, iov);
+	return sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void taken(struct tt_tcp_link *l, size_t bytes)
 {
 	l->sent += bytes;
@@ -74,12 +94,10 @@ static void taken(struct tt_tcp_link *l, size_t bytes)
 
 int tt_tcp_flush(struct tt_tcp_link *l)
 {
-	struct iovec iov[PIECES + 1];
 	int moved = 0;
 
 	while (l->base.completed < l->base.posted) {
-		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = gather(l, iov) };
-		ssize_t n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = send_some(l);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -117,30 +135,43 @@ static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		       h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
-int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
+/* Returns as recvmsg. */
+static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes)
 {
 	struct iovec iov[2];
 	struct msghdr msg = { .msg_iov = iov };
 	size_t skip = l->got;
+
+	if (bytes <= TT_TCP_SMALL)
+		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got, MSG_DONTWAIT);
+	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
+	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], into, bytes, &skip);
+	return recvmsg(l->fd, &msg, MSG_DONTWAIT);
+}
+
+int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
+{
+	bool headless = l->got < HEAD;
 	ssize_t n;
 	int rc;
 
-	if (l->got >= HEAD && (rc = check(l, bytes, stamp)))
+	if (!headless && (rc = check(l, bytes, stamp)))
 		return rc;
-	if (l->got == HEAD + bytes)
-		return 1;
-	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
-	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], into, bytes, &skip);
-	n = recvmsg(l->fd, &msg, MSG_DONTWAIT);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : lost(l, strerror(errno));
-	if (n == 0)
-		return lost(l, "closed the connection");
-	skip = l->got;
-	l->got += (size_t)n;
-	if (skip < HEAD && l->got >= HEAD && (rc = check(l, bytes, stamp)))
-		return rc;
-	return l->got == HEAD + bytes;
+	if (l->got < HEAD + bytes) {
+		n = receive_some(l, into, bytes);
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : lost(l, strerror(errno));
+		if (n == 0)
+			return lost(l, "closed the connection");
+		l->got += (size_t)n;
+		if (headless && l->got >= HEAD && (rc = check(l, bytes, stamp)))
+			return rc;
+	}
+	if (l->got < HEAD + bytes)
+		return 0;
+	if (bytes <= TT_TCP_SMALL)
+		memcpy(into, l->small, bytes);
+	return 1;
 }
 
 /* Closing a socket with unread bytes resets the connection, and the peer would lose what is on its way to it. */

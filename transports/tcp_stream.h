@@ -9,6 +9,7 @@
 #include "transports/transport.h"
 
 #define TT_TCP_QUEUE 64        /* posts under way on a link */
+#define TT_TCP_SMALL 240       /* payload that is copied next to its head, because one piece is faster than two */
 
 struct tt_tcp_head {
 	uint16_t magic, version;
@@ -28,7 +29,8 @@ struct tt_tcp_link {
 	struct tt_tcp_post queue[TT_TCP_QUEUE];        /* posts completed .. posted - 1 */
 	size_t sent;                   /* bytes of the oldest that the socket has taken, head included */
 
-	struct tt_tcp_head head;       /* of the message that is coming */
+	struct tt_tcp_head head;       /* of the message that is coming, and behind it the payload if it is small */
+	uint8_t small[TT_TCP_SMALL];
 	size_t got;                    /* bytes of it so far, head included */
 	void *stage;                   /* [message_bytes] where peek lets it land */
 };
