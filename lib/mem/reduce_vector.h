@@ -165,20 +165,6 @@ INLINE u32v float_quiet(u32v x)
 	return choose((f32v)x == (f32v)x, x, all(0x7fc00000));
 }
 
-INLINE u32v double_quiet(u32v x)
-{
-	u64v nan = 0x7ff8000000000000u - (u64v){ 0 };
-
-	return choose((i32v)((f64v)x == (f64v)x), x, (u32v)nan);
-}
-
-/* The upper half of a float, rounded to nearest even. A quiet NaN has no bits that could carry over. */
-INLINE u32v bfloat_round(u32v x)
-{
-	x = float_quiet(x);
-	return x + 0x7fff + ((x >> 16) & 1);
-}
-
 #ifndef HAVE_F16C
 INLINE struct acc half_widen(u32v raw)
 {
