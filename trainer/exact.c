@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-double tt_exp(double x)
+double tt_exact_exp(double x)
 {
 	static const double inverse_factorial[] = {
 		1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
@@ -28,7 +28,7 @@ double tt_exp(double x)
 	return sum * two_to_k;
 }
 
-double tt_log(double x)
+double tt_exact_log(double x)
 {
 	double s, s2, sum = 0.0;
 	uint64_t bits;
@@ -65,7 +65,7 @@ static double sum_of_exp(const float *logits, size_t classes, double high)
 	double sum = 0.0;
 
 	for (size_t i = 0; i < classes; i++)
-		sum += tt_exp(logits[i] - high);
+		sum += tt_exact_exp(logits[i] - high);
 	return sum;
 }
 
@@ -73,7 +73,7 @@ double tt_cross_entropy(const float *logits, size_t classes, size_t label)
 {
 	double high = highest(logits, classes);
 
-	return tt_log(sum_of_exp(logits, classes, high)) - (logits[label] - high);
+	return tt_exact_log(sum_of_exp(logits, classes, high)) - (logits[label] - high);
 }
 
 void tt_softmax(float *logits, size_t classes)
@@ -81,5 +81,5 @@ void tt_softmax(float *logits, size_t classes)
 	double high = highest(logits, classes), sum = sum_of_exp(logits, classes, high);
 
 	for (size_t i = 0; i < classes; i++)
-		logits[i] = (float)(tt_exp(logits[i] - high) / sum);
+		logits[i] = (float)(tt_exact_exp(logits[i] - high) / sum);
 }

@@ -9,10 +9,10 @@
 
 #include <stddef.h>
 
-/* Right to about 1e-15. tt_exp: 0 below -700, and beyond 700 as at 700. tt_log: for normal x > 0.
+/* Right to about 1e-15. tt_exact_exp: 0 below -700, and beyond 700 as at 700. tt_exact_log: for normal x > 0.
  * NaN stays NaN. */
-double tt_exp(double x);
-double tt_log(double x);
+double tt_exact_exp(double x);
+double tt_exact_log(double x);
 
 /* -ln of the probability that softmax gives to `label`; NaN or infinity where the logits are */
 double tt_cross_entropy(const float *logits, size_t classes, size_t label);

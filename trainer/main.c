@@ -8,6 +8,7 @@
 #include "config.h"
 #include "data.h"
 #include "fail.h"
+#include "metrics.h"
 #include "perf/launch.h"
 #include "train.h"
 #include "strategy.h"
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #define TOOL "tutti-train"
 
@@ -27,10 +29,14 @@ struct job {
 /* rank < 0: not known, or not of one rank. Gives the exit status. */
 static int complain(int code, int rank)
 {
-	if (rank < 0)
-		fprintf(stderr, TOOL ": %s\n", tt_train_error());
-	else
-		fprintf(stderr, TOOL ": rank %d: %s\n", rank, tt_train_error());
+	const char *text = tt_train_error();
+	char who[32] = "";
+
+	if (rank >= 0)
+		snprintf(who, sizeof(who), "rank %d: ", rank);
+	if (!strncmp(text, who, strlen(who)))    /* the library names its rank itself */
+		who[0] = '\0';
+	fprintf(stderr, TOOL ": %s%s\n", who, text);
 	return -code;
 }
 
@@ -128,7 +134,9 @@ static int start_ranks(struct job *job)
 
 	if (!job->config.np)
 		return rank_main(0, job);
-	rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
+	rc = job->config.metrics ? tt_metrics_check(job->config.metrics) : TT_TRAIN_OK;
+	if (!rc)
+		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
 	if (rc)
 		return complain(rc, -1);
 	return job->config.np == 1 ? rank_main(0, job) : tt_launch(&launch);

@@ -31,20 +31,39 @@ static void introduce(const struct tt_trainer *t)
 	fflush(stdout);
 }
 
+static int open_csv(const char *path, const char *mode, FILE **ret_csv)
+{
+	*ret_csv = fopen(path, mode);
+	if (*ret_csv)
+		return TT_TRAIN_OK;
+	return tt_train_fail(TT_TRAIN_USAGE, "--metrics %s: %m; give a file that can be written",
+			     path);
+}
+
+int tt_metrics_check(const char *path)
+{
+	FILE *csv;
+	int rc = open_csv(path, "ae", &csv);
+
+	if (!rc)
+		fclose(csv);
+	return rc;
+}
+
 int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t)
 {
+	int rc = TT_TRAIN_OK;
+
 	*m = (struct tt_metrics){ .on = t->rank == 0, .csv_path = t->config->metrics };
 	if (!m->on)
 		return TT_TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
-	if (m->csv_path) {
-		m->csv = fopen(m->csv_path, "we");
-		if (!m->csv)
-			return tt_train_fail(TT_TRAIN_USAGE,
-					     "--metrics %s: %s; give a file that can be written",
-					     m->csv_path, strerror(errno));
+	if (m->csv_path)
+		rc = open_csv(m->csv_path, "we", &m->csv);
+	if (rc)
+		return rc;
+	if (m->csv)
 		fprintf(m->csv, "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
-	}
 	introduce(t);
 	return TT_TRAIN_OK;
 }

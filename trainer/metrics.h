@@ -29,6 +29,9 @@ struct tt_note {
 	double mean_samples_per_s;  /* of the training so far */
 };
 
+/* Can the CSV file be written? Asked before ranks are started. Returns 0 | TT_TRAIN_USAGE. */
+int tt_metrics_check(const char *path);
+
 /* Returns 0 | TT_TRAIN_USAGE (the CSV file cannot be written). */
 int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t);
 void tt_metrics_note(struct tt_metrics *m, const struct tt_note *note);

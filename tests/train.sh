@@ -1,0 +1,184 @@
+#!/bin/bash
+# train.sh - ranks that train together: losses as on one device, equal replicas, faults and wrong uses in words
+#
+# Made-up data throughout, so that no package is needed; Fashion-MNIST where it is installed: two ranks in the default
+# tier, every algorithm, transport and number of ranks in the longer ones. TAP on standard output.
+set -u
+prog=${TRAIN:-./trainer/tutti-train}
+out=$(mktemp -d)
+n=0
+trap 'rm -rf "$out"' EXIT
+[ -x "$prog" ] || { echo "1..0 # SKIP $prog was not made (it needs zlib)"; exit 0; }
+
+claim() {   # TEXT COMMAND...: the command says whether it is so
+	local text=$1
+	shift
+	n=$((n + 1))
+	if "$@"; then echo "ok $n - $text"; else echo "not ok $n - $text"; sed 's/^/# /' "$out/log" "$out/err"; fi
+}
+# run SECONDS ARGUMENT...: status in $status, stdout in $out/log, stderr in $out/err
+run() {
+	local seconds=$1
+	shift
+	rm -f "$out/p.csv"
+	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null
+	status=$?
+}
+field() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
+is() { [ "$(field "$1")" = "$2" ]; }                    # FIELD VALUE
+reached() { [ "$status" = 0 ] && awk -v a="$(field accuracy)" -v least="$1" 'BEGIN { exit !(a >= least) }'; }
+ended() { [ "$status" = "$1" ] && { [ $# = 1 ] || grep -qE -- "$2" "$out/err"; }; }    # STATUS [SENTENCE]
+one_line() { [ "$(wc -l <"$1")" = 1 ]; }
+# The greatest difference of the first 20 losses of two CSV files is at most 1e-5.
+close() {
+	paste -d, "$1" "$2" | awk -F, 'NR > 1 && NR < 22 { d = $3 - $9; if (d < 0) d = -d; if (d > most) most = d; n++ }
+		END { exit !(n == 20 && most <= 1e-5) }'
+}
+
+# ---- one device --------------------------------------------------------------------------------------------------
+
+small=(--data synth --model mlp:32 --global-batch 61 --steps 25)
+run 60 "${small[@]}" --strategy one --metrics "$out/one.csv"
+hash=$(field hash)
+claim "one rank trains" ended 0
+claim "the last line says how many steps were taken" is steps 25
+claim "the metrics have a line for every step" [ "$(wc -l <"$out/one.csv")" = 26 ]
+claim "the parameters have the bits of every other machine" is hash bd135dd3ca5682fd
+run 60 "${small[@]}" --strategy one
+claim "a second run gives the same bits" is hash "$hash"
+for isa in scalar avx2 avx512; do
+	TUTTI_ISA=$isa run 60 "${small[@]}" --strategy one
+	if [ $status = 0 ]; then
+		claim "$isa gives the same bits" is hash "$hash"
+	else
+		claim "$isa is refused in words on a processor without it" ended 2 TUTTI_ISA
+	fi
+done
+run 60 "${small[@]}"
+claim "mirrored on one rank gives the bits of one" is hash "$hash"
+
+# ---- several ranks -----------------------------------------------------------------------------------------------
+
+mirrored() {   # RANKS ALGORITHM TRANSPORT
+	run 90 --np "$1" --algo "$2" --transport "$3" "${small[@]}" --check-replicas 1 --bucket-kb 8 --metrics "$out/p.csv"
+	claim "$1 ranks, $2, $3: the replicas are equal after every step" ended 0
+	claim "$1 ranks, $2, $3: the losses are those of one device" close "$out/one.csv" "$out/p.csv"
+}
+mirrored 2 auto auto
+mirrored 2 ring tcp
+mirrored 3 tree shm
+mirrored 3 hierarchical tcp
+mirrored 4 reduce-to-one shm
+mirrored 4 ring shm
+mirrored 5 auto auto
+
+run 90 --np 4 --data synth --model mlp:8 --global-batch 3 --steps 6 --check-replicas 1
+claim "more ranks than samples in a batch" ended 0
+run 90 --np 3 --data synth --model linear --global-batch 64 --steps 60 --bucket-kb 1
+claim "linear learns made-up data: accuracy $(field accuracy)" reached 0.6
+run 90 --np 2 --device blas "${small[@]}" --metrics "$out/p.csv"
+if [ $status = 2 ]; then
+	claim "without OpenBLAS --device blas is refused in words" ended 2 "OpenBLAS is not on this host"
+else
+	claim "OpenBLAS gives the losses of the own kernels" close "$out/one.csv" "$out/p.csv"
+fi
+
+port=$((20000 + $$ % 10000))
+for rank in 1 0; do
+	TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=train timeout 60 "$prog" "${small[@]}" \
+		>"$out/log" 2>"$out/err" </dev/null &
+	rank0=$!
+done
+wait $rank0
+status=$?
+wait
+claim "ranks that something else started join by the environment" ended 0
+claim "and know how many they are" is np 2
+
+# ---- faults ------------------------------------------------------------------------------------------------------
+
+TUTTI_TEST_FLIP=1@6 run 60 --np 3 "${small[@]}" --check-replicas 2
+claim "a changed bit in one replica is found, step and rank are named" ended 1 'step 6: the parameters of rank 1 differ'
+run 60 --np 2 --data synth --model mlp:32 --lr 1000 --steps 100
+claim "a training that diverges says so" ended 1 'diverged.*--lr'
+
+start() {   # SECONDS ARGUMENT...: in the background, as $pid; its ranks are $ranks
+	local seconds=$1
+	shift
+	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null &
+	pid=$!
+	for _ in $(seq 300); do grep -q '^epoch' "$out/log" && break; sleep 0.1; done
+	launcher=$(cat "/proc/$pid/task/$pid/children")
+	launcher=${launcher%% *}
+	read -r -a ranks <<<"$(cat "/proc/$launcher/task/$launcher/children")"
+	sleep 0.3
+}
+gone() { local p; for p in "$@"; do [ ! -d "/proc/$p" ] || return 1; done; }
+
+start 60 --np 3 --data synth --epochs 1000
+kill -9 "${ranks[1]-}"
+wait $pid
+status=$?
+claim "a killed rank ends the training; the others say which it was" ended 1 'rank [02]: .*rank 1'
+claim "no process is left" gone "$launcher" "${ranks[@]}"
+
+start 60 --np 2 --data synth --epochs 1000
+kill -INT "$launcher"
+wait $pid
+status=$?
+claim "an interrupted training prints its result so far" grep -q '^{"accuracy"' "$out/log"
+claim "ends with the signal's status" ended 130
+claim "and complains of nothing" [ ! -s "$out/err" ]
+
+# ---- wrong uses --------------------------------------------------------------------------------------------------
+
+wrong() {   # SENTENCE ARGUMENT...
+	local sentence=$1
+	shift
+	run 30 "$@"
+	claim "$*: status 2" ended 2 "$sentence"
+	claim "$*: one sentence" one_line "$out/err"
+}
+wrong 'strategy one.*--np 1' --np 2 --strategy one --data synth
+wrong 'no such strategy.*mirrored' --np 2 --strategy horovod --data synth
+wrong 'no such model' --model cnn --data synth
+wrong 'list of widths' --np 2 --model mlp:0 --data synth
+wrong 'no such data' --data cifar
+wrong 'no such device' --device abacus --data synth
+wrong 'at most that' --np 2 --global-batch 1000000 --data synth
+wrong 'No such file' --np 2 --metrics /nowhere/x.csv --data synth
+wrong 'bogus' --np 2 --algo bogus --data synth
+wrong 'pigeon' --np 2 --transport pigeon --data synth
+wrong 'np' --np 0
+wrong 'lr' --lr fast
+wrong 'momentum' --momentum 1
+wrong 'unknown option' --learning-rate 1
+wrong 'unexpected argument' --data synth extra
+run 30 --data fashion --data-dir /nowhere
+claim "without its files --data fashion names the package" ended 1 dataset-fashion-mnist
+run 30 --help
+claim "--help prints the options" grep -q -- --global-batch "$out/log"
+
+# ---- Fashion-MNIST -----------------------------------------------------------------------------------------------
+
+fashion() {   # RANKS ALGORITHM TRANSPORT
+	run 300 --np "$1" --algo "$2" --transport "$3" --data fashion --check-replicas 50 --metrics "$out/p.csv"
+	claim "$1 ranks, $2, $3: accuracy $(field accuracy) after 5 epochs of Fashion-MNIST" reached 0.85
+	claim "$1 ranks, $2, $3: the losses are those of one device" close "$out/one.csv" "$out/p.csv"
+}
+if [ ! -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+	n=$((n + 1))
+	echo "ok $n - Fashion-MNIST # SKIP the package dataset-fashion-mnist is not installed"
+else
+	run 300 --data fashion --strategy one --steps 20 --metrics "$out/one.csv"
+	if [ "${TT_TIER:-default}" = default ]; then
+		fashion 2 auto auto
+	else
+		for np in 1 2 3 4; do
+			for algo in ring tree hierarchical reduce-to-one; do
+				for transport in shm tcp; do fashion $np $algo $transport; done
+			done
+		done
+	fi
+fi
+echo "1..$n"
