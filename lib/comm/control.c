@@ -194,6 +194,8 @@ bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns)
 
 bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes)
 {
+	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER)
+		return true;                     /* one that was refused says goodbye */
 	switch (kind) {
 	case TT_F_GATHER_UP:
 		return tt_gather_up(ctl, conn, data, bytes);

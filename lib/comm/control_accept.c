@@ -138,7 +138,7 @@ uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now)
 		else if (!g->dead && g->since_ns + patience < due)
 			due = g->since_ns + patience;
 	}
-	if (ctl->deaf && now >= ctl->hear_again_ns)
+	if (ctl->deaf && (now >= ctl->hear_again_ns || (!ctl->full_since_ns && ctl->nguests < TT_GUESTS / 2)))
 		listen_again(ctl, true);
 	return ctl->deaf && ctl->hear_again_ns < due ? ctl->hear_again_ns : due;
 }

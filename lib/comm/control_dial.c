@@ -14,8 +14,8 @@
 
 #define CONNECT_NS (2 * TT_SECOND)       /* an address that swallows packets must not hold up the others for long */
 #define HANDSHAKE_NS (5 * TT_SECOND)     /* the other side may be one of many on a busy core */
-#define PAUSE_MIN_NS (5 * 1000000ull)
-#define PAUSE_MAX_NS (200 * 1000000ull)
+#define PAUSE_MIN_NS 1000000ull
+#define PAUSE_MAX_NS (100 * 1000000ull)
 
 struct attempt {
 	struct tt_address list[TT_ADDRESSES + 2];

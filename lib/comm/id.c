@@ -57,10 +57,9 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 static void get_address(struct tt_reader *r, struct tt_address *ret_a)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	const uint8_t *p = tt_get_bytes(r, 16);
+	uint8_t p[16];
 
-	if (!p)
-		return;
+	tt_get_copy(r, p, 16);
 	ret_a->family = memcmp(p, mapped, 12) ? 6 : 4;
 	if (ret_a->family == 6)
 		memcpy(ret_a->bytes, p, 16);
@@ -68,30 +67,32 @@ static void get_address(struct tt_reader *r, struct tt_address *ret_a)
 		memcpy(ret_a->bytes, p + 12, 4);
 }
 
+/* The check value first: then the fields are as they were packed, or somebody has gone to great lengths. */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 {
 	tuttiUniqueId blank = *bytes;
 	struct tt_reader r = { .at = (const uint8_t *)bytes->internal, .left = sizeof(bytes->internal) };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 	uint64_t magic = tt_get(&r, 4);
-	const void *check = tt_get_bytes(&r, 4);
+	uint8_t check[4];
 
+	tt_get_copy(&r, check, 4);
 	memset(blank.internal + 4, 0, 4);
 	SHA256((const uint8_t *)blank.internal, sizeof(blank.internal), sum);
 	memset(ret_id, 0, sizeof(*ret_id));
 	ret_id->port = (int)tt_get(&r, 2);
-	ret_id->from_root = tt_get_upto(&r, 1, 1);
-	ret_id->naddresses = (int)tt_get_upto(&r, 1, TT_ID_ADDRESSES);
-	memcpy(ret_id->secret, tt_get_bytes(&r, TT_SECRET), TT_SECRET);
-	memcpy(ret_id->nonce, tt_get_bytes(&r, TT_NONCE), TT_NONCE);
+	ret_id->from_root = tt_get(&r, 1);
+	ret_id->naddresses = (int)tt_get(&r, 1);
+	tt_get_copy(&r, ret_id->secret, TT_SECRET);
+	tt_get_copy(&r, ret_id->nonce, TT_NONCE);
 	ret_id->place = tt_get(&r, 8);
-	for (int i = 0; i < ret_id->naddresses; i++)
-		get_address(&r, &ret_id->addresses[i]);
 	if (magic != ID_MAGIC && (magic & 0xffffff) == (ID_MAGIC & 0xffffff))
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
-	if (magic != ID_MAGIC || memcmp(check, sum, 4) || r.failed || !ret_id->port)
+	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port || ret_id->naddresses > TT_ID_ADDRESSES)
 		return tt_fail(TT_ARG, "these %d bytes are not an id of tuttiGetUniqueId, or they were changed on the way",
 			       TUTTI_UNIQUE_ID_BYTES);
+	for (int i = 0; i < ret_id->naddresses; i++)
+		get_address(&r, &ret_id->addresses[i]);
 	return 0;
 }
 

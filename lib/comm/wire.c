@@ -59,6 +59,16 @@ const void *tt_get_bytes(struct tt_reader *r, size_t bytes)
 	return at;
 }
 
+void tt_get_copy(struct tt_reader *r, void *to, size_t bytes)
+{
+	const void *from = tt_get_bytes(r, bytes);
+
+	if (from)
+		memcpy(to, from, bytes);
+	else
+		memset(to, 0, bytes);
+}
+
 uint64_t tt_get(struct tt_reader *r, int bytes)
 {
 	const uint8_t *p = tt_get_bytes(r, (size_t)bytes);
@@ -147,13 +157,11 @@ void tt_get_card(struct tt_reader *r, struct tt_card *ret_card)
 	ret_card->naddresses = (int)tt_get_upto(r, 1, TT_ADDRESSES);
 	for (int i = 0; i < ret_card->naddresses; i++) {
 		struct tt_address *a = &ret_card->addresses[i];
-		const void *bytes;
 
 		a->family = (uint8_t)tt_get(r, 1);
 		a->prefix = (uint8_t)tt_get_upto(r, 1, 128);
 		r->failed |= a->family != 4 && a->family != 6;
-		if ((bytes = tt_get_bytes(r, sizeof(a->bytes))))
-			memcpy(a->bytes, bytes, sizeof(a->bytes));
+		tt_get_copy(r, a->bytes, sizeof(a->bytes));
 	}
 }
 

@@ -24,6 +24,7 @@ struct tt_reader {
 	bool failed;             /* asked for more than there is, or a field out of its range */
 };
 const void *tt_get_bytes(struct tt_reader *r, size_t bytes);           /* NULL when failed */
+void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);         /* zeros when failed */
 uint64_t tt_get(struct tt_reader *r, int bytes);                       /* 0 when failed */
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most);   /* larger: failed */
 void tt_get_text(struct tt_reader *r, char *text, size_t room);       /* ended by NUL; too long or unprintable: failed */
