@@ -208,6 +208,11 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 	return rc == TT_ARG ? 2 : 1;
 }
 
+static bool rooted(int collective)
+{
+	return collective == TT_REDUCE || collective == TT_BROADCAST || collective == TT_GATHER || collective == TT_SCATTER;
+}
+
 static int build_and_print(const char *name, const struct values *v, const struct tt_topology *topology, int collective)
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
@@ -264,5 +269,7 @@ int tt_cmd_plan(int argc, char **argv)
 	collective = find_collective(v.collective ? v.collective : "allreduce");
 	if (collective < 0 || read_hosts(v.hosts, nranks, &placement))
 		return 2;
+	if (v.root && !rooted(collective))
+		return complain("--root is for reduce, broadcast, gather and scatter");
 	return build_and_print(name, &v, &placement.topology, collective);
 }
