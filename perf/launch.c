@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 
-enum { GRACE_MS = 10000, GRACE_SIGNAL_MS = 3000 };
+enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
 
 struct fleet {
 	const struct tt_launch *launch;

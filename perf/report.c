@@ -402,7 +402,7 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 
 /* ---- the foot ----------------------------------------------------------------------------------------------------- */
 
-static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus)
+static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus, const char *error)
 {
 	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong, r->sum.wrong ? "FAILED" : "OK");
 	printf("# %-20s : %g %s\n", "Avg bus bandwidth", bus, "");
@@ -414,7 +414,9 @@ static void print_foot(const struct tt_report *r, const struct tt_totals *totals
 		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n", "Memory of a rank",
 		       (double)totals->library_bytes / 1e6, (double)totals->buffer_bytes / 1e6,
 		       (double)(totals->library_bytes + totals->buffer_bytes) / 1e6);
-	printf("#\n# Collective test concluded: %s\n#\n", r->tool);
+	if (error)
+		printf("# error: %s\n", error);
+	printf("#\n# Collective test %s: %s\n#\n", error ? "ended early" : "concluded", r->tool);
 	fflush(stdout);
 }
 
@@ -453,7 +455,7 @@ int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const c
 	double bus = r->sum.cells ? r->sum.bus / r->sum.cells : 0;
 	int rc = r->sum.wrong != 0;
 
-	print_foot(r, totals, bus);
+	print_foot(r, totals, bus, error);
 	json_foot(r, totals, bus, error);
 	if (fclose(r->json.to) || (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
 		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "", strerror(errno));

@@ -84,6 +84,22 @@ static int help(int argc, char **argv)
 	return c->run(2, ask);
 }
 
+/* --help: the list, and the help of every command that takes options. */
+static int help_all(void)
+{
+	char *ask[] = { NULL, "--help", NULL };
+
+	list(stdout);
+	for (const struct tt_command *c = commands; c->name; c++) {
+		if (c->run == version || c->run == help)
+			continue;
+		printf("\n");
+		ask[0] = (char *)c->name;
+		c->run(2, ask);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct tt_command *c;
@@ -93,7 +109,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
-		return help(1, argv + 1);
+		return help_all();
 	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
 		return version(1, argv + 1);
 	c = find(argv[1]);
