@@ -73,7 +73,8 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 		sent += (size_t)n;
 	}
 	conn->out.have -= sent;
-	memmove(conn->out.data, conn->out.data + sent, conn->out.have);
+	if (conn->out.have)
+		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
 	if (conn->closing && !conn->out.have)
 		shutdown(conn->fd, SHUT_WR);
 	watch(ctl, conn, conn->out.have > 0);

@@ -107,8 +107,10 @@ int tt_control_fail(struct tt_control *ctl)
 static void run_hook(struct tt_control *ctl)
 {
 	pthread_mutex_lock(&ctl->hook_lock);
-	if (ctl->hook)
+	if (ctl->hook && !ctl->hook_ran) {
+		ctl->hook_ran = true;
 		ctl->hook(ctl->hook_ctx);
+	}
 	pthread_mutex_unlock(&ctl->hook_lock);
 }
 
@@ -126,6 +128,7 @@ void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *c
 	pthread_mutex_lock(&ctl->hook_lock);
 	ctl->hook = fn;
 	ctl->hook_ctx = ctx;
+	ctl->hook_ran = false;
 	pthread_mutex_unlock(&ctl->hook_lock);
 	pthread_mutex_lock(&ctl->lock);
 	ctl->hook_due = fn && ctl->broken;

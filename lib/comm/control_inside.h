@@ -70,6 +70,7 @@ struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
 struct tt_status {
 	int origin, awaited;             /* awaited: -1 none or several */
 	uint32_t serial;
+	bool urgent;                     /* at a deadline: answer at once */
 	uint64_t started, finished;      /* collective numbers */
 	struct tt_call call;             /* number `started` */
 	uint64_t heard;                  /* last operation in which awaited was heard of */
@@ -118,7 +119,7 @@ struct tt_control {
 	/* trouble */
 	int culprit;
 	char text[1024];
-	bool hook_due;
+	bool hook_due, hook_ran;                 /* hook_ran: under hook_lock */
 	bool *left;                              /* [nranks] said goodbye */
 	uint64_t *left_after, *left_at_ns;
 	pthread_mutex_t hook_lock;               /* held while the hook runs */

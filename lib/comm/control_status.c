@@ -10,11 +10,11 @@
 #include <string.h>
 
 #include "comm/control_inside.h"
+#include "plan/plan.h"
 
 #define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
-#define HASTE_NS (TT_SECOND / 5)         /* between two statuses when the board has changed meanwhile; else a second */
-#define FRESH_NS (TT_SECOND * 5 / 4)     /* an answering rank has been heard of at most so long ago */
-#define ASK_NS (TT_SECOND * 5 / 4)       /* missing waits for answers */
+#define HASTE_NS (TT_SECOND / 5)         /* between two statuses when there is news or a deadline; else a second */
+#define ASK_NS TT_SECOND                 /* at a deadline: who has not answered by then is silent */
 
 /* ---- the board --------------------------------------------------------------------------------------------------- */
 
@@ -73,6 +73,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 {
 	tt_put(w, (uint32_t)s->origin, 4);
 	tt_put(w, s->serial, 4);
+	tt_put(w, s->urgent, 1);
 	tt_put(w, s->started, 8);
 	tt_put(w, s->finished, 8);
 	tt_put(w, s->call.collective, 1);
@@ -93,6 +94,7 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	memset(s, 0, sizeof(*s));
 	s->origin = (int)tt_get_upto(&r, 4, (uint64_t)nranks - 1);
 	s->serial = (uint32_t)tt_get(&r, 4);
+	s->urgent = tt_get_upto(&r, 1, 1);
 	s->started = tt_get(&r, 8);
 	s->finished = tt_get(&r, 8);
 	s->call.collective = (uint8_t)tt_get(&r, 1);
@@ -108,9 +110,9 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 
 /* ---- telling ------------------------------------------------------------------------------------------------------ */
 
-static void tell(struct tt_control *ctl, uint64_t now)
+static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
 {
-	struct tt_status s = { .origin = ctl->rank, .serial = ++ctl->serial };
+	struct tt_status s = { .origin = ctl->rank, .serial = ++ctl->serial, .urgent = urgent };
 	struct tt_writer w = { 0 };
 
 	s.finished = atomic_load(&ctl->finished);
@@ -127,17 +129,17 @@ static void tell(struct tt_control *ctl, uint64_t now)
 	ctl->answer_due_ns = TT_NEVER;
 }
 
-static uint64_t may_tell_at(struct tt_control *ctl)
+static uint64_t may_tell_at(struct tt_control *ctl, bool urgent)
 {
 	bool changed = atomic_load(&ctl->started) != ctl->told_started;
 
-	return ctl->told_ns ? ctl->told_ns + (changed ? HASTE_NS : TT_SECOND) : 0;
+	return ctl->told_ns ? ctl->told_ns + (changed || urgent ? HASTE_NS : TT_SECOND) : 0;
 }
 
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 {
 	if (ctl->answer_due_ns <= now)
-		tell(ctl, now);
+		tell(ctl, now, false);
 	return ctl->answer_due_ns;
 }
 
@@ -147,8 +149,21 @@ static void hear(struct tt_control *ctl, int rank, uint64_t seq)
 		ctl->heard[rank] = seq;
 }
 
+/* Nobody finishes one of these before every rank has begun it. */
+static bool needs_everybody(const struct tt_call *call)
+{
+	return call->count && (call->collective == TT_ALLREDUCE || call->collective == TT_REDUCE_SCATTER ||
+			       call->collective == TT_ALLGATHER || call->collective == TT_ALLTOALL);
+}
+
 uint64_t tt_status_last(struct tt_control *ctl, int rank)
 {
+	uint64_t seq = atomic_load(&ctl->finished);
+	struct tt_call call;
+
+	for (; seq > ctl->heard[rank] && tt_board_read(ctl, seq, &call); seq--)
+		if (needs_everybody(&call))
+			hear(ctl, rank, seq);
 	return ctl->heard[rank];
 }
 
@@ -190,9 +205,9 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
 	pthread_cond_broadcast(&ctl->changed);
 	compare(ctl, &s);
-	at = may_tell_at(ctl);
+	at = may_tell_at(ctl, s.urgent);
 	if (at <= now)
-		tell(ctl, now);
+		tell(ctl, now, false);
 	else if (at < ctl->answer_due_ns)
 		ctl->answer_due_ns = at;
 	return true;
@@ -224,7 +239,7 @@ void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t
 	ctl->awaited = peer;
 	ctl->awaited_heard = heard;
 	hear(ctl, peer, heard);
-	tell(ctl, now);
+	tell(ctl, now, false);
 	check_peer(ctl, peer, now);
 	pthread_mutex_unlock(&ctl->lock);
 }
@@ -286,17 +301,17 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
 {
-	uint64_t now = tt_now_ns(), since = now > FRESH_NS ? now - FRESH_NS : 0;
+	uint64_t now = tt_now_ns();
 	char one[400];
 	size_t have = 0;
 	int first = -1, others = 0;
 
 	text[0] = '\0';
 	pthread_mutex_lock(&ctl->lock);
-	tell(ctl, now);
-	await_answers(ctl, since, now + ASK_NS);
+	tell(ctl, now, true);
+	await_answers(ctl, now, now + ASK_NS);
 	for (int r = 0; r < ctl->nranks; r++) {
-		if (!describe(ctl, r, seq, since, one, sizeof(one)))
+		if (!describe(ctl, r, seq, now, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
 		if (have + strlen(one) + 32 < bytes)
