@@ -35,8 +35,10 @@ static void build(struct tt_builder *b, const char *argument)
 	for (int d = 1; d < n; d *= 2) {
 		int count = d < n - d ? d : n - d, behind = (rank + d) % n;
 
+		tt_row_begin(b);
 		move(b, tt_step_send, (rank - d + n) % n, rank, count);
 		move(b, tt_step_recv, behind, behind, count);
+		tt_row_end(b);
 	}
 }
 

@@ -19,17 +19,21 @@
 
 void tt_direct_reduce_scatter(struct tt_builder *b)
 {
+	tt_row_begin(b);
 	for (int i = 1; i < b->n; i++)
 		tt_step_send(b, (b->rank + i) % b->n, tt_part(b, b->rank + i));
 	tt_step_reduce(b, NULL, b->n, tt_part(b, b->rank));
+	tt_row_end(b);
 }
 
 void tt_direct_allgather(struct tt_builder *b)
 {
+	tt_row_begin(b);
 	for (int i = 1; i < b->n; i++)
 		tt_step_send(b, (b->rank + i) % b->n, tt_part(b, b->rank));
 	for (int i = 1; i < b->n; i++)
 		tt_step_recv(b, (b->rank + b->n - i) % b->n, tt_part(b, b->rank - i));
+	tt_row_end(b);
 }
 
 void tt_direct_reduce(struct tt_builder *b)

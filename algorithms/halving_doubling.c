@@ -39,6 +39,7 @@ static void halve(struct tt_builder *b, const struct tt_fold *f)
 		int peer = tt_fold_rank(f, f->me ^ d), middle = from + d;
 		struct tt_span low = parts_of(b, f, from, middle), high = parts_of(b, f, middle, to);
 
+		tt_row_begin(b);
 		if (f->me & d) {
 			tt_step_send(b, peer, low);
 			tt_step_recv_reduce(b, peer, high, TT_PEER_FIRST);
@@ -48,6 +49,7 @@ static void halve(struct tt_builder *b, const struct tt_fold *f)
 			tt_step_recv_reduce(b, peer, low, TT_MINE_FIRST);
 			to = middle;
 		}
+		tt_row_end(b);
 	}
 }
 
@@ -56,8 +58,10 @@ static void redouble(struct tt_builder *b, const struct tt_fold *f)
 	for (int d = 1; d < f->p2; d *= 2) {
 		int peer = tt_fold_rank(f, f->me ^ d), mine = f->me & -d, theirs = mine ^ d;
 
+		tt_row_begin(b);
 		tt_step_send(b, peer, parts_of(b, f, mine, mine + d));
 		tt_step_recv(b, peer, parts_of(b, f, theirs, theirs + d));
+		tt_row_end(b);
 	}
 }
 

@@ -25,20 +25,24 @@ void tt_ring_reduce_scatter(struct tt_builder *b)
 {
 	int rank = b->rank, n = b->n, next = (rank + 1) % n, prev = (rank + n - 1) % n;
 
+	tt_row_begin(b);
 	for (int i = 1; i < n; i++) {
 		tt_step_send(b, next, tt_part(b, rank - i));
 		tt_step_recv_reduce(b, prev, tt_part(b, rank - i - 1), TT_PEER_FIRST);
 	}
+	tt_row_end(b);
 }
 
 void tt_ring_allgather(struct tt_builder *b)
 {
 	int rank = b->rank, n = b->n, next = (rank + 1) % n, prev = (rank + n - 1) % n;
 
+	tt_row_begin(b);
 	for (int i = 0; i < n - 1; i++) {
 		tt_step_send(b, next, tt_part(b, rank - i));
 		tt_step_recv(b, prev, tt_part(b, rank - i - 1));
 	}
+	tt_row_end(b);
 }
 
 static void allreduce(struct tt_builder *b, const char *argument)

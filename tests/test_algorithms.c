@@ -33,16 +33,38 @@ static void free_all(int n)
 }
 
 /* Seeds 0..3 are four kinds of transport: posting, one slot, two slots, many; with different counts of elements. */
+static void execute(const char *name, int n, int root, int seeds, const char *how)
+{
+	for (int seed = 0; seed < 2 * seeds; seed++) {
+		bool in_place = seed % 2 && plans[0]->collective != TT_ALLTOALL;
+		const char *trouble = plan_execute(plans, n, (uint64_t)seed / 2, in_place);
+
+		cr_expect_null(trouble, "%s %s%s n = %d root %d seed %d%s: %s", tt_collective_name(plans[0]->collective), name, how,
+			       n, root, seed / 2, in_place ? " in place" : "", trouble);
+	}
+}
+
+/* The plan with a message for each block instead. Returns whether that is another plan. */
+static bool expand_all(int n)
+{
+	bool differs = false;
+
+	for (int r = 0; r < n; r++) {
+		struct tt_plan *whole = plans[r];
+
+		cr_assert_eq(tt_plan_expand(whole, &plans[r]), TT_OK);
+		differs |= plans[r]->nsteps != whole->nsteps;
+		tt_plan_free(whole);
+	}
+	return differs;
+}
+
 static void runs_right(const struct tt_algorithm *a, const char *name, int n, int root, const struct tt_topology *t, int seeds)
 {
 	build_all(a, name, n, root, t);
-	for (int seed = 0; seed < 2 * seeds; seed++) {
-		bool in_place = seed % 2 && a->collective != TT_ALLTOALL;
-		const char *trouble = plan_execute(plans, n, (uint64_t)seed / 2, in_place);
-
-		cr_expect_null(trouble, "%s %s n = %d root %d seed %d%s: %s", tt_collective_name(a->collective), name, n, root,
-			       seed / 2, in_place ? " in place" : "", trouble);
-	}
+	execute(name, n, root, seeds, "");
+	if (expand_all(n))
+		execute(name, n, root, seeds, " (block by block)");
 	free_all(n);
 }
 
@@ -72,6 +94,29 @@ Test(algorithms, one_rank_is_one_copy)
 		cr_expect_eq(plans[0]->steps[0].op, TT_COPY);
 		cr_expect_eq(plans[0]->npeers, 0);
 		free_all(1);
+	}
+}
+
+/* Two ranks that both first send more messages than there is room for wait for each other. */
+Test(algorithms, long_exchanges_hang_unless_their_messages_take_turns)
+{
+	static const struct { enum tt_collective c; const char *name; int n; } row[] = {
+		{ TT_ALLREDUCE, "halving-doubling", 8 }, { TT_ALLREDUCE, "halving-doubling", 13 },
+		{ TT_REDUCE_SCATTER, "halving", 11 }, { TT_ALLGATHER, "recursive-doubling", 8 },
+	};
+
+	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {
+		build_all(tt_algorithm_find(row[i].c, row[i].name), row[i].name, row[i].n, 0, NULL);
+		for (int r = 0; r < row[i].n; r++)
+			for (uint32_t k = 0; k < plans[r]->nsteps; k++)
+				if (plans[r]->steps[k].op != TT_MORE)
+					plans[r]->steps[k].flags &= (uint8_t)~TT_STEP_TURNS;
+		cr_expect_null(plan_execute(plans, row[i].n, 1, false));
+		expand_all(row[i].n);
+		const char *trouble = plan_execute(plans, row[i].n, 1, false);
+
+		cr_expect(trouble && !strcmp(trouble, "stuck"), "%s got through", row[i].name);
+		free_all(row[i].n);
 	}
 }
 

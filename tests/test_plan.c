@@ -389,6 +389,75 @@ Test(plan, only_the_same_blocks_are_fused)
 	free_all(2);
 }
 
+/* Each rank sends half of its blocks and reduces the other half, then gives its sums back. */
+static void swaps_halves(struct tt_builder *b, const char *argument)
+{
+	uint32_t half = b->parts / 2, mine = (uint32_t)b->rank * half, theirs = half - mine;
+
+	(void)argument;
+	tt_row_begin(b);
+	tt_step_send(b, !b->rank, tt_parts(b, theirs, half));
+	tt_step_recv_reduce(b, !b->rank, tt_parts(b, mine, half), TT_MINE_FIRST);
+	tt_row_end(b);
+	tt_row_begin(b);
+	tt_step_send(b, !b->rank, tt_parts(b, mine, half));
+	tt_step_recv(b, !b->rank, tt_parts(b, theirs, half));
+	tt_row_end(b);
+}
+
+Test(plan, rows_of_long_steps_take_turns_and_are_not_fused_with_each_other)
+{
+	build_all(swaps_halves, 2, (struct tt_cut){ 6, 1 }, true);
+	cr_expect_eq(plans[0]->nsteps, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		cr_expect_eq(step(0, 0, i)->flags, i % 2 ? 0 : TT_STEP_TURNS);
+	cr_expect_eq(tt_plan_check(plans, 2), TT_OK, "%s", tt_error_text());
+	for (int r = 0; r < 2; r++) {
+		struct tt_plan *whole = plans[r];
+
+		cr_assert_eq(tt_plan_expand(whole, &plans[r]), TT_OK);
+		tt_plan_free(whole);
+	}
+	cr_expect_eq(plans[0]->nsteps, 12);
+	for (uint32_t k = 0; k < 3; k++) {
+		is_step(step(0, 0, 2 * k), TT_COPY, none, wire(1), in(3 + k), none);
+		is_step(step(0, 0, 2 * k + 1), TT_COMBINE, out(k), none, in(k), wire(1));
+	}
+	cr_expect_eq(tt_plan_check(plans, 2), TT_OK, "%s", tt_error_text());
+	free_all(2);
+}
+
+Test(plan, rows_of_single_blocks_are_no_rows_and_are_fused)
+{
+	build_all(swaps_halves, 2, (struct tt_cut){ 2, 1 }, true);
+	cr_expect_eq(plans[0]->nsteps, 3);
+	is_step(step(0, 0, 1), TT_COMBINE, out(0), wire(1), in(0), wire(1));
+	for (uint32_t i = 0; i < 3; i++)
+		cr_expect_eq(step(0, 0, i)->flags, 0);
+	free_all(2);
+}
+
+Test(plan, expanding_keeps_lanes_waits_and_long_sums)
+{
+	struct tt_plan *p = build_for(12, 11), *q;
+
+	cr_assert_eq(tt_plan_expand(p, &q), TT_OK);
+	cr_expect_eq(q->nsteps, p->nsteps);
+	cr_expect_arr_eq(q->steps, p->steps, p->nsteps * sizeof(*p->steps));
+	tt_plan_free(p);
+	tt_plan_free(q);
+	build_all(forks, 2, (struct tt_cut){ 3, 3 }, true);
+	for (int r = 0; r < 2; r++) {
+		struct tt_plan *whole = plans[r];
+
+		cr_assert_eq(tt_plan_expand(whole, &plans[r]), TT_OK);
+		cr_expect_eq(plans[r]->nsteps, whole->nsteps + 1);      /* the send of two blocks at the end */
+		tt_plan_free(whole);
+	}
+	cr_expect_eq(tt_plan_check(plans, 2), TT_OK, "%s", tt_error_text());
+	free_all(2);
+}
+
 Test(plan, compiling_keeps_every_expression_of_every_algorithm)
 {
 	struct tt_plan *plain[17], *compiled[17];

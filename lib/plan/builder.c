@@ -379,6 +379,25 @@ void tt_wait(struct tt_builder *b, uint32_t lane)
 		b->lanes[b->lane].wait[lane] = b->lanes[lane].last + 1;
 }
 
+/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+
+void tt_row_begin(struct tt_builder *b)
+{
+	b->row = b->lanes[b->lane].count;
+}
+
+void tt_row_end(struct tt_builder *b)
+{
+	struct tt_build_lane *l = &b->lanes[b->lane];
+	bool several = false;
+
+	for (uint32_t i = b->row; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
+		several |= l->steps[i].nblocks > 1;
+	for (uint32_t i = b->row; several && i < l->last; i += l->steps[i].nsrc > 2 ? 2 : 1)
+		if (l->steps[i].op != TT_NOP)
+			l->steps[i].flags |= TT_STEP_TURNS;
+}
+
 /* ---- parts and groups ------------------------------------------------------------------------------------------- */
 
 struct tt_span tt_part(const struct tt_builder *b, int i)

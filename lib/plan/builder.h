@@ -58,7 +58,7 @@ struct tt_builder {
 	uint32_t nlayers, layer[TT_LAYERS];        /* layer: 1 + its place in scratch, 0 not in use */
 	tt_ref *where;                             /* [nblocks] the current value, TT_REF_NONE: none */
 	bool aside;
-	uint32_t lane;
+	uint32_t lane, row;                        /* row: where it began in the lane */
 	struct tt_build_lane lanes[TT_MAX_LANES];
 };
 
@@ -79,6 +79,11 @@ void tt_step_recv_reduce(struct tt_builder *b, int peer, struct tt_span s, enum 
 void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_span s);
 /* Copy the value to out now (otherwise at the end), if it belongs there. */
 void tt_step_copy(struct tt_builder *b, struct tt_span s);
+
+/* The steps between begin and end are a row (plan.h): for exchanges of spans, since two ranks that both first sent a whole
+ * span of many messages would wait for each other. Block k of a span may depend on blocks k of the others alone. */
+void tt_row_begin(struct tt_builder *b);
+void tt_row_end(struct tt_builder *b);
 
 /* The next result goes to scratch, for algorithms that send a value on before they reduce upon it. */
 void tt_aside(struct tt_builder *b);

@@ -208,7 +208,7 @@ static int check_step(const struct at *a)
 		return tt_fail(TT_USAGE, AT "opcode %u does not begin a step", at_values(a), s->op);
 	if (s->nsrc < least || s->nsrc > most)
 		return tt_fail(TT_USAGE, AT "has %u sources, not %d..%d", at_values(a), s->nsrc, least, most);
-	if (s->flags & ~TT_STEP_PASSING || s->reserved)
+	if (s->flags & ~(TT_STEP_PASSING | TT_STEP_TURNS) || s->reserved)
 		return tt_fail(TT_USAGE, AT "has unknown flags %#x", at_values(a), s->flags);
 	if (passing && (s->dst == TT_REF_NONE || s->to == TT_REF_NONE))
 		return tt_fail(TT_USAGE, AT "is passing, but has no %s", at_values(a),

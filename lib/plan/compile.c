@@ -21,6 +21,15 @@ static bool makes(const struct tt_step *s)
 	return (s->op == TT_COPY || s->op == TT_COMBINE) && s->dst != TT_REF_NONE && s->to == TT_REF_NONE;
 }
 
+/* Do the two stay what they were: inside one row, or the first not in the row before? (begun: it is not the first of its row.) All
+ * ranks must have the same rows, since the order of messages depends on them. */
+static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool begun)
+{
+	if (made->flags & TT_STEP_TURNS)
+		return true;
+	return !begun && (made->nblocks == 1 || !(s->flags & TT_STEP_TURNS));
+}
+
 static bool sends(const struct tt_step *s, const struct tt_step *made)
 {
 	return s->op == TT_COPY && s->dst == TT_REF_NONE && s->src[0] == made->dst && s->nblocks == made->nblocks &&
@@ -32,16 +41,18 @@ static bool sends(const struct tt_step *s, const struct tt_step *made)
 static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32_t nsteps, uint32_t *ret_now)
 {
 	uint32_t count = 0, made = 0;
-	bool may_fuse = false;
+	bool may_fuse = false, begun = false;
 
 	for (uint32_t i = 0, n; i < nsteps; i += n) {
 		n = records(&from[i]);
-		if (may_fuse && sends(&from[i], &to[made])) {
+		if (may_fuse && sends(&from[i], &to[made]) && keeps_rows(&to[made], &from[i], begun)) {
 			to[made].to = from[i].to;
+			to[made].flags = from[i].flags;
 			ret_now[i] = made;
 			may_fuse = false;
 			continue;
 		}
+		begun = count && to[made].flags & TT_STEP_TURNS;
 		ret_now[i] = made = count;
 		for (uint32_t k = 0; k < n; k++)
 			to[count++] = from[i + k];

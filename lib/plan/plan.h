@@ -15,6 +15,8 @@
  * A message on its way lies in dst of the step that sent it, in src[0] if that has no dst: until it is taken, or the
  * transport has copied it, nothing may be written there. A step that takes and sends takes first.
  *
+ * A step of several blocks is one message where that is large enough, else as many as it takes, in order.
+ *
  * Tiles: run loops every lane over the tiles of the blocks; a step of tile t touches tile t of its blocks only.
  * Lanes advance independently; wait_lane/wait_step orders a step behind a step of another lane in the same tile.
  */
@@ -43,7 +45,10 @@ enum tt_opcode {
 	TT_COMBINE,     /* nsrc sources combined left to right, rounded once; at most 8 */
 	TT_MORE         /* not a step of its own: sources 3.. of the COMBINE before it (struct tt_more) */
 };
-enum { TT_STEP_PASSING = 1 };    /* flags: dst is never read again on this rank; need not be stored if `to` takes the bits */
+/* flags. PASSING: dst is never read again on this rank; need not be stored if `to` takes the bits. TURNS: takes turns with the
+ * step behind it; steps so joined are a row. Where blocks are too many for one message, run goes through a row once for the
+ * first message of each step, once for the second, and so on. Other lanes wait for the last step of a row only. */
+enum { TT_STEP_PASSING = 1, TT_STEP_TURNS = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
 
@@ -108,6 +113,9 @@ tt_ref tt_step_source(const struct tt_step *step, int i);
 
 /* compile.c: fuse receive/reduce with the send that follows, drop dead stores. Keeps the expression of every block. */
 int tt_plan_compile(struct tt_plan *plan);
+
+/* expand.c: the same plan with single blocks only, as it is walked where every block is a message of its own. */
+int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan);
 
 /* check.c: prove the plans of all ranks together. 0 | TT_USAGE with the sentence that says which promise fails where. */
 int tt_plan_check(struct tt_plan *const *plans, int nranks);
