@@ -88,21 +88,21 @@ INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned c
 }
 
 /* Two sources, which most plans are made of, get a loop of their own that keeps their addresses in registers. */
-#define KERNEL(op)                                                                                           \
-	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc, size_t count)   \
-	{                                                                                                    \
-		const unsigned char *const two[2] = { src[0], src[1] };                                      \
-		const unsigned char *const *many = (const unsigned char *const *)src;                         \
-											                     \
-		if (nsrc == 2 && PARTS < 4)                                                                  \
-			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);                               \
-		else                                                                                         \
-			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);                            \
+#define KERNEL(op)												\
+	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc, size_t count)	\
+	{													\
+		const unsigned char *const two[2] = { src[0], src[1] };						\
+		const unsigned char *const *many = (const unsigned char *const *)src;				\
+														\
+		if (nsrc == 2 && PARTS < 4)									\
+			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);					\
+		else												\
+			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);				\
 	}
-#define SCALE(name, op)                                                                                      \
-	static void OF(name)(void *dst, const void *src, double value, size_t count)                         \
-	{                                                                                                    \
-		OF(scale_loop)(op, dst, src, value, count * BYTES);                                          \
+#define SCALE(name, op)									\
+	static void OF(name)(void *dst, const void *src, double value, size_t count)	\
+	{										\
+		OF(scale_loop)(op, dst, src, value, count * BYTES);			\
 	}
 KERNELS
 

@@ -9,7 +9,8 @@
 
 #include "mem/reduce.h"
 
-/* A float of 8 or 16 bits. Codes are without the sign bit; `biggest` is where finite overflow goes. */
+/* A float of 8 or 16 bits. Codes are without the sign bit. A finite value too big for the format becomes `biggest`; an
+ * infinite one, `infinity`. */
 struct tt_small_float {
 	unsigned bits, mantissa, bias;
 	uint32_t special;          /* this code and those above are not finite */

@@ -47,7 +47,7 @@ INLINE u32v choose(i32v mask, u32v yes, u32v no)
 	return ((u32v)mask & yes) | (~(u32v)mask & no);
 }
 
-INLINE u32v all(uint32_t value)
+INLINE u32v splat(uint32_t value)
 {
 	return value - (u32v){ 0 };
 }
@@ -136,7 +136,7 @@ INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 	u32v shifted = magnitude << (23 - f->mantissa);
 	u32v normal = shifted + ((127 - f->bias) << 23);
 	/* Exponent 0 stands for 1 without the leading bit: put the bit there and take it off again. */
-	u32v least = all((128 - f->bias) << 23);
+	u32v least = splat((128 - f->bias) << 23);
 	u32v tiny = (u32v)((f32v)(shifted + least) - (f32v)least);
 
 	normal |= (u32v)((i32v)magnitude >= (int32_t)f->special) & 0x7f800000u;
@@ -151,18 +151,18 @@ INLINE u32v small_narrow(u32v x, const struct tt_small_float *f)
 	u32v rounded = magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1);
 	u32v normal = (rounded >> cut) - ((127 - f->bias) << f->mantissa);
 	/* Added to a float whose last bit is the format's least step, the hardware rounds to that step. */
-	u32v step = all((151 - f->bias - f->mantissa) << 23);
+	u32v step = splat((151 - f->bias - f->mantissa) << 23);
 	u32v tiny = (u32v)((f32v)magnitude + (f32v)step) - step;
 	u32v code = choose((i32v)magnitude < (int32_t)((128 - f->bias) << 23), tiny, normal);
 
-	code = choose((i32v)code > (int32_t)f->biggest, all(f->biggest), code);
-	code = choose((i32v)magnitude == 0x7f800000, all(f->infinity), code);
-	return choose((i32v)magnitude > 0x7f800000, all(f->nan), sign | code);
+	code = choose((i32v)code > (int32_t)f->biggest, splat(f->biggest), code);
+	code = choose((i32v)magnitude == 0x7f800000, splat(f->infinity), code);
+	return choose((i32v)magnitude > 0x7f800000, splat(f->nan), sign | code);
 }
 
 INLINE u32v float_quiet(u32v x)
 {
-	return choose((f32v)x == (f32v)x, x, all(0x7fc00000));
+	return choose((f32v)x == (f32v)x, x, splat(0x7fc00000));
 }
 
 #ifndef HAVE_F16C
