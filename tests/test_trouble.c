@@ -83,16 +83,11 @@ Test(trouble, every_rank_learns_of_any_death_and_of_the_last_operation, .timeout
 /* A rank whose child lives on must still be seen to die. */
 static int die_with_a_child(struct meet *m, int rank, struct tt_control *ctl)
 {
-	pid_t child = -1;
-	int rc;
-
-	if (rank == *(int *)m->arg && !(child = fork())) {
+	if (rank == *(int *)m->arg && !fork()) {
 		sleep_ms(6000);
 		_exit(0);
 	}
-	rc = die_or_notice(m, rank, ctl);
-	(void)child;
-	return rc;
+	return die_or_notice(m, rank, ctl);
 }
 
 Test(trouble, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout = 60)
@@ -112,15 +107,14 @@ Test(trouble, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout = 6
 
 static int child_comes_and_goes(struct meet *m, int rank, struct tt_control *ctl)
 {
-	int all[3], fd = -1;
+	int all[3];
 
 	if (rank == 0 && !fork()) {
 		tt_control_leave(ctl);           /* not the child's to leave */
-		exit(0);
+		_exit(0);
 	}
 	if (rank == 0)
 		sleep_ms(300);
-	(void)fd;
 	(void)m;
 	return tt_control_allgather(ctl, &rank, sizeof(rank), all, tt_deadline_ns(10000)) ||
 	       tt_control_broken(ctl);
