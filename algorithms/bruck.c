@@ -11,7 +11,8 @@
  *   steps          log2 n, rounded up
  *   bytes          each rank sends n-1 blocks
  *   restrictions   none
- *   source         Bruck et al. 1997: Efficient algorithms for all-to-all communications in multiport systems
+ *   source         Bruck et al. 1997: Efficient algorithms for all-to-all communications in multiport
+ *                  message-passing systems
  */
 #include "algorithms/forms.h"
 
@@ -44,6 +45,7 @@ static void build(struct tt_builder *b, const char *argument)
 
 const struct tt_algorithm tt_allgather_bruck = {
 	.collective = TT_ALLGATHER, .name = "bruck", .help = "small messages: log2 n steps for any n",
-	.source = "Bruck et al. 1997, Efficient algorithms for all-to-all communications in multiport message-passing systems",
+	.source = "Bruck et al. 1997, Efficient algorithms for all-to-all communications in multiport message-passing "
+		  "systems",
 	.build = build,
 };

@@ -1,11 +1,11 @@
 /*
  * hierarchical.c - one algorithm inside every host, another between the hosts: few bytes on the slow links
  *
- * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot, halving-doubling) uses rails: each
- * host reduce-scatters among its first g ranks, g the size of the smallest host; the i-th ranks of all hosts
- * allreduce part i between them; each host allgathers. Ranks beyond g hand theirs to one of the g before and get the
- * result after. Other inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One host: the
- * inner algorithm alone; one rank a host: the outer alone. A host's ranks need not be neighbours.
+ * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot, halving-doubling) uses
+ * rails: each host reduce-scatters among its first g ranks, g the size of the smallest host; the i-th ranks of all
+ * hosts allreduce part i between them; each host allgathers. Ranks beyond g hand theirs to one of the g before and
+ * get the result after. Other inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One
+ * host: the inner algorithm alone; one rank a host: the outer alone. A host's ranks need not be neighbours.
  *
  *   n = 4 on hosts (0 1) (2 3), two-shot/ring:
  *
@@ -253,7 +253,9 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_hierarchical = {
-	.collective = TT_ALLREDUCE, .name = "hierarchical", .help = "several hosts: INNER in each host, OUTER between them",
-	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy",
+	.collective = TT_ALLREDUCE, .name = "hierarchical",
+	.help = "several hosts: INNER in each host, OUTER between them",
+	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
+		  "hierarchy",
 	.argument = "two-shot/ring", .takes = takes, .cut = cut, .build = build,
 };

@@ -49,7 +49,8 @@ static void reduce(struct tt_builder *b, const char *argument)
 #define SOURCE "Dean et al. 2012, Large scale distributed deep networks"
 
 const struct tt_algorithm tt_allreduce_reduce_to_one = {
-	.collective = TT_ALLREDUCE, .name = "reduce-to-one", .help = "small messages: rank 0 sums in rank order, then sends",
+	.collective = TT_ALLREDUCE, .name = "reduce-to-one",
+	.help = "small messages: rank 0 sums in rank order, then sends",
 	.source = SOURCE, .argument = "", .takes = takes, .cut = cut, .build = allreduce,
 };
 

@@ -24,7 +24,8 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_two_shot = {
-	.collective = TT_ALLREDUCE, .name = "two-shot", .help = "few ranks, middle and large messages: two steps, all with all",
+	.collective = TT_ALLREDUCE, .name = "two-shot",
+	.help = "few ranks, middle and large messages: two steps, all with all",
 	.source = "Barnett et al. 1994, Interprocessor collective communication library (InterCom)",
 	.cut = tt_cut_by_ranks, .build = build,
 };

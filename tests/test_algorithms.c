@@ -4,6 +4,7 @@
  * Plans are run on integers and floats in memory (plan_exec.h), which knows nothing of builder, compiler or checker.
  */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,56 @@ Test(algorithms, direct_sums_are_in_rank_order_wherever_they_are_made)
 			sums_in_rank_order(plans[r], 0);
 		free_all(n);
 	}
+}
+
+/* ---- the manual ------------------------------------------------------------------------------------------------------ */
+
+/* The page with its line breaks as spaces. */
+static char *manual(void)
+{
+	const char *top = getenv("top_srcdir");
+	char path[4096], *text = calloc(1, 1 << 16);
+
+	snprintf(path, sizeof(path), "%s/man/tutti_algorithms.7", top ? top : ".");
+	FILE *f = fopen(path, "r");
+
+	cr_assert(f && text, "%s", path);
+	cr_assert_gt(fread(text, 1, (1 << 16) - 1, f), 0);
+	fclose(f);
+	for (char *p = text; *p; p++)
+		*p = *p == '\n' ? ' ' : *p;
+	return text;
+}
+
+/* Where the section of a collective begins; the next section ends it. */
+static const char *section(const char *text, enum tt_collective c)
+{
+	char head[40];
+	int used = snprintf(head, sizeof(head), ".Sh %s ", tt_collective_name(c));
+
+	for (int i = 4; i < used; i++)
+		head[i] = (char)toupper(head[i]);
+	return strstr(text, head);
+}
+
+Test(algorithms, and_their_sources_stand_in_the_manual)
+{
+	char *text = manual(), item[80], source[80];
+
+	for (int i = 0; tt_algorithms[i]; i++) {
+		const struct tt_algorithm *a = tt_algorithms[i];
+		const char *from = section(text, a->collective), *to = from ? strstr(from + 4, ".Sh ") : NULL, *found;
+
+		cr_assert(from && to, "no section for %s", tt_collective_name(a->collective));
+		snprintf(item, sizeof(item), ".It Cm %s ", a->name);
+		found = strstr(from, item);
+		cr_expect(found && found < to, "%s %s is not there", tt_collective_name(a->collective), a->name);
+		snprintf(source, sizeof(source), "%.*s", (int)strcspn(a->source, "0123456789") + 4, a->source);
+		found = found ? strstr(found, source) : NULL;
+		cr_expect(found && found < to, "%s %s: \"%s\" is not there", tt_collective_name(a->collective), a->name,
+			  source);
+	}
+	free(text);
 }
 
 /* ---- names and choice ----------------------------------------------------------------------------------------------- */

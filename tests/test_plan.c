@@ -165,7 +165,9 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		cr_expect_eq(build(wrong[i].fn, wrong[i].c, 3, 0, (struct tt_cut){ wrong[i].blocks, 1 }, true), TT_INTERNAL);
+		struct tt_cut cut = { wrong[i].blocks, 1 };
+
+		cr_expect_eq(build(wrong[i].fn, wrong[i].c, 3, 0, cut, true), TT_INTERNAL);
 		cr_expect(strstr(tt_error_text(), wrong[i].why), "\"%s\" has no \"%s\"", tt_error_text(), wrong[i].why);
 	}
 }

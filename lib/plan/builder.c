@@ -463,7 +463,8 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	enum tt_collective c = shape->collective;
 	uint32_t n = (uint32_t)shape->nranks;
 
-	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape, .cut = cut };
+	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape,
+				  .cut = cut };
 	b->nblocks = b->in_blocks = b->out_blocks = tt_rule_of(c) == TT_EVEN ? cut.blocks : n;
 	if (c == TT_ALLGATHER || c == TT_GATHER)
 		b->in_blocks = 1;

@@ -1,8 +1,8 @@
 /*
  * builder.h - how an algorithm writes its steps down
  *
- * Used by the files of algorithms/; plan.c opens a builder, lets the algorithm speak, and closes it into a plan. The first error
- * sticks: later verbs do nothing, and tt_plan_build returns it, so that an algorithm reads like its paper:
+ * Used by the files of algorithms/; plan.c opens a builder, lets the algorithm speak, and closes it into a plan. The
+ * first error sticks: later verbs do nothing, and tt_plan_build returns it, so that an algorithm reads like its paper:
  *
  *	for (int i = 0; i < n - 1; i++) {                         // reduce-scatter
  *		tt_step_send(b, next, tt_part(b, rank - i - 1));

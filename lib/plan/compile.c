@@ -21,8 +21,8 @@ static bool makes(const struct tt_step *s)
 	return (s->op == TT_COPY || s->op == TT_COMBINE) && s->dst != TT_REF_NONE && s->to == TT_REF_NONE;
 }
 
-/* Do the two stay what they were: inside one row, or the first not in the row before? (begun: it is not the first of its row.) All
- * ranks must have the same rows, since the order of messages depends on them. */
+/* Would the fused step stand in the rows that both stood in? (begun: `made` is not the first of its row.) All ranks must
+ * have the same rows, since the order of messages depends on them. */
 static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool begun)
 {
 	if (made->flags & TT_STEP_TURNS)

@@ -34,8 +34,8 @@ static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 		to->wait_lane = TT_NO_LANE;
 }
 
-/* One row from `s` on: its blocks in turn to `to`, unless that is NULL. Returns the records written; *ret_end is behind the row,
- * *ret_last the place of its last step. */
+/* One row from `s` on: its blocks in turn to `to`, unless that is NULL. Returns how many records that takes; *ret_end
+ * is behind the row, *ret_last the place of its last step in the new one. */
 static uint32_t expand_row(struct tt_step *to, const struct tt_step *s, const struct tt_step **ret_end, uint32_t *ret_last)
 {
 	const struct tt_step *end = s;

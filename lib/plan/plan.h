@@ -45,9 +45,9 @@ enum tt_opcode {
 	TT_COMBINE,     /* nsrc sources combined left to right, rounded once; at most 8 */
 	TT_MORE         /* not a step of its own: sources 3.. of the COMBINE before it (struct tt_more) */
 };
-/* flags. PASSING: dst is never read again on this rank; need not be stored if `to` takes the bits. TURNS: takes turns with the
- * step behind it; steps so joined are a row. Where blocks are too many for one message, run goes through a row once for the
- * first message of each step, once for the second, and so on. Other lanes wait for the last step of a row only. */
+/* flags. PASSING: dst is never read again on this rank; need not be stored if `to` takes the bits. TURNS: takes turns
+ * with the step behind it; steps so joined are a row. Where blocks are too many for one message, run goes through a row
+ * once for the first message of each step, once for the second, and so on. Other lanes wait for a row's last step. */
 enum { TT_STEP_PASSING = 1, TT_STEP_TURNS = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
@@ -58,7 +58,7 @@ struct tt_step {                 /* 32 bytes, no pointers: can be hashed, writte
 	uint32_t wait_step;      /* ... has finished this step (its index in the lane) in the same tile */
 	tt_ref dst, to;
 	tt_ref src[2];
-	uint32_t nblocks;        /* every local operand means this many blocks from its index on; one message each way */
+	uint32_t nblocks;        /* every local operand means this many blocks from its index on */
 	uint32_t reserved;
 };
 struct tt_more {
