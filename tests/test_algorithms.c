@@ -321,7 +321,7 @@ Test(algorithms, tree_sends_everything_once_up_and_once_down_and_no_rank_more_th
 				      sent_blocks(plans[r], NULL));
 			sum += sent_blocks(plans[r], NULL);
 		}
-		cr_expect_eq(sum, 4 * (n - 1));
+		cr_expect_eq(sum, 4u * (uint32_t)(n - 1));
 		free_all(n);
 	}
 }
