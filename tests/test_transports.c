@@ -313,6 +313,77 @@ Test(transports, sleepers_are_woken_by_messages_and_by_room, .timeout = 120)
 	run_all(3, 2, 10000, traffic_body, &tr);
 }
 
+/* Take or refuse a message, without waiting. */
+static bool try_send(struct tt_link *l, const void *buf, size_t bytes)
+{
+	void *room;
+
+	if (l->t->flags & TT_T_POST) {
+		if (l->t->progress)
+			l->t->progress(l->ep);
+		return l->t->post(l, buf, bytes, 9) == 1;
+	}
+	room = l->t->reserve(l, bytes);
+	if (!room)
+		return false;
+	memcpy(room, buf, bytes);
+	l->t->commit(l, bytes, 9);
+	return true;
+}
+
+/* Rank 0 only sends, and dozes whenever it is refused; rank 1 only receives, with long pauses. */
+static int room_body(const struct tt_world *world, void *arg)
+{
+	const struct setup *setup = arg;
+	size_t bytes = *(const size_t *)setup->arg;
+	uint64_t slept_long = 0, refused = 0, start;
+	uint8_t *buf = calloc(2, bytes), *in = buf + bytes;
+	struct rig rig;
+	struct tt_link *l;
+	uint32_t ticket;
+
+	EXPECT(rig_open(&rig, setup->t, world, 1) == 0);
+	l = rig.links[peer_of(world)];
+	for (int i = 0; i < 300 && world->rank == 1; i++) {
+		if (i % 60 == 0)
+			usleep(20000);
+		EXPECT(receive_one(l, in, bytes, 9) == 0);
+	}
+	for (int i = 0; i < 300 && world->rank == 0; i++)
+		while (!try_send(l, buf, bytes)) {
+			ticket = setup->t->arm(rig.ep);
+			start = tt_now_ns();
+			if (try_send(l, buf, bytes)) {
+				setup->t->disarm(rig.ep);
+				break;
+			}
+			setup->t->doze(rig.ep, ticket, 3000000);
+			setup->t->disarm(rig.ep);
+			slept_long += tt_now_ns() - start > LOST_WAKE_NS;
+			refused++;
+		}
+	while (l->completed < l->posted)
+		EXPECT(setup->t->progress(rig.ep) >= 0);
+	EXPECT(slept_long == 0);
+	EXPECT(world->rank == 1 || refused > 0);
+	harness_meet(world, 0);
+	rig_close(&rig);
+	free(buf);
+	return 0;
+}
+
+Test(transports, a_writer_that_sleeps_is_woken_by_room, .timeout = 120)
+{
+	static const size_t sizes[] = { 8, 20000, 1 << 20 };
+
+	for (int i = 0; i < 3; i++)
+		for (int threads = 0; threads < 2; threads++) {
+			run_on(&tt_shm, 2, 1, 1 << 20, threads, room_body, (void *)&sizes[i]);
+			if (sizes[i] == 1 << 20)               /* smaller ones all fit into the socket */
+				run_on(&tt_tcp, 2, 1, 1 << 20, threads, room_body, (void *)&sizes[i]);
+		}
+}
+
 static void *wake_later(void *arg)
 {
 	struct tt_endpoint *ep = arg;
