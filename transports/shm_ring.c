@@ -274,10 +274,11 @@ void tt_shm_release(struct tt_link *link)
 		wake_writer(l);
 }
 
-/* Both control pages, because the peer may connect later. */
+/* Both control pages, because the peer may connect later, and two slots: a step that takes and sends holds what it takes
+ * until there is room to send, and the plans are proved for one message under way besides that. */
 int tt_shm_ring_claim(struct tt_shm_link *l)
 {
-	size_t bytes = TT_SHM_PAGE + l->segment->slot_bytes;
+	size_t bytes = TT_SHM_PAGE + 2 * l->segment->slot_bytes;
 	int why = tt_shm_segment_claim(l->segment, l->tx, bytes);
 
 	if (!why)
@@ -287,7 +288,7 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 			       "memory (container or cgroup limit, vm.overcommit_memory), or use fewer ranks or smaller "
 			       "tiles (TUTTI_TILE_BYTES)", l->base.ep->world->rank, bytes + TT_SHM_PAGE, l->base.peer,
 			       strerror(why));
-	l->nslots = 1;
+	l->nslots = 2;
 	l->most_slots = l->segment->nslots;
 	return 0;
 }

@@ -32,7 +32,9 @@ struct tt_request {
 };
 
 struct tt_cursor {
-	uint32_t tile, step, sub;       /* next to execute; sub: messages of a step over several blocks */
+	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message, within the step */
+	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
+	bool more;                      /* a step of the row has messages behind this round's */
 	uint8_t lane, channel;
 	bool finished, computed;        /* computed: dst is written, only the post of `to` is missing */
 };

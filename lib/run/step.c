@@ -180,9 +180,16 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 	return other->finished || other->tile > cu->tile || (other->tile == cu->tile && other->step > s->wait_step);
 }
 
-static void next_step(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
+/* Blocks of the next message of a step; 0 when the other steps of its row have more messages than it. */
+static uint32_t message_blocks(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s)
 {
-	cu->sub = 0;
+	uint32_t left = s->nblocks > cu->sub ? s->nblocks - cu->sub : 0;
+
+	return left < op->group ? left : op->group;
+}
+
+static void step_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
+{
 	cu->step += s->op == TT_COMBINE && s->nsrc > 2 ? 2 : 1;
 	if (cu->step < op->plan->lanes[cu->lane].nsteps)
 		return;
@@ -191,6 +198,23 @@ static void next_step(struct tt_op *op, struct tt_cursor *cu, const struct tt_st
 	if (cu->tile >= op->ntiles) {
 		cu->finished = true;
 		op->nfinished++;
+	}
+}
+
+/* Through a row message by message: the first of each of its steps, the second of each, ... Most rows are one step. */
+static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, uint32_t nblocks)
+{
+	cu->more |= s->nblocks > cu->sub + nblocks;
+	if (s->flags & TT_STEP_TURNS) {
+		step_on(op, cu, s);
+	} else if (cu->more) {
+		cu->more = false;
+		cu->sub += op->group;
+		cu->step = cu->row;
+	} else {
+		cu->sub = 0;
+		step_on(op, cu, s);
+		cu->row = cu->step;
 	}
 }
 
@@ -206,12 +230,12 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 	}
 	while (!cu->finished) {
 		const struct tt_step *s = &op->plan->steps[lane->first + cu->step];
-		uint32_t nblocks = s->nblocks - cu->sub < op->group ? s->nblocks - cu->sub : op->group;
+		uint32_t nblocks = s->op == TT_NOP ? s->nblocks : message_blocks(op, cu, s);
 		size_t bytes;
 
 		if (!may_start(op, cu, s))
 			return moved;
-		bytes = s->op == TT_NOP ? 0 : length(op, cu, s, nblocks);
+		bytes = s->op == TT_NOP || !nblocks ? 0 : length(op, cu, s, nblocks);
 		if (bytes) {
 			int rc = execute(op, cu, s, bytes);
 
@@ -219,9 +243,7 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 				return rc < 0 ? rc : moved;
 			moved = 1;
 		}
-		cu->sub += nblocks;
-		if (s->op == TT_NOP || cu->sub >= s->nblocks)
-			next_step(op, cu, s);
+		move_on(op, cu, s, nblocks);
 	}
 	return 1;
 }
@@ -237,12 +259,12 @@ int tt_cursor_waits_for(const struct tt_op *op, const struct tt_cursor *cu, stru
 	for (int i = 0; !cu->computed && i < s->nsrc; i++) {
 		tt_ref r = tt_step_source(s, i);
 		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? link_of(op, cu, r) : NULL;
-		uint32_t nblocks = s->nblocks - cu->sub < op->group ? s->nblocks - cu->sub : op->group;
+		size_t bytes = length(op, cu, s, message_blocks(op, cu, s));
 
 		if (!l)
 			continue;
 		*ret_link = l;
-		if ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, length(op, cu, s, nblocks), op->stamp, &data) <= 0)
+		if ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, bytes, op->stamp, &data) <= 0)
 			return l->peer;
 	}
 	if (tt_ref_buf(s->to) != TT_WIRE)
