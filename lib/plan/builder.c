@@ -25,7 +25,7 @@ void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...)
 
 /* ---- where blocks belong --------------------------------------------------------------------------------------- */
 
-enum tt_rule tt_rule_of(enum tt_collective c)
+static enum tt_rule rule_of(enum tt_collective c)
 {
 	return c == TT_ALLREDUCE || c == TT_REDUCE || c == TT_BROADCAST ? TT_EVEN : TT_EQUAL;
 }
@@ -156,49 +156,47 @@ static struct tt_step *new_records(struct tt_builder *b, uint32_t count)
 	return memset(&l->steps[l->last], 0, count * sizeof(*l->steps));
 }
 
-/* The next wait due in this lane into s; false: none is left. */
-static bool take_wait(struct tt_builder *b, struct tt_step *s)
+static int waits_due(const struct tt_build_lane *l)
 {
-	struct tt_build_lane *l = &b->lanes[b->lane];
-
-	s->wait_lane = TT_NO_LANE;
-	for (uint32_t i = 0; i < TT_MAX_LANES; i++) {
-		if (l->wait[i] <= l->waited[i])
-			continue;
-		l->waited[i] = l->wait[i];
-		s->wait_lane = (uint8_t)i;
-		s->wait_step = l->wait[i] - 1;
-		return true;
-	}
-	return false;
-}
-
-static bool more_waits(const struct tt_builder *b)
-{
-	const struct tt_build_lane *l = &b->lanes[b->lane];
 	int due = 0;
 
 	for (uint32_t i = 0; i < TT_MAX_LANES; i++)
 		due += l->wait[i] > l->waited[i];
-	return due > 1;
+	return due;
+}
+
+/* The next wait that is due in this lane, if any. */
+static void take_wait(struct tt_build_lane *l, struct tt_step *s)
+{
+	uint32_t i = 0;
+
+	s->wait_lane = TT_NO_LANE;
+	while (i < TT_MAX_LANES && l->wait[i] <= l->waited[i])
+		i++;
+	if (i == TT_MAX_LANES)
+		return;
+	l->waited[i] = l->wait[i];
+	s->wait_lane = (uint8_t)i;
+	s->wait_step = l->wait[i] - 1;
 }
 
 /* A step has one wait; further ones go to steps before it that only wait. */
 static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_ref *src, int nsrc, uint32_t nblocks)
 {
+	struct tt_build_lane *l = &b->lanes[b->lane];
 	struct tt_step *s;
 
-	while (!b->error && more_waits(b)) {
+	while (!b->error && waits_due(l) > 1) {
 		s = new_records(b, 1);
 		if (!s)
 			return NULL;
-		take_wait(b, s);
+		take_wait(l, s);
 		s->dst = s->to = s->src[0] = s->src[1] = TT_REF_NONE;
 	}
 	s = b->error ? NULL : new_records(b, nsrc > 2 ? 2 : 1);
 	if (!s)
 		return NULL;
-	take_wait(b, s);
+	take_wait(l, s);
 	s->op = (uint8_t)op;
 	s->nsrc = (uint8_t)nsrc;
 	s->dst = s->to = TT_REF_NONE;
@@ -328,9 +326,11 @@ void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_spa
 			mine |= rank == b->rank;
 			src[nsrc++] = rank == b->rank ? value_of(b, s) : wire(b, rank);
 		}
-		if (i == n || (mine && acc == TT_REF_NONE))
-			acc = i == n ? place(b, s) : home_of_span(b, s);
-		if (acc == TT_REF_NONE || (!mine && i < n))     /* this rank's own value must stay until it is its turn */
+		if (i == n)
+			acc = place(b, s);
+		else if (acc == TT_REF_NONE && mine)
+			acc = home_of_span(b, s);
+		if (acc == TT_REF_NONE)                  /* this rank's own value must stay until its turn */
 			acc = aside(b, s);
 		combine(b, s, src, nsrc, acc);
 	}
@@ -463,9 +463,11 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	enum tt_collective c = shape->collective;
 	uint32_t n = (uint32_t)shape->nranks;
 
+	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
+		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes", shape->rank, cut.blocks, cut.lanes);
 	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape,
 				  .cut = cut };
-	b->nblocks = b->in_blocks = b->out_blocks = tt_rule_of(c) == TT_EVEN ? cut.blocks : n;
+	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;
 	if (c == TT_ALLGATHER || c == TT_GATHER)
 		b->in_blocks = 1;
 	if (c == TT_REDUCE_SCATTER || c == TT_SCATTER)
@@ -511,7 +513,7 @@ static int list_peers(struct tt_plan *plan)
 static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 {
 	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks, .rank = b->shape->rank,
-				  .root = b->shape->root, .rule = tt_rule_of(b->shape->collective),
+				  .root = b->shape->root, .rule = rule_of(b->shape->collective),
 				  .nblocks = b->nblocks, .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
 				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
 	for (uint32_t l = 0; l < b->cut.lanes; l++)

@@ -104,7 +104,6 @@ void tt_group_leave(struct tt_builder *b, const struct tt_group *outer);
 
 /* ---- for plan.c ------------------------------------------------------------------------------------------------ */
 
-enum tt_rule tt_rule_of(enum tt_collective c);
 int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut);
 /* The last copies, and the plan out of it; frees the builder's memory in any case. */
 int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan);

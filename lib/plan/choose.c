@@ -8,7 +8,7 @@
 
 #include "algorithms/algorithm.h"
 
-enum path { ANY, SHM, TCP, HOSTS };      /* HOSTS: several, with more than one rank on some of them */
+enum path { ANY, SHM, HOSTS };           /* HOSTS: several, with more than one rank on some of them */
 
 struct row {
 	enum tt_collective collective;
@@ -64,8 +64,6 @@ static bool takes_path(enum path path, const struct tt_shape *shape, const struc
 	switch (path) {
 	case SHM:
 		return size->one_host && !size->tcp;
-	case TCP:
-		return size->tcp;
 	case HOSTS:
 		return !size->one_host && t && t->nhosts > 1 && t->nhosts < shape->nranks;
 	default:
