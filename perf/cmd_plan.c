@@ -39,7 +39,8 @@ static const struct tt_option options[] = {
 	  "as it is run: compiled, which fuses steps (default)" },
 	{ 0, "verify", TT_OPT_FLAG, NULL, offsetof(struct values, verify), NULL, 0, 0, NULL, NULL,
 	  "prove one algorithm or all, for every root and many placements" },
-	{ 0, "list", TT_OPT_FLAG, NULL, offsetof(struct values, list), NULL, 0, 0, NULL, NULL, "list the algorithms" },
+	{ 0, "list", TT_OPT_FLAG, NULL, offsetof(struct values, list), NULL, 0, 0, NULL, NULL,
+	  "list the algorithms" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -121,8 +122,9 @@ static int read_ranks(const char *text, struct tt_verify *ret_what)
 			last = read_number(&at, 1, TT_VERIFY_MAX);
 		}
 		if (first < 0 || last < first || (*at && *at != ',')) {
-			fprintf(stderr, "tutti plan: --np %s: not numbers of ranks from 1 to %d, as 5, 1..64 or 2,4,8\n", text,
-				TT_VERIFY_MAX);
+			fprintf(stderr,
+				"tutti plan: --np %s: not numbers of ranks from 1 to %d, as 5, 1..64 or 2,4,8\n",
+				text, TT_VERIFY_MAX);
 			return 2;
 		}
 		for (int n = first; n <= last; n++)
@@ -142,8 +144,10 @@ static int read_hosts(const char *text, int nranks, struct tt_placement *ret_pla
 		int size = nhosts < nranks ? read_number(&at, 1, nranks) : -1;
 
 		if (size < 0 || (*at && *at != ',')) {
-			fprintf(stderr, "tutti plan: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks "
-				"are on each, as 2,3,1\n", text, nranks, nranks);
+			fprintf(stderr,
+				"tutti plan: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks "
+				"are on each, as 2,3,1\n",
+				text, nranks, nranks);
 			return 2;
 		}
 		sizes[nhosts++] = size;
@@ -193,7 +197,8 @@ static int verify(const char *name, const struct values *v)
 	if (v->collective && find_collective(v->collective) < 0)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") || strcmp(v->format, "table"))
-		return complain("--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
+		return complain(
+			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
 	return tt_plan_verify(&what);
 }
 
@@ -210,18 +215,23 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 
 static bool rooted(int collective)
 {
-	return collective == TT_REDUCE || collective == TT_BROADCAST || collective == TT_GATHER || collective == TT_SCATTER;
+	return collective == TT_REDUCE || collective == TT_BROADCAST || collective == TT_GATHER ||
+	       collective == TT_SCATTER;
 }
 
-static int build_and_print(const char *name, const struct values *v, const struct tt_topology *topology, int collective)
+static int build_and_print(const char *name, const struct values *v, const struct tt_topology *topology,
+			   int collective)
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
 	struct tt_plan *plans[TT_MAX_PLACED] = { NULL };
 	int status = a ? 0 : complain(tt_error_text());
 
 	for (int r = 0; r < topology->nranks && !status; r++) {
-		struct tt_shape shape = { .collective = (enum tt_collective)collective, .nranks = topology->nranks, .rank = r,
-					  .root = (int)v->root, .topology = topology };
+		struct tt_shape shape = { .collective = (enum tt_collective)collective,
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = (int)v->root,
+					  .topology = topology };
 
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
 			status = complain(tt_error_text());

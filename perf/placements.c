@@ -130,7 +130,8 @@ bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k, struc
 
 const char *tt_placement_text(const struct tt_placement *p, char *text, size_t bytes)
 {
-	size_t used = (size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts, p->topology.nhosts == 1 ? "" : "s");
+	size_t used =
+		(size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts, p->topology.nhosts == 1 ? "" : "s");
 
 	for (int r = 0; p->topology.nhosts > 1 && r < p->topology.nranks && used < bytes - 16; r++)
 		used += (size_t)snprintf(text + used, bytes - used, "%s%d", r ? " " : ": ", p->host_of[r]);

@@ -1,10 +1,11 @@
 /*
  * plan_verify.c - prove the algorithms of the table (plan_verify.h)
  *
- * For each algorithm and number of ranks: every root (up to 8 ranks; then 0, 1 and the last), and, where the plan depends on
- * who shares a host, many placements (placements.h). Each time two sets of plans, as the author wrote them and
- * compiled, are proved by tt_plan_check_same, which also holds the two against each other. An algorithm with an
- * argument is proved thoroughly with its default, and at fewer placements with every other one it takes.
+ * For each algorithm and number of ranks: every root (up to 8 ranks; then 0, 1 and the last), and, where the plan
+ * depends on who shares a host, many placements (placements.h). Each time the plans are proved as the author wrote
+ * them, as they are run (compiled), and as they are run where every block is a message of its own (expanded);
+ * tt_plan_check_forms also holds them against each other. An algorithm with an argument is proved thoroughly with its
+ * default; with every other one it takes, at fewer placements and, above 20, for multiples of 8 ranks only.
  */
 #include "perf/plan_verify.h"
 
@@ -39,38 +40,70 @@ static void free_plans(struct tt_plan **plans, int n)
 }
 
 /* The plans of all ranks. 0 | TT_ARG refused | < 0; nothing is left on failure. */
-static int build(const struct verdict *v, build_fn *fn, const struct tt_topology *topology, int root, struct tt_plan **ret_plans)
+static int build(const struct verdict *v, build_fn *fn, const struct tt_topology *topology, int root,
+		 struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
-		struct tt_shape shape = { .collective = v->algorithm->collective, .nranks = topology->nranks, .rank = r,
-					  .root = root, .topology = topology };
+		struct tt_shape shape = { .collective = v->algorithm->collective,
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = root,
+					  .topology = topology };
 		int rc = fn(v->algorithm, v->name, &shape, &ret_plans[r]);
 
 		if (rc) {
 			free_plans(ret_plans, r);
-			return r && rc == TT_ARG ? tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r, tt_error_text()) : rc;
+			return r && rc == TT_ARG ? tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r,
+							   tt_error_text()) :
+						   rc;
 		}
 	}
 	return TT_OK;
 }
 
-static void complain(const struct verdict *v, const struct tt_placement *p, int root, struct tt_plan **plain)
+/* The plans with every block a message of its own. */
+static int expand(struct tt_plan *const *plans, int n, struct tt_plan **ret_plans)
 {
-	char text[1024], placement[100];
-	bool as_written;
+	for (int r = 0; r < n; r++) {
+		int rc = tt_plan_expand(plans[r], &ret_plans[r]);
 
-	snprintf(text, sizeof(text), "%s", tt_error_text());
-	as_written = plain[0] && tt_plan_check(plain, p->topology.nranks);
+		if (rc) {
+			free_plans(ret_plans, r);
+			return rc;
+		}
+	}
+	return TT_OK;
+}
+
+static bool has_long_steps(struct tt_plan *const *plans, int n)
+{
+	for (int r = 0; r < n; r++)
+		for (uint32_t lane = 0; lane < plans[r]->nlanes; lane++)
+			for (uint32_t i = 0; i < plans[r]->lanes[lane].nsteps;) {
+				const struct tt_step *s = tt_lane_step(plans[r], lane, i);
+
+				if (s->nblocks > 1)
+					return true;
+				i += tt_step_records(s);
+			}
+	return false;
+}
+
+static void complain(const struct verdict *v, const struct tt_placement *p, int root, const char *form)
+{
+	char placement[100];
+
 	printf("%s %s, %d ranks, root %d, %s, %s: %s\n", tt_collective_name(v->algorithm->collective), v->name,
-	       p->topology.nranks, root, tt_placement_text(p, placement, sizeof(placement)),
-	       as_written ? "as written" : "compiled", text);
+	       p->topology.nranks, root, tt_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
 }
 
 static void prove(struct verdict *v, const struct tt_placement *p, int root)
 {
-	struct tt_plan *plain[TT_MAX_PLACED] = { NULL }, *compiled[TT_MAX_PLACED] = { NULL };
-	int n = p->topology.nranks;
-	int rc = build(v, tt_plan_build_plain, &p->topology, root, plain);
+	static const char *const form_name[] = { "as written", "compiled", "expanded" };
+	struct tt_plan *plans[3][TT_MAX_PLACED] = { { NULL } };
+	struct tt_plan *const *const forms[] = { plans[0], plans[1], plans[2] };
+	int n = p->topology.nranks, nforms = 2, form = 0;
+	int rc = build(v, tt_plan_build_plain, &p->topology, root, plans[0]);
 
 	if (rc == TT_ARG) {
 		if (!v->refused++)
@@ -78,14 +111,18 @@ static void prove(struct verdict *v, const struct tt_placement *p, int root)
 		return;
 	}
 	if (!rc)
-		rc = build(v, tt_plan_build, &p->topology, root, compiled);
+		rc = build(v, tt_plan_build, &p->topology, root, plans[1]);
+	if (!rc && has_long_steps(plans[1], n)) {
+		rc = expand(plans[1], n, plans[2]);
+		nforms = 3;
+	}
 	if (!rc)
-		rc = tt_plan_check_same(compiled, plain, n);
+		rc = tt_plan_check_forms(forms, nforms, n, &form);
 	if (rc && v->failed++ < SHOWN)
-		complain(v, p, root, plain);
+		complain(v, p, root, form_name[form]);
 	v->passed += !rc;
-	free_plans(plain, n);
-	free_plans(compiled, n);
+	for (int i = 0; i < 3; i++)
+		free_plans(plans[i], n);
 }
 
 /* ---- what is to be proved for one number of ranks --------------------------------------------------------------- */
@@ -149,7 +186,8 @@ struct total { int passed, failed, rows; };
 static void progress(const struct verdict *v, int n)
 {
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K", tt_collective_name(v->algorithm->collective), v->name, n);
+		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K", tt_collective_name(v->algorithm->collective),
+			v->name, n);
 }
 
 static void prove_row(const struct tt_verify *what, const struct tt_algorithm *a, const char *argument,
@@ -160,7 +198,7 @@ static void prove_row(const struct tt_verify *what, const struct tt_algorithm *a
 
 	tt_algorithm_full_name(a, argument, v.name);
 	for (int n = 1; n <= TT_VERIFY_MAX; n++) {
-		if (!what->n[n])
+		if (!what->n[n] || (how == TT_SOME_PLACEMENTS && n > 20 && n % 8))
 			continue;
 		progress(&v, n);
 		prove_ranks(&v, n, how);
@@ -190,7 +228,8 @@ static void prove_arguments(const struct tt_verify *what, const struct tt_algori
 				again |= !strcmp(tt_algorithms[e]->name, inner);
 			for (int e = 0; e < k; e++)
 				again |= !strcmp(tt_algorithms[e]->name, outer);
-			if (snprintf(argument, sizeof(argument), "%s%s%s", inner, *outer ? "/" : "", outer) >= (int)sizeof(argument))
+			if (snprintf(argument, sizeof(argument), "%s%s%s", inner, *outer ? "/" : "", outer) >=
+			    (int)sizeof(argument))
 				continue;
 			if (!again && a->takes(argument) && (!a->argument || strcmp(argument, a->argument)))
 				prove_row(what, a, argument, TT_SOME_PLACEMENTS, t);

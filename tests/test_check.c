@@ -170,7 +170,8 @@ Test(check, wrong_block_is_named)
 	direct(plans, TT_SCATTER, 3, 1);
 	to_one_lane(plans, 3);
 	step(plans[1], 0, 0)->src[0] = in(2);
-	refused(plans, 3, "rank 0 lane 0 step 0: leaves in out[0] block 2 of rank 1 instead of block 0 of rank 1", "");
+	refused(plans, 3, "rank 0 lane 0 step 0: leaves in out[0] block 2 of rank 1 instead of block 0 of rank 1",
+		"");
 	for (int r = 0; r < 2; r++) {
 		plans[r] = hand_plan(TT_REDUCE_SCATTER, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(0), none);
@@ -216,7 +217,8 @@ Test(check, rounding_once_is_another_expression_than_rounding_twice)
 	hand_step(others[0], 0, TT_COPY, none, wire(2), out(0), none);
 	cr_expect_eq(tt_plan_check(others, 3), TT_OK, "%s", tt_error_text());
 	cr_expect_eq(tt_plan_check_same(plans, others, 3), TT_USAGE);
-	cr_expect_str_eq(tt_error_text(), "rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
+	cr_expect_str_eq(tt_error_text(),
+			 "rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
 	hand_free(plans, 3);
 	hand_free(others, 3);
 }
@@ -303,7 +305,8 @@ static void two_lanes(struct tt_plan **plans)
 		for (uint32_t b = 0; b < 2; b++) {
 			hand_step(plans[r], b, TT_COPY, none, wire(1 - r), in(b), none);
 			hand_step(plans[r], b, TT_COPY, scratch(b), none, wire(1 - r), none);
-			hand_step(plans[r], b, TT_COMBINE, out(b), none, r ? scratch(b) : in(b), r ? in(b) : scratch(b), none);
+			hand_step(plans[r], b, TT_COMBINE, out(b), none, r ? scratch(b) : in(b),
+				  r ? in(b) : scratch(b), none);
 		}
 		hand_finish(plans[r]);
 	}
@@ -330,8 +333,10 @@ Test(check, unordered_write_and_read_is_named_and_a_wait_heals_it)
 			s->wait_step = 2;
 			passes(plans, 2);
 		} else {
-			refused(plans, 2, "rank 0 lane 1 step 3: reads out[0], but nothing orders it behind lane 0 step 2, "
-				"which writes it", "");
+			refused(plans, 2,
+				"rank 0 lane 1 step 3: reads out[0], but nothing orders it behind lane 0 step 2, "
+				"which writes it",
+				"");
 		}
 	}
 	two_lanes(plans);
@@ -357,8 +362,10 @@ Test(check, race_that_exists_only_in_place_is_found)
 	two_lanes(plans);                        /* in[0] may be read while out[0] is written */
 	plans[0]->scratch_blocks = 4;
 	hand_step(plans[0], 1, TT_COPY, scratch(2), none, in(0), none);
-	refused(plans, 2, "rank 0 lane 1 step 3: reads out[0], but nothing orders it behind lane 0 step 2, which writes it "
-		"(in place)", "");
+	refused(plans, 2,
+		"rank 0 lane 1 step 3: reads out[0], but nothing orders it behind lane 0 step 2, which writes it "
+		"(in place)",
+		"");
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------------- */
@@ -379,14 +386,17 @@ Test(check, messages_that_do_not_match_are_named)
 	refused(plans, 3, "rank", "in this lane");
 	for (int r = 0; r < 2; r++) {
 		plans[r] = hand_plan(TT_BROADCAST, 2, r, 0, 4, 0);
-		hand_step(plans[r], 0, TT_COPY, out(0), r ? none : wire(1), r ? wire(0) : in(0), none)->nblocks = r ? 3 : 4;
+		hand_step(plans[r], 0, TT_COPY, out(0), r ? none : wire(1), r ? wire(0) : in(0), none)->nblocks =
+			r ? 3 : 4;
 		hand_finish(plans[r]);
 	}
 	refused(plans, 2, "rank 1 lane 0 step 0: takes 3 blocks from rank 0, which sends 4", "");
 	hand_ring(plans, 3);
 	step(plans[1], 0, 4)->src[0] = out(0);
-	refused(plans, 3, "rank 2 lane 0 step 5: takes a message as long as block 2 from rank 1, which sends one as long as "
-		"block 0", "");
+	refused(plans, 3,
+		"rank 2 lane 0 step 5: takes a message as long as block 2 from rank 1, which sends one as long as "
+		"block 0",
+		"");
 }
 
 Test(check, blocks_of_different_length_do_not_mix)
@@ -424,7 +434,8 @@ Test(check, a_ring_of_steps_that_take_and_send_passes)
 
 		hand_step(p, 0, TT_COPY, out((uint32_t)r), wire(next), in(0), none);
 		for (int i = 1; i < 5; i++)
-			hand_step(p, 0, TT_COPY, out((uint32_t)(r + 5 - i) % 5), i < 4 ? wire(next) : none, wire(prev), none);
+			hand_step(p, 0, TT_COPY, out((uint32_t)(r + 5 - i) % 5), i < 4 ? wire(next) : none,
+				  wire(prev), none);
 		hand_finish(p);
 	}
 	passes(plans, 5);
@@ -441,7 +452,8 @@ Test(check, a_second_message_needs_the_first_to_be_taken)
 		for (uint32_t b = 0; b < 2; b++)
 			hand_step(plans[r], 0, TT_COPY, scratch(b), none, wire(1 - r), none);
 		for (uint32_t b = 0; b < 2; b++)
-			hand_step(plans[r], 0, TT_COMBINE, out(b), none, r ? scratch(b) : in(b), r ? in(b) : scratch(b), none);
+			hand_step(plans[r], 0, TT_COMBINE, out(b), none, r ? scratch(b) : in(b),
+				  r ? in(b) : scratch(b), none);
 		hand_finish(plans[r]);
 	}
 	refused(plans, 2, "deadlock: rank ", "to take its message");
@@ -488,7 +500,7 @@ Test(check, a_deadlock_through_a_wait_and_a_message_is_found)
 	struct tt_plan *plans[2];
 
 	two_lanes(plans);
-	for (uint32_t r = 0; r < 2; r++) {       /* rank 0: lane 0 behind lane 1's receive; rank 1 the other way round */
+	for (uint32_t r = 0; r < 2; r++) { /* rank 0: lane 0 behind lane 1's receive; rank 1 the other way round */
 		step(plans[r], r, 0)->wait_lane = (uint8_t)(1 - r);
 		step(plans[r], r, 0)->wait_step = 1;
 	}
@@ -538,6 +550,10 @@ Test(check, malformed_steps_are_named)
 	malformed(s->src[0] = wire(0), "takes two messages of rank 0 at once");
 	malformed((p->npeers = 1, p->peers[0] = 2), "rank 0 is not in the plan's list of peers");
 	malformed((s->wait_lane = 1, s->wait_step = 0), "waits for lane 1 step 0, which does not exist");
+	malformed((s->wait_lane = 0, s->wait_step = 0, step(p, 0, 0)->flags = TT_STEP_TURNS),
+		  "waits for lane 0 step 0, which takes turns with the next");
+	malformed((p->lanes[0].nsteps = 2, s->flags = TT_STEP_TURNS),
+		  "takes turns with the step behind it, but is the last");
 	malformed((s->wait_lane = 0, s->wait_step = 99), "waits for lane 0 step 99, which does not exist");
 }
 

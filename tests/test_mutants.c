@@ -1,5 +1,5 @@
 /*
- * test_mutants.c - can the checker fail? Correct plans are damaged by chance, and every harmful damage must be refused
+ * test_mutants.c - can the checker fail? Correct plans are damaged by chance, and harmful damage must be refused
  *
  * What is harmful the checker does not decide: plan_exec.c runs the damaged plans on real numbers, in several orders,
  * with little buffering, in place and not. Whatever goes wrong there (wrong sums, different bits, stuck, left-over
@@ -55,7 +55,9 @@ static bool drop(struct tt_step *s)
 {
 	if (s->nsrc > 2)
 		s[1] = (struct tt_step){ .op = TT_NOP, .wait_lane = TT_NO_LANE, .dst = none, .to = none };
-	*s = (struct tt_step){ .op = TT_NOP, .wait_lane = s->wait_lane, .wait_step = s->wait_step, .dst = none, .to = none };
+	*s = (struct tt_step){
+		.op = TT_NOP, .wait_lane = s->wait_lane, .wait_step = s->wait_step, .dst = none, .to = none
+	};
 	return true;
 }
 
@@ -176,7 +178,8 @@ static bool damage(struct tt_plan *p, enum kind kind)
 static const char *harm(struct tt_plan *const *plans, int n, int runs)
 {
 	for (int i = 0; i < runs; i++) {
-		const char *wrong = plan_execute(plans, n, (uint64_t)i / 2, i % 2 && plans[0]->collective != TT_ALLTOALL);
+		const char *wrong =
+			plan_execute(plans, n, (uint64_t)i / 2, i % 2 && plans[0]->collective != TT_ALLTOALL);
 
 		if (wrong)
 			return wrong;
@@ -194,8 +197,9 @@ static void judge_mutant(struct tt_plan **plans, int n, enum kind kind, struct t
 	t->made[kind]++;
 	t->harmful[kind] += wrong != NULL;
 	t->caught[kind] += wrong && rc;
-	cr_expect(!wrong || rc, "%s %s of %d ranks, root %d, damaged by %s: %s, but the checker saw nothing", plans[0]->algorithm,
-		  tt_collective_name(plans[0]->collective), n, plans[0]->root, kind_name[kind], wrong);
+	cr_expect(!wrong || rc, "%s %s of %d ranks, root %d, damaged by %s: %s, but the checker saw nothing",
+		  plans[0]->algorithm, tt_collective_name(plans[0]->collective), n, plans[0]->root, kind_name[kind],
+		  wrong);
 }
 
 /* The plans of one call: right as they are, and damaged in many ways. */
@@ -203,8 +207,8 @@ static void mutate(struct tt_plan **plans, int n, int mutants, struct tally *t)
 {
 	const char *wrong = harm(plans, n, MANY_RUNS);
 
-	cr_expect(!wrong, "%s %s of %d ranks, root %d: %s", plans[0]->algorithm, tt_collective_name(plans[0]->collective), n,
-		  plans[0]->root, wrong);
+	cr_expect(!wrong, "%s %s of %d ranks, root %d: %s", plans[0]->algorithm,
+		  tt_collective_name(plans[0]->collective), n, plans[0]->root, wrong);
 	cr_expect_eq(tt_plan_check(plans, n), TT_OK, "%s of %d ranks: %s", plans[0]->algorithm, n, tt_error_text());
 	for (int made = 0; made < mutants; made++) {
 		enum kind kind = (enum kind)chance(KINDS);
@@ -232,7 +236,8 @@ static int report(const struct tally *t)
 	int made = 0, harmful = 0, caught = 0;
 
 	for (int k = 0; k < KINDS; k++) {
-		printf("# %-9s %6d mutants, %6d harmful, %6d caught\n", kind_name[k], t->made[k], t->harmful[k], t->caught[k]);
+		printf("# %-9s %6d mutants, %6d harmful, %6d caught\n", kind_name[k], t->made[k], t->harmful[k],
+		       t->caught[k]);
 		made += t->made[k];
 		harmful += t->harmful[k];
 		caught += t->caught[k];
@@ -269,10 +274,14 @@ Test(mutants, harmful_damage_to_plans_by_hand_is_refused)
 
 /* ---- the algorithms of the table ------------------------------------------------------------------------------- */
 
-static bool build(const struct tt_algorithm *a, const struct tt_topology *topology, int root, bool compiled, struct tt_plan **ret_plans)
+static bool build(const struct tt_algorithm *a, const struct tt_topology *topology, int root, bool compiled,
+		  struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = topology->nranks, .rank = r, .root = root,
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = root,
 					  .topology = topology };
 		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape, &ret_plans[r]);
 

@@ -1,5 +1,5 @@
 /*
- * test_print.c - plans as text, word for word, on plans written by hand; check_plan.py reads the JSON of all algorithms
+ * test_print.c - plans as text, word for word, on plans written by hand; check_plan.py reads all algorithms' JSON
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static char *text_of(struct tt_plan **plans, int n, int rank, const char *format
 	size_t bytes = 0;
 	FILE *to = open_memstream(&text, &bytes);
 
-	cr_assert_eq(rank < 0 ? tt_plan_print_all(plans, n, format, to) : tt_plan_print(plans[rank], format, to), TT_OK);
+	cr_assert_eq(rank < 0 ? tt_plan_print_all(plans, n, format, to) : tt_plan_print(plans[rank], format, to),
+		     TT_OK);
 	fclose(to);
 	return text;
 }
@@ -37,7 +38,7 @@ static void make(struct tt_plan **plans)
 	struct tt_plan *p = plans[0] = hand_plan(TT_ALLREDUCE, 3, 0, 0, 2, 4);
 
 	hand_step(p, 0, TT_COMBINE, out(0), none, wire(1), in(0), wire(2), none)->nblocks = 2;
-	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags = TT_STEP_PASSING;
+	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags = TT_STEP_PASSING | TT_STEP_TURNS;
 	hand_step(p, 1, TT_COPY, none, wire(1), out(1), none)->wait_lane = 0;
 	hand_step(p, 1, TT_NOP, none, none, none)->wait_lane = 0;
 	p->steps[p->lanes[1].first + 1].wait_step = 2;
@@ -52,7 +53,7 @@ Test(print, table_shows_operands_in_order)
 	prints(plans, 1, 0, "table",
 	       "allreduce by by-hand: rank 0 of 3, root 0; 2 blocks of in, 2 of out, 4 of scratch, an even split\n"
 	       "lane 0  step 0    recv-reduce  from 1,2  out[0..1] <- wire(1) + in[0..1] + wire(2)\n"
-	       "lane 0  step 2    recv-send    from 1    scratch[0] <- wire(1)                      then send to 2, not kept\n"
+	       "lane 0  step 2    recv-send    from 1    scratch[0] <- wire(1)                      then send to 2, not kept  in turns with the next\n"
 	       "lane 1  step 0    send                   wire(1) <- out[1]                          after lane 0 step 0\n"
 	       "lane 1  step 1    wait                                                              after lane 0 step 2\n");
 	hand_free(plans, 1);
@@ -71,15 +72,15 @@ Test(print, json_holds_every_field)
 	       "    {\"lane\": 0, \"steps\": [\n"
 	       "      {\"step\": 0, \"op\": \"recv_reduce\", \"from\": [1, 2], \"to\": null, \"nblocks\": 2, \"dst\": "
 	       "{\"buf\": \"out\", \"block\": 0, \"nblocks\": 2}, \"srcs\": [{\"wire\": 1}, {\"buf\": \"in\", \"block\": 0}, "
-	       "{\"wire\": 2}], \"wait\": null, \"passing\": false},\n"
+	       "{\"wire\": 2}], \"wait\": null, \"passing\": false, \"turns\": false},\n"
 	       "      {\"step\": 2, \"op\": \"recv_send\", \"from\": [1], \"to\": 2, \"nblocks\": 1, \"dst\": "
 	       "{\"buf\": \"scratch\", \"block\": 0, \"nblocks\": 1}, \"srcs\": [{\"wire\": 1}], \"wait\": null, "
-	       "\"passing\": true}]},\n"
+	       "\"passing\": true, \"turns\": true}]},\n"
 	       "    {\"lane\": 1, \"steps\": [\n"
 	       "      {\"step\": 0, \"op\": \"send\", \"from\": [], \"to\": 1, \"nblocks\": 1, \"dst\": null, \"srcs\": "
-	       "[{\"buf\": \"out\", \"block\": 1}], \"wait\": {\"lane\": 0, \"step\": 0}, \"passing\": false},\n"
+	       "[{\"buf\": \"out\", \"block\": 1}], \"wait\": {\"lane\": 0, \"step\": 0}, \"passing\": false, \"turns\": false},\n"
 	       "      {\"step\": 1, \"op\": \"wait\", \"from\": [], \"to\": null, \"nblocks\": 0, \"dst\": null, \"srcs\": "
-	       "[], \"wait\": {\"lane\": 0, \"step\": 2}, \"passing\": false}]}]}\n");
+	       "[], \"wait\": {\"lane\": 0, \"step\": 2}, \"passing\": false, \"turns\": false}]}]}\n");
 	hand_free(plans, 1);
 }
 

@@ -10,13 +10,28 @@
  */
 #include "plan/check.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+int tt_check_fail(int rank, uint32_t lane, uint32_t step, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return tt_fail(TT_USAGE, "rank %d lane %u step %u: %s", rank, lane, step, text);
+}
+
 const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, char text[24])
 {
-	enum tt_buf buf = cell >= r->base[TT_SCRATCH] ? TT_SCRATCH : cell - r->base[TT_OUT] < r->nout ? TT_OUT : TT_IN;
+	enum tt_buf buf = cell - r->base[TT_OUT] < r->nout ? TT_OUT : TT_IN;
+
+	if (cell >= r->base[TT_SCRATCH])
+		buf = TT_SCRATCH;
 
 	snprintf(text, 24, "%s[%u]", tt_buf_name(buf), cell - r->base[buf]);
 	return text;
@@ -95,8 +110,8 @@ static int differ(const struct tt_check *c, int rank, int other, uint32_t b)
 	const struct tt_check_rank *r = &c->ranks[rank];
 	uint32_t writer = r->writer[r->base[TT_OUT] + b];
 
-	return tt_fail(TT_USAGE, "rank %d lane %u step %u: leaves out[%u] combined in another order than on rank %d%s", rank,
-		       writer & 7, writer >> 3, b, other, c->placement);
+	return tt_check_fail(rank, writer & 7, writer >> 3,
+			     "leaves out[%u] combined in another order than on rank %d%s", b, other, c->placement);
 }
 
 static int judge(const struct tt_check *c)
@@ -233,9 +248,9 @@ static int compare(const struct tt_check *c, tt_expr *kept, bool first, const ch
 			if (first)
 				*kept = value;
 			else if (*kept != value)
-				return tt_fail(TT_USAGE, "rank %d lane %u step %u: combines out[%u] in another order than %s",
-					       rank, r->writer[r->base[TT_OUT] + b] & 7, r->writer[r->base[TT_OUT] + b] >> 3,
-					       b, with);
+				return tt_check_fail(rank, r->writer[r->base[TT_OUT] + b] & 7,
+						     r->writer[r->base[TT_OUT] + b] >> 3,
+						     "combines out[%u] in another order than %s", b, with);
 		}
 	}
 	return TT_OK;
@@ -265,35 +280,52 @@ static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *expr
 	return rc;
 }
 
-int tt_plan_check_same(struct tt_plan *const *plans, struct tt_plan *const *others, int nranks)
+static int check_heads_alike(struct tt_plan *const *plans, struct tt_plan *const *others)
+{
+	const struct tt_plan *p = plans[0], *q = others[0];
+
+	if (p->collective == q->collective && p->root == q->root && p->rule == q->rule && p->nblocks == q->nblocks)
+		return TT_OK;
+	return tt_fail(TT_USAGE, "these are plans for different calls, or split blocks differently");
+}
+
+int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nranks, int *ret_form)
 {
 	struct tt_exprs *exprs = NULL;
 	tt_expr *kept = NULL;
 	uint32_t blocks = 1;
-	int rc = tt_check_heads(plans, nranks);
+	int rc = TT_OK;
 
-	if (!rc && others != plans)
-		rc = tt_check_heads(others, nranks);
-	if (rc)
-		return rc;
+	for (*ret_form = 0; *ret_form < nforms; ++*ret_form)
+		if ((rc = tt_check_heads(forms[*ret_form], nranks)) ||
+		    (rc = check_heads_alike(forms[0], forms[*ret_form])))
+			return rc;
+	*ret_form = 0;
 	for (int r = 0; r < nranks; r++)
-		blocks = plans[r]->in_blocks > blocks ? plans[r]->in_blocks : blocks;
-	if (others[0]->collective != plans[0]->collective || others[0]->root != plans[0]->root ||
-	    others[0]->rule != plans[0]->rule || others[0]->nblocks != plans[0]->nblocks)
-		return tt_fail(TT_USAGE, "the two plans are for different calls or split blocks differently");
+		blocks = forms[0][r]->in_blocks > blocks ? forms[0][r]->in_blocks : blocks;
 	if ((uint64_t)blocks * (uint64_t)nranks > INT32_MAX)
 		return tt_fail(TT_USAGE, "%d ranks with %u blocks each are too many to check", nranks, blocks);
 	rc = tt_exprs_open(nranks, blocks, &exprs);
-	if (!rc)
-		rc = prove(plans, nranks, exprs, &kept);
-	if (!rc && others != plans)
-		rc = prove(others, nranks, exprs, &kept);
+	while (!rc && *ret_form < nforms) {
+		rc = prove(forms[*ret_form], nranks, exprs, &kept);
+		*ret_form += !rc;
+	}
 	tt_exprs_close(exprs);
 	free(kept);
 	return rc;
 }
 
+int tt_plan_check_same(struct tt_plan *const *plans, struct tt_plan *const *others, int nranks)
+{
+	struct tt_plan *const *const forms[] = { plans, others };
+	int form;
+
+	return tt_plan_check_forms(forms, 2, nranks, &form);
+}
+
 int tt_plan_check(struct tt_plan *const *plans, int nranks)
 {
-	return tt_plan_check_same(plans, plans, nranks);
+	int form;
+
+	return tt_plan_check_forms(&plans, 1, nranks, &form);
 }

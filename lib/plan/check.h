@@ -14,8 +14,9 @@
 
 #include "plan/walk.h"
 
-/* Proves plans and others (the same call planned in two ways, say fused and plain), and that both give every block the
- * same expression, so the same bits. 0 | TT_USAGE with the sentence | TT_SYSTEM. */
+/* Proves several forms of the plans of one call (as written, compiled, expanded), and that all give every block the
+ * same expression, so the same bits. 0 | TT_USAGE with the sentence, and which form is at fault | TT_SYSTEM. */
+int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nranks, int *ret_form);
 int tt_plan_check_same(struct tt_plan *const *plans, struct tt_plan *const *others, int nranks);
 
 /* ---- expressions ---------------------------------------------------------------------------------------------- */
@@ -81,6 +82,12 @@ struct tt_check {
 
 #define TT_NOT_A_PEER UINT16_MAX
 
+/* Is `to` in the list of peers of `from`? */
+static inline bool tt_check_knows(const struct tt_check *c, int from, int to)
+{
+	return c->peer_index[(size_t)from * (size_t)c->nranks + (size_t)to] != TT_NOT_A_PEER;
+}
+
 static inline struct tt_check_channel *tt_check_channel(const struct tt_check *c, int from, int to, uint32_t lane)
 {
 	uint16_t peer = c->peer_index[(size_t)from * (size_t)c->nranks + (size_t)to];
@@ -94,8 +101,10 @@ static inline uint32_t tt_check_cell(const struct tt_check_rank *r, tt_ref ref)
 	return r->base[tt_ref_buf(ref)] + tt_ref_index(ref);
 }
 
-/* Does this rank's caller give that buffer? Root alone gives in of broadcast and scatter, out of reduce and gather. */
+/* Does this rank's caller give that buffer? Only root gives in of broadcast and scatter, out of reduce and gather. */
 bool tt_check_has(const struct tt_plan *p, enum tt_buf buf);
+/* Says what is wrong with a step; returns TT_USAGE. */
+int tt_check_fail(int rank, uint32_t lane, uint32_t step, const char *fmt, ...) TT_PRINTF(4, 5);
 /* "out[3]" of a cell, into text */
 const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, char text[24]);
 

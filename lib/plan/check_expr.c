@@ -164,7 +164,8 @@ int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_exp
 	for (; t->slot[at]; at = (at + 1) & (t->nslots - 1)) {
 		const struct node *known = &t->node[t->slot[at] - 1];
 
-		if (known->hash == hash && known->n == n && !memcmp(t->child + known->first, child, n * sizeof(*child))) {
+		if (known->hash == hash && known->n == n &&
+		    !memcmp(t->child + known->first, child, n * sizeof(*child))) {
 			*ret_expr = t->nleaves + t->slot[at];
 			return TT_OK;
 		}

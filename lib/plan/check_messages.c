@@ -26,11 +26,12 @@ static int mismatch(const struct tt_check *c, int from, int to, uint32_t lane)
 	const struct tt_check_channel *ch = tt_check_channel(c, from, to, lane);
 
 	if (ch->sent > ch->taken)
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: sends message %u to rank %d, which takes %u in this lane",
-			       from, lane, find_step(c->plans[from], lane, to, true, ch->taken), ch->taken + 1, to,
-			       ch->taken);
-	return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes message %u of rank %d, which sends %u in this lane",
-		       to, lane, find_step(c->plans[to], lane, from, false, ch->sent), ch->sent + 1, from, ch->sent);
+		return tt_check_fail(from, lane, find_step(c->plans[from], lane, to, true, ch->taken),
+				     "sends message %u to rank %d, which takes %u in this lane", ch->taken + 1, to,
+				     ch->taken);
+	return tt_check_fail(to, lane, find_step(c->plans[to], lane, from, false, ch->sent),
+			     "takes message %u of rank %d, which sends %u in this lane", ch->sent + 1, from,
+			     ch->sent);
 }
 
 /* Counts one plan's messages. A sender that does not know the receiver as a peer sends it nothing. */
@@ -50,9 +51,10 @@ static int count(struct tt_check *c, const struct tt_plan *p)
 
 				if (!tt_ref_is_wire(ref))
 					continue;
-				if (c->peer_index[(size_t)from * (size_t)c->nranks + (size_t)p->rank] == TT_NOT_A_PEER)
-					return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes a message of rank %d, which "
-						       "sends it none", p->rank, lane, i, from);
+				if (!tt_check_knows(c, from, p->rank))
+					return tt_check_fail(p->rank, lane, i,
+							     "takes a message of rank %d, which sends it none",
+							     from);
 				tt_check_channel(c, from, p->rank, lane)->taken++;
 			}
 			i += tt_step_records(s) - 1;
@@ -73,8 +75,7 @@ int tt_check_messages(struct tt_check *c)
 		const struct tt_plan *p = c->plans[from];
 
 		for (uint32_t i = 0; i < p->npeers; i++) {
-			bool used = false, known = c->peer_index[(size_t)p->peers[i] * (size_t)c->nranks + (size_t)from] !=
-				TT_NOT_A_PEER;
+			bool used = false, known = tt_check_knows(c, p->peers[i], from);
 
 			for (uint32_t lane = 0; lane < c->nlanes; lane++) {
 				const struct tt_check_channel *out = tt_check_channel(c, from, p->peers[i], lane);
@@ -84,7 +85,8 @@ int tt_check_messages(struct tt_check *c)
 				used |= out->sent || (known && tt_check_channel(c, p->peers[i], from, lane)->sent);
 			}
 			if (!used)
-				return tt_fail(TT_USAGE, "rank %d: rank %d is in its list of peers, but no step names it",
+				return tt_fail(TT_USAGE,
+					       "rank %d: rank %d is in its list of peers, but no step names it",
 					       from, p->peers[i]);
 		}
 	}

@@ -34,12 +34,14 @@ static int race(const struct order *o, uint32_t lane, uint32_t step, uint32_t ce
 {
 	char name[24];
 
-	return tt_fail(TT_USAGE, "rank %d lane %u step %u: %s %s, but nothing orders it behind lane %u step %u, which %s it%s",
-		       o->plan->rank, lane, step, write ? "writes" : "reads", tt_check_cell_name(o->r, cell, name),
-		       other_lane, other_step, other_write ? "writes" : "reads", o->c->placement);
+	return tt_check_fail(o->plan->rank, lane, step,
+			     "%s %s, but nothing orders it behind lane %u step %u, which %s it%s",
+			     write ? "writes" : "reads", tt_check_cell_name(o->r, cell, name), other_lane,
+			     other_step, other_write ? "writes" : "reads", o->c->placement);
 }
 
-static int touch(const struct order *o, const struct clock *now, uint32_t lane, uint32_t step, uint32_t cell, bool write)
+static int touch(const struct order *o, const struct clock *now, uint32_t lane, uint32_t step, uint32_t cell,
+		 bool write)
 {
 	struct touched *t = &o->cell[cell];
 
@@ -105,8 +107,9 @@ static int cycle(const struct order *o, const uint32_t *at)
 			continue;
 		const struct tt_step *s = tt_lane_step(o->plan, lane, at[lane]);
 
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: waits for lane %u step %u, which waits for this lane in turn",
-			       o->plan->rank, lane, at[lane], s->wait_lane, s->wait_step);
+		return tt_check_fail(o->plan->rank, lane, at[lane],
+				     "waits for lane %u step %u, which waits for this lane in turn", s->wait_lane,
+				     s->wait_step);
 	}
 	return TT_OK;
 }
@@ -146,7 +149,9 @@ int tt_check_order(const struct tt_check *c)
 		steps = c->plans[r]->nsteps > steps ? c->plans[r]->nsteps : steps;
 		cells = c->ranks[r].ncells > cells ? c->ranks[r].ncells : cells;
 	}
-	struct order o = { .c = c, .clock = calloc(steps + 1, sizeof(*o.clock)), .cell = calloc(cells + 1, sizeof(*o.cell)) };
+	struct order o = { .c = c,
+			   .clock = calloc(steps + 1, sizeof(*o.clock)),
+			   .cell = calloc(cells + 1, sizeof(*o.cell)) };
 
 	if (!o.clock || !o.cell)
 		rc = tt_fail(TT_SYSTEM, "no memory to check plans of %u steps and %u blocks", steps, cells);

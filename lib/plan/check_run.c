@@ -3,19 +3,19 @@
  *
  * The rule of the run is the strictest that holds for all transports:
  *   - between two ranks, a lane has at most one message on its way;
- *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write the
- *     blocks it is read from (those of dst, or of the source where there is no dst); the lane goes on;
- *   - a step that takes and sends takes first, which makes room for its senders, and sends when there is room for it.
- * A step goes on when all it waits for is there, and nothing another step does can take that away again. So if this one
- * order of steps comes to its end, every order does, and gives the same values (check_order.c excludes races).
+ *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write
+ *     the blocks it is read from (those of dst, or of the source where there is no dst); the lane goes on;
+ *   - a step that takes and sends takes first, which makes room for its senders, and sends when there is room.
+ * A step goes on when all it waits for is there, and nothing another step does can take that away again. So if this
+ * one order of steps comes to its end, every order does, with the same values (check_order.c excludes races).
  *
- * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it has a slot to write
- * the result into (transports that reserve). With two slots that is no new wait: there is room for message k as soon as k - 2
- * is taken, and here k - 2 must be taken for k - 1 to be sent, which an earlier step of the lane does. So a link needs
- * two slots, or one that is posted.
+ * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it has a slot to
+ * write the result into (transports that reserve). With two slots that is no new wait: there is room for message k
+ * as soon as k - 2 is taken, and here k - 2 is taken before k - 1 is sent, which an earlier step of the lane does.
+ * So a link needs two slots, or one that is posted.
  *
- * One tile stands for any number of them, run one behind the other or interleaved: what a step waits for lies in its
- * own tile or an earlier one (the lane, the one message), and each tile alone takes all messages it sends.
+ * One tile stands for any number of them, run one behind the other or interleaved: what a step waits for lies in
+ * its own tile or an earlier one (the lane, the one message), and each tile alone takes all messages it sends.
  *
  * Called by check.c, after check_steps.c and check_messages.c, for both placements.
  */
@@ -93,12 +93,12 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 
 	*ret_value = r->value[cell];
 	if (*ret_value == TT_EXPR_NOTHING)
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads %s, which nothing wrote%s", rank, lane, r->at[lane],
-			       tt_check_cell_name(r, cell, name), c->placement);
+		return tt_check_fail(rank, lane, r->at[lane], "reads %s, which nothing wrote%s",
+				     tt_check_cell_name(r, cell, name), c->placement);
 	if (*ret_value == TT_EXPR_PASSED)
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads %s, which lane %u step %u only passed on%s", rank, lane,
-			       r->at[lane], tt_check_cell_name(r, cell, name), r->writer[cell] & 7, r->writer[cell] >> 3,
-			       c->placement);
+		return tt_check_fail(rank, lane, r->at[lane], "reads %s, which lane %u step %u only passed on%s",
+				     tt_check_cell_name(r, cell, name), r->writer[cell] & 7, r->writer[cell] >> 3,
+				     c->placement);
 	return TT_OK;
 }
 
@@ -113,41 +113,47 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 		int from = (int)tt_ref_index(ref);
 
 		if (tt_ref_is_local(ref)) {
-			uint32_t x = tt_check_cell(r, ref), y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
+			uint32_t x = tt_check_cell(r, ref),
+				 y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
 
 			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
-				return tt_fail(TT_USAGE, "rank %d lane %u step %u: reads and writes blocks that overlap partly%s",
-					       rank, lane, r->at[lane], c->placement);
+				return tt_check_fail(rank, lane, r->at[lane],
+						     "reads and writes blocks that overlap partly%s", c->placement);
 			continue;
 		}
 		const struct tt_check_channel *ch = tt_check_channel(c, from, rank, lane);
 
 		if (ch->nblocks != s->nblocks)
-			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes %u blocks from rank %d, which sends %u", rank,
-				       lane, r->at[lane], s->nblocks, from, ch->nblocks);
+			return tt_check_fail(rank, lane, r->at[lane],
+					     "takes %u blocks from rank %d, which sends %u", s->nblocks, from,
+					     ch->nblocks);
 		if (ch->class != class)
-			return tt_fail(TT_USAGE, "rank %d lane %u step %u: takes a message as long as block %u from rank %d, "
-				       "which sends one as long as block %u", rank, lane, r->at[lane], class, from, ch->class);
+			return tt_check_fail(
+				rank, lane, r->at[lane],
+				"takes a message as long as block %u from rank %d, which sends one as long as block %u",
+				class, from, ch->class);
 	}
 	return TT_OK;
 }
 
-static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_expr *child, uint32_t n, tt_expr *ret_value)
+static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_expr *child, uint32_t n,
+		   tt_expr *ret_value)
 {
 	uint32_t what;
 	int rc = tt_expr_combine(c->exprs, child, n, ret_value, &what);
 
 	if (rc == TT_EXPR_TWICE)
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: combines rank %u's block %u twice%s", rank, lane,
-			       c->ranks[rank].at[lane], what, tt_expr_block(c->exprs, child[0]), c->placement);
+		return tt_check_fail(rank, lane, c->ranks[rank].at[lane], "combines rank %u's block %u twice%s",
+				     what, tt_expr_block(c->exprs, child[0]), c->placement);
 	if (rc == TT_EXPR_MIXED)
-		return tt_fail(TT_USAGE, "rank %d lane %u step %u: combines block %u with block %u%s", rank, lane,
-			       c->ranks[rank].at[lane], tt_expr_block(c->exprs, child[0]), what, c->placement);
+		return tt_check_fail(rank, lane, c->ranks[rank].at[lane], "combines block %u with block %u%s",
+				     tt_expr_block(c->exprs, child[0]), what, c->placement);
 	return rc;
 }
 
 /* The value of block k of a step. */
-static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t k, tt_expr *ret_value)
+static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t k,
+		    tt_expr *ret_value)
 {
 	tt_expr child[8];
 	int rc;
@@ -286,8 +292,8 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	start_lane = lane;
 	do {                                                 /* ... and once around */
 		struct blocker b = blocker_of(c, rank, lane);
-		int n = snprintf(text + used, sizeof(text) - used, "%srank %d lane %u step %u waits for ", used ? "; " : "",
-				 rank, lane, c->ranks[rank].at[lane]);
+		int n = snprintf(text + used, sizeof(text) - used, "%srank %d lane %u step %u waits for ",
+				 used ? "; " : "", rank, lane, c->ranks[rank].at[lane]);
 
 		used += (size_t)n;
 		if (used >= sizeof(text) - 120)
@@ -299,8 +305,8 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 		else if (b.why == NO_ROOM)
 			n = snprintf(text + used, sizeof(text) - used, "rank %d to take its message", b.rank);
 		else
-			n = snprintf(text + used, sizeof(text) - used, "rank %d to take what was sent from %s", b.rank,
-				     tt_check_cell_name(&c->ranks[rank], b.cell, name));
+			n = snprintf(text + used, sizeof(text) - used, "rank %d to take what was sent from %s",
+				     b.rank, tt_check_cell_name(&c->ranks[rank], b.cell, name));
 		used += (size_t)n;
 		rank = b.rank;
 		lane = b.lane;

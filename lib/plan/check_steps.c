@@ -38,11 +38,12 @@ static uint32_t blocks_of(const struct tt_plan *p, enum tt_buf buf)
 
 static int head_blocks(const struct tt_plan *p)
 {
-	bool may_be_even = p->collective == TT_ALLREDUCE || p->collective == TT_REDUCE || p->collective == TT_BROADCAST;
+	bool may_be_even =
+		p->collective == TT_ALLREDUCE || p->collective == TT_REDUCE || p->collective == TT_BROADCAST;
 
 	if (p->rule != TT_EQUAL && !(p->rule == TT_EVEN && may_be_even && p->nblocks))
-		return tt_fail(TT_USAGE, "rank %d: an %s cannot split its buffers by rule %d into %u blocks", p->rank,
-			       tt_collective_name(p->collective), (int)p->rule, p->nblocks);
+		return tt_fail(TT_USAGE, "rank %d: %s cannot split its buffers by rule %d into %u blocks",
+			       p->rank, tt_collective_name(p->collective), (int)p->rule, p->nblocks);
 	if (tt_check_has(p, TT_IN) && p->in_blocks != blocks_of(p, TT_IN))
 		return tt_fail(TT_USAGE, "rank %d: in has %u blocks, not %u", p->rank, p->in_blocks,
 			       blocks_of(p, TT_IN));
@@ -63,8 +64,8 @@ static int head_lanes(const struct tt_plan *p)
 		const struct tt_lane *a = &p->lanes[i];
 
 		if (a->first > p->nsteps || a->nsteps > p->nsteps - a->first)
-			return tt_fail(TT_USAGE, "rank %d lane %u: steps %u..%u lie outside the plan's %u", p->rank, i,
-				       a->first, a->first + a->nsteps, p->nsteps);
+			return tt_fail(TT_USAGE, "rank %d lane %u: steps %u..%u lie outside the plan's %u", p->rank,
+				       i, a->first, a->first + a->nsteps, p->nsteps);
 		for (uint32_t k = 0; k < i; k++) {
 			const struct tt_lane *b = &p->lanes[k];
 
@@ -84,15 +85,18 @@ int tt_check_heads(struct tt_plan *const *plans, int nranks)
 		int rc;
 
 		if (p->nranks != nranks || p->rank != r)
-			return tt_fail(TT_USAGE, "plan %d of %d is made for rank %d of %d", r, nranks, p->rank, p->nranks);
+			return tt_fail(TT_USAGE, "plan %d of %d is made for rank %d of %d", r, nranks, p->rank,
+				       p->nranks);
 		if ((unsigned)p->collective >= TT_SENDRECV || p->root < 0 || p->root >= nranks)
 			return tt_fail(TT_USAGE, "rank %d: collective %d with root %d is not planned", r,
 				       (int)p->collective, p->root);
 		if (p->collective != first->collective || p->root != first->root || p->rule != first->rule ||
 		    p->nblocks != first->nblocks || strcmp(p->algorithm, first->algorithm))
-			return tt_fail(TT_USAGE, "rank %d plans %s %s of %u blocks with root %d, rank 0 %s %s of %u blocks "
-				       "with root %d", r, p->algorithm, tt_collective_name(p->collective), p->nblocks,
-				       p->root, first->algorithm, tt_collective_name(first->collective), first->nblocks,
+			return tt_fail(TT_USAGE,
+				       "rank %d plans %s %s of %u blocks with root %d, rank 0 %s %s of %u blocks "
+				       "with root %d",
+				       r, p->algorithm, tt_collective_name(p->collective), p->nblocks, p->root,
+				       first->algorithm, tt_collective_name(first->collective), first->nblocks,
 				       first->root);
 		if ((rc = head_blocks(p)) || (rc = head_lanes(p)))
 			return rc;
@@ -110,8 +114,7 @@ struct at {
 	uint32_t lane, index;
 };
 
-#define AT "rank %d lane %u step %u: "
-#define at_values(a) (a)->plan->rank, (a)->lane, (a)->index
+#define at_fail(a, ...) tt_check_fail((a)->plan->rank, (a)->lane, (a)->index, __VA_ARGS__)
 
 static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 {
@@ -121,22 +124,21 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 
 	if (buf == TT_WIRE) {
 		if (index >= (uint32_t)p->nranks || (int)index == p->rank)
-			return tt_fail(TT_USAGE, AT "there is no wire to rank %u of %d", at_values(a), index, p->nranks);
-		if (a->c->peer_index[(size_t)p->rank * (size_t)p->nranks + index] == TT_NOT_A_PEER)
-			return tt_fail(TT_USAGE, AT "rank %u is not in the plan's list of peers", at_values(a), index);
+			return at_fail(a, "there is no wire to rank %u of %d", index, p->nranks);
+		if (!tt_check_knows(a->c, p->rank, (int)index))
+			return at_fail(a, "rank %u is not in the plan's list of peers", index);
 		return TT_OK;
 	}
 	if (buf > TT_SCRATCH || (buf == TT_IN && !is_source))
-		return tt_fail(TT_USAGE, AT "%s cannot be %s", at_values(a), tt_buf_name(buf),
-			       is_source ? "read" : "written");
+		return at_fail(a, "%s cannot be %s", tt_buf_name(buf), is_source ? "read" : "written");
 	if (!tt_check_has(p, buf))
-		return tt_fail(TT_USAGE, AT "uses %s, which only root %d has in a %s", at_values(a),
-			       tt_buf_name(buf), p->root, tt_collective_name(p->collective));
+		return at_fail(a, "uses %s, which only root %d has in a %s", tt_buf_name(buf), p->root,
+			       tt_collective_name(p->collective));
 	uint32_t room = buf == TT_IN ? p->in_blocks : buf == TT_OUT ? p->out_blocks : p->scratch_blocks;
 
 	if (n > room || index > room - n)
-		return tt_fail(TT_USAGE, AT "uses %s[%u..%u], but there are %u blocks", at_values(a),
-			       tt_buf_name(buf), index, index + n - 1, room);
+		return at_fail(a, "uses %s[%u..%u], but there are %u blocks", tt_buf_name(buf), index,
+			       index + n - 1, room);
 	return TT_OK;
 }
 
@@ -148,7 +150,7 @@ static int check_length(const struct at *a, tt_ref ref, tt_ref *first_local)
 	if (*first_local == TT_REF_NONE)
 		*first_local = ref;
 	if (tt_ref_index(ref) % a->c->classes != tt_ref_index(*first_local) % a->c->classes)
-		return tt_fail(TT_USAGE, AT "%s[%u] and %s[%u] need not be equally long", at_values(a),
+		return at_fail(a, "%s[%u] and %s[%u] need not be equally long",
 			       tt_buf_name(tt_ref_buf(*first_local)), tt_ref_index(*first_local),
 			       tt_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
 	return TT_OK;
@@ -171,8 +173,7 @@ static int check_sources(const struct at *a)
 			return rc;
 		for (int k = 0; k < i && tt_ref_is_wire(ref); k++)
 			if (tt_step_source(s, k) == ref)
-				return tt_fail(TT_USAGE, AT "takes two messages of rank %u at once", at_values(a),
-					       tt_ref_index(ref));
+				return at_fail(a, "takes two messages of rank %u at once", tt_ref_index(ref));
 	}
 	return TT_OK;
 }
@@ -186,11 +187,12 @@ static int check_wait(const struct at *a)
 		return TT_OK;
 	if (s->wait_lane >= p->nlanes || s->wait_step >= p->lanes[s->wait_lane].nsteps ||
 	    tt_lane_step(p, s->wait_lane, s->wait_step)->op == TT_MORE)
-		return tt_fail(TT_USAGE, AT "waits for lane %u step %u, which does not exist", at_values(a),
-			       s->wait_lane, s->wait_step);
-	if (s->wait_lane == a->lane && s->wait_step >= a->index)
-		return tt_fail(TT_USAGE, AT "waits for step %u of its own lane, which comes later", at_values(a),
+		return at_fail(a, "waits for lane %u step %u, which does not exist", s->wait_lane, s->wait_step);
+	if (tt_lane_step(p, s->wait_lane, s->wait_step)->flags & TT_STEP_TURNS)
+		return at_fail(a, "waits for lane %u step %u, which takes turns with the next", s->wait_lane,
 			       s->wait_step);
+	if (s->wait_lane == a->lane && s->wait_step >= a->index)
+		return at_fail(a, "waits for step %u of its own lane, which comes later", s->wait_step);
 	return TT_OK;
 }
 
@@ -205,27 +207,29 @@ static int check_step(const struct at *a)
 	if (rc)
 		return rc;
 	if (s->op != TT_NOP && s->op != TT_COPY && s->op != TT_COMBINE)
-		return tt_fail(TT_USAGE, AT "opcode %u does not begin a step", at_values(a), s->op);
+		return at_fail(a, "opcode %u does not begin a step", s->op);
 	if (s->nsrc < least || s->nsrc > most)
-		return tt_fail(TT_USAGE, AT "has %u sources, not %d..%d", at_values(a), s->nsrc, least, most);
+		return at_fail(a, "has %u sources, not %d..%d", s->nsrc, least, most);
 	if (s->flags & ~(TT_STEP_PASSING | TT_STEP_TURNS) || s->reserved)
-		return tt_fail(TT_USAGE, AT "has unknown flags %#x", at_values(a), s->flags);
+		return at_fail(a, "has unknown flags %#x", s->flags);
+	if (s->flags & TT_STEP_TURNS && a->index + tt_step_records(s) >= a->plan->lanes[a->lane].nsteps)
+		return at_fail(a, "takes turns with the step behind it, but is the last");
 	if (passing && (s->dst == TT_REF_NONE || s->to == TT_REF_NONE))
-		return tt_fail(TT_USAGE, AT "is passing, but has no %s", at_values(a),
+		return at_fail(a, "is passing, but has no %s",
 			       s->dst == TT_REF_NONE ? "destination" : "peer to pass to");
 	if (nop)
 		return s->dst == TT_REF_NONE && s->to == TT_REF_NONE ? TT_OK :
-			tt_fail(TT_USAGE, AT "does nothing, but has a destination", at_values(a));
+			at_fail(a, "does nothing, but has a destination");
 	if (s->dst == TT_REF_NONE && s->to == TT_REF_NONE)
-		return tt_fail(TT_USAGE, AT "has no destination and no peer to send to", at_values(a));
+		return at_fail(a, "has no destination and no peer to send to");
 	if (s->dst != TT_REF_NONE && !tt_ref_is_local(s->dst))
-		return tt_fail(TT_USAGE, AT "its destination is no block", at_values(a));
+		return at_fail(a, "its destination is no block");
 	if (s->to != TT_REF_NONE && tt_ref_buf(s->to) != TT_WIRE)
-		return tt_fail(TT_USAGE, AT "it sends to no wire", at_values(a));
+		return at_fail(a, "it sends to no wire");
 	if (s->dst == TT_REF_NONE && (s->op != TT_COPY || tt_ref_is_wire(s->src[0])))
-		return tt_fail(TT_USAGE, AT "sends a result that it keeps in no block", at_values(a));
+		return at_fail(a, "sends a result that it keeps in no block");
 	if (!s->nblocks)
-		return tt_fail(TT_USAGE, AT "has no blocks", at_values(a));
+		return at_fail(a, "has no blocks");
 	if (s->to != TT_REF_NONE && (rc = check_operand(a, s->to, true)))
 		return rc;
 	return check_sources(a);
@@ -240,8 +244,7 @@ static int check_more(const struct at *a)
 		return TT_OK;
 	if (a->index + 1 >= a->plan->lanes[a->lane].nsteps || more->op != TT_MORE || more->n != a->step->nsrc - 2 ||
 	    more->reserved)
-		return tt_fail(TT_USAGE, AT "no record with its %u further sources follows", at_values(a),
-			       a->step->nsrc - 2);
+		return at_fail(a, "no record with its %u further sources follows", a->step->nsrc - 2);
 	return TT_OK;
 }
 
@@ -251,7 +254,8 @@ static int check_peers(const struct tt_check *c, const struct tt_plan *p)
 		int peer = p->peers[i];
 
 		if (peer < 0 || peer >= p->nranks || peer == p->rank || (i && p->peers[i - 1] >= peer))
-			return tt_fail(TT_USAGE, "rank %d: entry %u of its list of peers is %d, out of order or range",
+			return tt_fail(TT_USAGE,
+				       "rank %d: entry %u of its list of peers is %d, out of order or range",
 				       p->rank, i, peer);
 		c->peer_index[(size_t)p->rank * (size_t)p->nranks + (size_t)peer] = (uint16_t)i;
 	}

@@ -3,9 +3,9 @@
  *
  *   lane 0  step 3  recv-reduce-send  from 2  out[1] <- in[1] + wire(2)  then send to 0  after lane 1 step 2
  *
- * The operands stand in the order in which they are combined; wire(2) is the next message of rank 2 in that lane. A step
- * of several blocks names the first and the last. Steps are counted in records: one with more than two sources counts
- * as two.
+ * The operands stand in the order in which they are combined; wire(2) is the next message of rank 2 in that lane. A
+ * step of several blocks names the first and the last. Steps are counted in records: one with more than two sources
+ * counts as two.
  */
 #include "plan/print.h"
 
@@ -23,7 +23,8 @@ const char *tt_step_name(const struct tt_step *s, char dash, char text[TT_STEP_N
 	const char *const parts[] = {
 		s->op == TT_NOP ? "wait" : NULL,
 		receives ? "recv" : NULL,
-		s->op == TT_COMBINE ? "reduce" : s->op == TT_COPY && !receives && s->dst != TT_REF_NONE ? "copy" : NULL,
+		s->op == TT_COMBINE ? "reduce" : NULL,
+		s->op == TT_COPY && !receives && s->dst != TT_REF_NONE ? "copy" : NULL,
 		s->to != TT_REF_NONE ? "send" : NULL,
 	};
 
@@ -78,8 +79,8 @@ static void make_row(const struct tt_step *s, struct row *ret_row)
 	ret_row->from[0] = '\0';
 	for (int i = 0; i < s->nsrc; i++)
 		if (tt_ref_is_wire(tt_step_source(s, i)))
-			used += (size_t)snprintf(ret_row->from + used, sizeof(ret_row->from) - used, "%s%u", used ? "," : "from ",
-						 tt_ref_index(tt_step_source(s, i)));
+			used += (size_t)snprintf(ret_row->from + used, sizeof(ret_row->from) - used, "%s%u",
+						 used ? "," : "from ", tt_ref_index(tt_step_source(s, i)));
 }
 
 struct widths { int name, from, text; };
@@ -97,13 +98,16 @@ static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index, co
 	int n;
 
 	make_row(s, &row);
-	n = snprintf(line, sizeof(line), "lane %u  step %-3u  %-*s  %-*s  %-*s", lane, index, w->name, row.name, w->from, row.from,
-		     w->text, row.text);
+	n = snprintf(line, sizeof(line), "lane %u  step %-3u  %-*s  %-*s  %-*s", lane, index, w->name, row.name,
+		     w->from, row.from, w->text, row.text);
 	if (s->to != TT_REF_NONE && s->dst != TT_REF_NONE)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  then send to %u%s", tt_ref_index(s->to),
 			      s->flags & TT_STEP_PASSING ? ", not kept" : "");
+	if (s->flags & TT_STEP_TURNS)
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "  in turns with the next");
 	if (s->wait_lane != TT_NO_LANE)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u", s->wait_lane, s->wait_step);
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u", s->wait_lane,
+			      s->wait_step);
 	while (n && line[n - 1] == ' ')
 		n--;
 	fprintf(to, "%.*s\n", n, line);
@@ -115,11 +119,12 @@ static void print_plan(const struct tt_plan *p, FILE *to)
 	struct row row;
 
 	fprintf(to, "%s by %s: rank %d of %d, root %d; %u blocks of in, %u of out, %u of scratch, %s\n",
-		tt_collective_name(p->collective), p->algorithm, p->rank, p->nranks, p->root, p->in_blocks, p->out_blocks,
-		p->scratch_blocks, p->rule == TT_EVEN ? "an even split" : "equally long");
+		tt_collective_name(p->collective), p->algorithm, p->rank, p->nranks, p->root, p->in_blocks,
+		p->out_blocks, p->scratch_blocks, p->rule == TT_EVEN ? "an even split" : "equally long");
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t lane = 0; lane < p->nlanes; lane++) {
-			for (uint32_t i = 0; i < p->lanes[lane].nsteps; i += tt_step_records(tt_lane_step(p, lane, i))) {
+			for (uint32_t i = 0; i < p->lanes[lane].nsteps;
+			     i += tt_step_records(tt_lane_step(p, lane, i))) {
 				if (pass) {
 					print_row(tt_lane_step(p, lane, i), lane, i, &w, to);
 					continue;

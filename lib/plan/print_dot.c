@@ -38,8 +38,8 @@ static void print_waits(const struct tt_plan *p, FILE *to)
 			const struct tt_step *s = tt_lane_step(p, lane, i);
 
 			if (s->wait_lane != TT_NO_LANE)
-				fprintf(to, "  r%dl%us%u -> r%dl%us%u [style=dashed];\n", p->rank, s->wait_lane, s->wait_step,
-					p->rank, lane, i);
+				fprintf(to, "  r%dl%us%u -> r%dl%us%u [style=dashed];\n", p->rank, s->wait_lane,
+					s->wait_step, p->rank, lane, i);
 		}
 	}
 }
@@ -47,7 +47,8 @@ static void print_waits(const struct tt_plan *p, FILE *to)
 /* Messages of one lane from one rank to another: the k-th sent is the k-th taken. */
 static void print_messages(const struct tt_plan *from, const struct tt_plan *taker, uint32_t lane, FILE *to)
 {
-	uint32_t i = 0, k = 0, ni = from->lanes[lane].nsteps, nk = lane < taker->nlanes ? taker->lanes[lane].nsteps : 0;
+	uint32_t i = 0, k = 0, ni = from->lanes[lane].nsteps,
+		 nk = lane < taker->nlanes ? taker->lanes[lane].nsteps : 0;
 
 	for (; i < ni; i += tt_step_records(tt_lane_step(from, lane, i))) {
 		if (tt_lane_step(from, lane, i)->to != tt_ref_make(TT_WIRE, (uint32_t)taker->rank))
@@ -56,8 +57,8 @@ static void print_messages(const struct tt_plan *from, const struct tt_plan *tak
 			k += tt_step_records(tt_lane_step(taker, lane, k));
 		if (k >= nk)
 			return;
-		fprintf(to, "  r%dl%us%u -> r%dl%us%u [color=blue, constraint=false];\n", from->rank, lane, i, taker->rank,
-			lane, k);
+		fprintf(to, "  r%dl%us%u -> r%dl%us%u [color=blue, constraint=false];\n", from->rank, lane, i,
+			taker->rank, lane, k);
 		k += tt_step_records(tt_lane_step(taker, lane, k));
 	}
 }

@@ -1,10 +1,10 @@
 /*
  * print_goal.c - plans as a GOAL schedule, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine 2010)
  *
- * A block is one byte of a message, and one unit of `calc` for each time it is copied or combined within a rank; tags are lanes. A step
- * becomes its receives, then a calc, then its send. What follows in the lane waits for them, but for a send only
- * until it has started ("irequires"): sends never hold up their lane. That a block may not be overwritten while it
- * is being sent is not expressed.
+ * A block is one byte of a message, and one unit of `calc` for each time it is copied or combined within a rank;
+ * tags are lanes. A step becomes its receives, then a calc, then its send. What follows in the lane waits for them,
+ * but for a send only until it has started ("irequires"): sends never hold up their lane. That a block may not be
+ * overwritten while it is being sent is not expressed.
  */
 #include "plan/print.h"
 
@@ -38,7 +38,8 @@ static uint32_t print_ops(const struct tt_step *s, uint32_t lane, uint32_t label
 
 	for (int i = 0; i < s->nsrc; i++)
 		if (tt_ref_is_wire(tt_step_source(s, i)))
-			fprintf(to, "l%u: recv %ub from %u tag %u\n", label++, s->nblocks, tt_ref_index(tt_step_source(s, i)), lane);
+			fprintf(to, "l%u: recv %ub from %u tag %u\n", label++, s->nblocks,
+				tt_ref_index(tt_step_source(s, i)), lane);
 	if (o.calc)
 		fprintf(to, "l%u: calc %u\n", label++, units);
 	if (o.sends)
@@ -51,7 +52,8 @@ static uint32_t print_ops(const struct tt_step *s, uint32_t lane, uint32_t label
 }
 
 /* A step starts after another one has ended. */
-static void print_after(const struct tt_step *s, uint32_t first, const struct tt_step *other, uint32_t other_first, FILE *to)
+static void print_after(const struct tt_step *s, uint32_t first, const struct tt_step *other, uint32_t other_first,
+			FILE *to)
 {
 	uint32_t starts = ops_of(s).receives ? ops_of(s).receives : 1;
 
@@ -78,7 +80,8 @@ static void print_rank(const struct tt_plan *p, uint32_t *label, FILE *to)
 			const struct tt_step *s = tt_lane_step(p, lane, i);
 
 			if (i)
-				print_after(s, label[first + i], tt_lane_step(p, lane, before), label[first + before], to);
+				print_after(s, label[first + i], tt_lane_step(p, lane, before),
+					    label[first + before], to);
 			if (s->wait_lane != TT_NO_LANE)
 				print_after(s, label[first + i], tt_lane_step(p, s->wait_lane, s->wait_step),
 					    label[p->lanes[s->wait_lane].first + s->wait_step], to);
