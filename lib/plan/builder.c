@@ -1,7 +1,7 @@
 /*
  * builder.c - the verbs an algorithm speaks, and the lanes of steps that come of them
  *
- * Called by algorithms/ (verbs, groups) and plan.c (open, close).
+ * Called by algorithms/; builder_open.c tells where blocks begin and end.
  */
 #include "plan/builder.h"
 
@@ -23,52 +23,7 @@ void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...)
 	b->error = tt_fail(code, "rank %d: %s", b->shape->rank, text);
 }
 
-/* ---- where blocks belong --------------------------------------------------------------------------------------- */
-
-static enum tt_rule rule_of(enum tt_collective c)
-{
-	return c == TT_ALLREDUCE || c == TT_REDUCE || c == TT_BROADCAST ? TT_EVEN : TT_EQUAL;
-}
-
-/* Blocks are numbered by rank in EQUAL collectives: whose contribution it is, or for whom. */
-static bool is_mine(const struct tt_builder *b, uint32_t block)
-{
-	return block == (uint32_t)b->shape->rank;
-}
-
-/* Where a block's value is before the first step. */
-static tt_ref input_of(const struct tt_builder *b, uint32_t block)
-{
-	bool root = b->shape->rank == b->shape->root;
-
-	switch (b->shape->collective) {
-	case TT_ALLGATHER:
-	case TT_GATHER:
-		return is_mine(b, block) ? tt_ref_make(TT_IN, 0) : TT_REF_NONE;
-	case TT_BROADCAST:
-	case TT_SCATTER:
-		return root ? tt_ref_make(TT_IN, block) : TT_REF_NONE;
-	default:
-		return tt_ref_make(TT_IN, block);
-	}
-}
-
-/* Where its value must be after the last step. */
-static tt_ref home_of(const struct tt_builder *b, uint32_t block)
-{
-	bool root = b->shape->rank == b->shape->root;
-
-	switch (b->shape->collective) {
-	case TT_REDUCE_SCATTER:
-	case TT_SCATTER:
-		return is_mine(b, block) ? tt_ref_make(TT_OUT, 0) : TT_REF_NONE;
-	case TT_REDUCE:
-	case TT_GATHER:
-		return root ? tt_ref_make(TT_OUT, block) : TT_REF_NONE;
-	default:
-		return tt_ref_make(TT_OUT, block);
-	}
-}
+/* ---- where values lie ------------------------------------------------------------------------------------------- */
 
 /* Scratch comes in layers of nblocks, because a block of scratch is as long as the block of its number. A layer is
  * made when it is first used. */
@@ -87,10 +42,10 @@ static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s
 /* The home of a whole span, TT_REF_NONE if it has none in one piece. */
 static tt_ref home_of_span(const struct tt_builder *b, struct tt_span s)
 {
-	tt_ref home = home_of(b, s.first);
+	tt_ref home = tt_builder_home(b, s.first);
 
 	for (uint32_t i = 1; i < s.count && home != TT_REF_NONE; i++)
-		if (home_of(b, s.first + i) != home + i)
+		if (tt_builder_home(b, s.first + i) != home + i)
 			return TT_REF_NONE;
 	return home;
 }
@@ -231,7 +186,7 @@ static bool same_place(const struct tt_builder *b, struct tt_span s, tt_ref dst)
 {
 	tt_ref at = b->where[s.first];
 
-	return dst == at || (at == input_of(b, s.first) && dst == home_of(b, s.first));
+	return dst == at || (at == tt_builder_input(b, s.first) && dst == tt_builder_home(b, s.first));
 }
 
 /* A result is about to replace the value of s. A peer may still be reading that value from where it lies, and wait in
@@ -342,12 +297,12 @@ void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_spa
 void tt_step_copy(struct tt_builder *b, struct tt_span s)
 {
 	for (uint32_t i = 0, run; i < s.count && !b->error; i += run) {
-		tt_ref home = home_of(b, s.first + i), from = b->where[s.first + i];
+		tt_ref home = tt_builder_home(b, s.first + i), from = b->where[s.first + i];
 
 		run = 1;
 		if (home == TT_REF_NONE || from == home || from == TT_REF_NONE)
 			continue;
-		while (i + run < s.count && home_of(b, s.first + i + run) == home + run &&
+		while (i + run < s.count && tt_builder_home(b, s.first + i + run) == home + run &&
 		       b->where[s.first + i + run] == from + run)
 			run++;
 		struct tt_step *step = append(b, TT_COPY, &from, 1, run);
@@ -396,160 +351,4 @@ void tt_row_end(struct tt_builder *b)
 	for (uint32_t i = b->row; several && i < l->last; i += l->steps[i].nsrc > 2 ? 2 : 1)
 		if (l->steps[i].op != TT_NOP)
 			l->steps[i].flags |= TT_STEP_TURNS;
-}
-
-/* ---- parts and groups ------------------------------------------------------------------------------------------- */
-
-struct tt_span tt_part(const struct tt_builder *b, int i)
-{
-	int n = (int)b->parts;
-	uint32_t part = (uint32_t)((i % n + n) % n);
-
-	return (struct tt_span){ b->first + part * b->per_part, b->per_part };
-}
-
-struct tt_span tt_parts(struct tt_builder *b, uint32_t first, uint32_t count)
-{
-	if (first > b->parts || count > b->parts - first) {
-		tt_builder_fail(b, TT_INTERNAL, "there are no parts %u..%u of %u", first, first + count - 1, b->parts);
-		return (struct tt_span){ b->first, 0 };
-	}
-	return (struct tt_span){ b->first + first * b->per_part, count * b->per_part };
-}
-
-struct tt_span tt_all(const struct tt_builder *b)
-{
-	return (struct tt_span){ b->first, b->parts * b->per_part };
-}
-
-struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s, uint32_t parts)
-{
-	struct tt_group outer = { b->rank, b->n, b->root, b->parts, b->members, b->first, b->per_part };
-
-	if (!parts || s.count % parts) {
-		tt_builder_fail(b, TT_INTERNAL, "%u blocks cannot be cut into %u parts", s.count, parts);
-		parts = 1;
-	}
-	b->rank = -1;
-	for (int i = 0; i < n; i++)
-		if (members[i] == b->shape->rank)
-			b->rank = i;
-	if (b->rank < 0)
-		tt_builder_fail(b, TT_INTERNAL, "speaks for a group it is not in");
-	b->n = n;
-	b->root = 0;
-	b->members = members;
-	b->parts = parts;
-	b->first = s.first;
-	b->per_part = s.count / parts;
-	return outer;
-}
-
-void tt_group_leave(struct tt_builder *b, const struct tt_group *outer)
-{
-	b->rank = outer->rank;
-	b->n = outer->n;
-	b->root = outer->root;
-	b->parts = outer->parts;
-	b->members = outer->members;
-	b->first = outer->first;
-	b->per_part = outer->per_part;
-}
-
-/* ---- open and close ------------------------------------------------------------------------------------------------ */
-
-int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut)
-{
-	enum tt_collective c = shape->collective;
-	uint32_t n = (uint32_t)shape->nranks;
-
-	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
-		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes", shape->rank, cut.blocks, cut.lanes);
-	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape,
-				  .cut = cut };
-	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;
-	if (c == TT_ALLGATHER || c == TT_GATHER)
-		b->in_blocks = 1;
-	if (c == TT_REDUCE_SCATTER || c == TT_SCATTER)
-		b->out_blocks = 1;
-	b->parts = b->nblocks;
-	b->per_part = 1;
-	b->where = malloc(b->nblocks * sizeof(*b->where));
-	if (!b->where)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank, b->nblocks);
-	for (uint32_t i = 0; i < b->nblocks; i++)
-		b->where[i] = input_of(b, i);
-	return TT_OK;
-}
-
-/* The ranks named in steps, ascending. */
-static int list_peers(struct tt_plan *plan)
-{
-	bool *named = calloc((size_t)plan->nranks, sizeof(*named));
-
-	plan->peers = malloc((size_t)plan->nranks * sizeof(*plan->peers));
-	if (!named || !plan->peers) {
-		free(named);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %d ranks", plan->rank, plan->nranks);
-	}
-	for (uint32_t i = 0; i < plan->nsteps; i++) {
-		const struct tt_step *s = &plan->steps[i];
-
-		if (s->op == TT_MORE)
-			continue;
-		if (tt_ref_buf(s->to) == TT_WIRE)
-			named[tt_ref_index(s->to)] = true;
-		for (int k = 0; k < s->nsrc; k++)
-			if (tt_ref_buf(tt_step_source(s, k)) == TT_WIRE)
-				named[tt_ref_index(tt_step_source(s, k))] = true;
-	}
-	for (int r = 0; r < plan->nranks; r++)
-		if (named[r])
-			plan->peers[plan->npeers++] = r;
-	free(named);
-	return TT_OK;
-}
-
-static int assemble(const struct tt_builder *b, struct tt_plan *plan)
-{
-	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks, .rank = b->shape->rank,
-				  .root = b->shape->root, .rule = rule_of(b->shape->collective),
-				  .nblocks = b->nblocks, .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
-				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
-	for (uint32_t l = 0; l < b->cut.lanes; l++)
-		plan->nsteps += b->lanes[l].count;
-	plan->steps = malloc((plan->nsteps + 1) * sizeof(*plan->steps));
-	if (!plan->steps)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank, plan->nsteps);
-	for (uint32_t l = 0, at = 0; l < b->cut.lanes; at += b->lanes[l++].count) {
-		plan->lanes[l] = (struct tt_lane){ at, b->lanes[l].count };
-		if (b->lanes[l].count)
-			memcpy(plan->steps + at, b->lanes[l].steps, b->lanes[l].count * sizeof(*plan->steps));
-	}
-	return list_peers(plan);
-}
-
-int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
-{
-	struct tt_plan *plan = NULL;
-
-	if (!b->error) {
-		b->lane = 0;
-		tt_step_copy(b, (struct tt_span){ 0, b->nblocks });
-		for (uint32_t i = 0; i < b->nblocks; i++)
-			if (b->where[i] == TT_REF_NONE && home_of(b, i) != TT_REF_NONE)
-				tt_builder_fail(b, TT_INTERNAL, "block %u never came", i);
-	}
-	if (!b->error && !(plan = malloc(sizeof(*plan))))
-		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan");
-	if (!b->error && (b->error = assemble(b, plan))) {
-		tt_plan_free(plan);
-		plan = NULL;
-	}
-	for (uint32_t l = 0; l < TT_MAX_LANES; l++)
-		free(b->lanes[l].steps);
-	free(b->where);
-	if (!b->error)
-		*ret_plan = plan;
-	return b->error;
 }

@@ -50,7 +50,7 @@ struct tt_builder {
 	struct tt_cut cut;
 	int error;
 
-	/* builder.c's own */
+	/* the builder's own */
 	const int *members;                        /* [n] ranks of the group, NULL: all */
 	uint32_t first, per_part;                  /* its blocks */
 	uint32_t nblocks;                          /* of the plan; EQUAL: nranks */
@@ -102,11 +102,14 @@ struct tt_group { int rank, n, root; uint32_t parts; const int *members; uint32_
 struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s, uint32_t parts);
 void tt_group_leave(struct tt_builder *b, const struct tt_group *outer);
 
-/* ---- for plan.c ------------------------------------------------------------------------------------------------ */
+/* ---- for plan.c, and between the builder's files --------------------------------------------------------------- */
 
 int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut);
 /* The last copies, and the plan out of it; frees the builder's memory in any case. */
 int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan);
+/* Where a block's value is before the first step, and where it must be after the last; TT_REF_NONE: nowhere. */
+tt_ref tt_builder_input(const struct tt_builder *b, uint32_t block);
+tt_ref tt_builder_home(const struct tt_builder *b, uint32_t block);
 /* Note the first error. */
 void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...) TT_PRINTF(3, 4);
 
