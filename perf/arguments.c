@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@
 #include "perf/bench.h"
 #include "perf/options.h"
 
-const char tt_transport_words[] = "auto shm tcp self";
+const char *const tt_buffers_names[] = { "rotate", "same", "cold" };
+const char *const tt_place_names[] = { "both", "out", "in" };
 
 #define AT(field) offsetof(struct tt_line, field)
 
@@ -63,10 +65,10 @@ static const struct tt_option options[] = {
 	{ 'K', "per_iter_skip", TT_OPT_INT, "N", AT(per_iter_skip), "0", 0, 1e8, .help = "leave the first N out of these" },
 	{ 0, "np", TT_OPT_INT, "N", AT(np), "0", 0, 4096,
 	  .help = "start N processes here; 0: join what started this one\n(TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT, TUTTI_SECRET)" },
-	{ 0, "transport", TT_OPT_CHOICE, "NAME", AT(transport), "auto", .words = tt_transport_words,
-	  .help = "auto, shm, tcp or self" },
-	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo), .help = "an algorithm, auto, or all: each in a row of its own;\n"
-							    "without: what TUTTI_ALGO says, or auto" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", AT(transport),
+	  .help = "auto, shm, tcp or self;\nwithout: what TUTTI_TRANSPORT says, or auto" },
+	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo),
+	  .help = "an algorithm, auto, or all: each in a row of its own;\nwithout: what TUTTI_ALGO says, or auto" },
 	{ 0, "buffers", TT_OPT_CHOICE, "KIND", AT(buffers), "rotate", .words = "rotate same cold",
 	  .help = "rotate: several inputs in turn, rewritten before, untimed;\nsame: one input, written once;\n"
 		  "cold: as rotate, then pushed out of the caches" },
@@ -92,6 +94,16 @@ static int check_json(const struct tt_line *line, const char *tool)
 	if (!access(folder, W_OK))
 		return 0;
 	fprintf(stderr, "%s: -J %s: %s: %s\n", tool, line->json, folder, strerror(errno));
+	return 2;
+}
+
+static int check_transport(const struct tt_line *line, const char *tool)
+{
+	static const char words[] = "auto shm tcp self";
+
+	if (!line->transport || tt_find_word(words, line->transport) >= 0)
+		return 0;
+	fprintf(stderr, "%s: --transport %s: not one of: %s\n", tool, line->transport, words);
 	return 2;
 }
 
@@ -138,6 +150,13 @@ static int check_values(const struct tt_bench *bench, const struct tt_line *line
 	return 2;
 }
 
+const char *tt_line_setting(const char *given, const char *variable)
+{
+	const char *value = given ? given : getenv(variable);
+
+	return value ? value : "auto";
+}
+
 int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char **argv, struct tt_line *ret_line)
 {
 	struct tt_usage usage = { tool, bench->help, options };
@@ -149,6 +168,8 @@ int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char 
 	line->argc = argc;
 	line->argv = argv;
 	rc = check_sizes(line, tool);
+	if (!rc)
+		rc = check_transport(line, tool);
 	if (!rc)
 		rc = check_algo(bench, line, tool);
 	if (!rc)

@@ -7,7 +7,7 @@
  *   measure.c     one cell of a row: check, warm up, time, check
  *   seat.c        the buffers of one rank: make, fill, judge (values.c)
  *   collectives.c the table of collectives: how to call them, what lands where
- *   report.c      rank 0 prints; json.c writes the same for machines
+ *   report.c      rank 0 prints; results.c has the same as JSON, written by json.c
  */
 #ifndef TT_BENCH_H
 #define TT_BENCH_H
@@ -35,8 +35,8 @@ struct tt_line {
 	int64_t blocking, null_stream, average, reg, parallel_init;
 	int64_t cpu_time, timestamps, memory_report, unalign, per_iter, per_iter_skip;
 	double timeout_s;
-	const char *algo, *json;
-	int transport, buffers, place;
+	const char *transport, *algo, *json;   /* NULL: not given */
+	int buffers, place;
 	bool pin;
 	int64_t seed;
 	int argc;                          /* for the JSON file */
@@ -45,7 +45,10 @@ struct tt_line {
 
 struct tt_bench;
 
-extern const char tt_transport_words[];
+extern const char *const tt_buffers_names[], *const tt_place_names[];
+
+/* What was given, else what the variable says, else "auto". */
+const char *tt_line_setting(const char *given, const char *variable);
 
 /* Reads the command line of bench's tool. 0 | 1: help printed | 2: a sentence went to stderr */
 int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char **argv, struct tt_line *ret_line);
@@ -193,7 +196,7 @@ double tt_quantile(const double *sorted, size_t n, double q);
 /* All rows. 0 | 1 a call failed. Wrong results are in c->wrong and do not end it. */
 int tt_sweep(struct tt_crew *c);
 
-/* ---- report.c, json.c: rank 0's output ------------------------------------------------------------------------ */
+/* ---- report.c, results.c, json.c: rank 0's output ------------------------------------------------------------------------ */
 
 struct tt_report;
 
@@ -212,7 +215,7 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals);
 
 /* NULL after a sentence. */
 struct tt_report *tt_report_open(const struct tt_crew *c);
-void tt_report_note(struct tt_report *r, const char *name, const char *reason);
+void tt_report_note(const char *name, const char *reason);
 void tt_report_table(struct tt_report *r);
 void tt_report_progress(struct tt_report *r, const struct tt_cell *cell, const char *algo);
 void tt_report_row(struct tt_report *r, const struct tt_row *row);
@@ -234,6 +237,12 @@ void tt_json_int(struct tt_json *j, const char *key, long long value);
 void tt_json_real(struct tt_json *j, const char *key, double value);
 void tt_json_bool(struct tt_json *j, const char *key, bool value);
 void tt_json_null(struct tt_json *j, const char *key);
+
+/* results.c: the parts of the JSON file */
+void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library);
+void tt_results_row(struct tt_json *j, const struct tt_line *line, const struct tt_row *row);
+void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong, const char *error);
+void tt_now_text(char *text, size_t bytes);
 
 /* Writes text to path by way of a file beside it, so that path is never half written. 0 | -1 with errno */
 int tt_write_file(const char *path, const char *text, size_t bytes);

@@ -74,11 +74,10 @@ int tt_crew_meet(struct tt_crew *c)
 
 static tuttiConfig_t make_config(const struct tt_crew *c, const char *algo, const char *name)
 {
-	static const char *const names[] = { NULL, "shm", "tcp", "self" };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
 	config.timeout_ms = (int)(c->line->timeout_s * 1000);
-	config.transport = names[c->line->transport];
+	config.transport = c->line->transport;
 	config.algo = algo;
 	config.name = name;
 	return config;
@@ -169,7 +168,7 @@ static int split_all(struct tt_crew *c)
 		reason = refusal(c, c->algos);
 		if (reason) {
 			if (c->report)
-				tt_report_note(c->report, a->name, reason);
+				tt_report_note(a->name, reason);
 			leave(c, c->algos);
 			continue;
 		}

@@ -1,20 +1,17 @@
 /*
- * report.c - what rank 0 prints: nccl-tests' lines and columns, ours behind them, and the same as JSON
+ * report.c - what rank 0 prints: nccl-tests' lines and columns, and ours behind them
  *
- * Called by crew.c, sweep.c and main.c at rank 0 only. Columns are theirs to the letter, so that scripts which read
+ * Called by crew.c, sweep.c and main.c at rank 0 only; results.c writes the same as JSON. Columns are theirs to the letter, so that scripts which read
  * all_reduce_perf read this.
  */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mem/reduce.h"
 #include "perf/bench.h"
-
-extern char **environ;
 
 struct report_sum {
 	double bus;                      /* of all measured cells */
@@ -42,111 +39,10 @@ const char *tt_fit(char *text, int width, double value)
 	return text;
 }
 
-static void now_text(char *text, size_t bytes)
-{
-	time_t now = time(NULL);
-	struct tm parts;
-
-	strftime(text, bytes, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
-}
-
-/* ---- the JSON file's head ----------------------------------------------------------------------------------------- */
-
-static void json_config(struct tt_json *j, const struct tt_line *line)
-{
-	static const char *const buffers[] = { "rotate", "same", "cold" }, *const places[] = { "both", "out", "in" };
-	static const char *const transports[] = { "auto", "shm", "tcp", "self" };
-
-	tt_json_int(j, "nthreads", line->threads);
-	tt_json_int(j, "ngpus", line->ranks_each);
-	tt_json_int(j, "minimum_bytes", (long long)line->min_bytes);
-	tt_json_int(j, "maximum_bytes", (long long)line->max_bytes);
-	if (line->step_factor > 1)
-		tt_json_int(j, "step_factor", line->step_factor);
-	else
-		tt_json_int(j, "step_bytes", (long long)line->step_bytes);
-	tt_json_int(j, "warmup_iters", line->warmup);
-	tt_json_int(j, "iterations", line->iters);
-	tt_json_int(j, "aggregated_iterations", line->aggregate);
-	tt_json_int(j, "validation", line->check);
-	tt_json_int(j, "graph", 0);
-	tt_json_int(j, "blocking_collectives", line->blocking);
-	tt_json_int(j, "per_iter_timing", line->per_iter);
-	tt_json_int(j, "per_iter_skip", line->per_iter_skip);
-	tt_json_int(j, "parallel_init", line->parallel_init);
-	tt_json_int(j, "unalign", line->unalign);
-	tt_json_int(j, "average", line->average);
-	tt_json_int(j, "stream_null", line->null_stream);
-	tt_json_int(j, "local_register", line->reg);
-	tt_json_text(j, "transport", transports[line->transport]);
-	tt_json_text(j, "algo", line->algo ? line->algo : "auto");
-	tt_json_text(j, "buffers", buffers[line->buffers]);
-	tt_json_text(j, "place", places[line->place]);
-	tt_json_bool(j, "pin", line->pin);
-	tt_json_int(j, "seed", line->seed);
-}
-
-static void json_devices(struct tt_json *j, const struct tt_crew *c)
-{
-	tt_json_open(j, "devices", '[');
-	for (int r = 0; r < c->nranks; r++) {
-		tt_json_open(j, NULL, '{');
-		tt_json_int(j, "rank", r);
-		tt_json_int(j, "group", 0);
-		tt_json_int(j, "pid", c->cards[r].pid);
-		tt_json_text(j, "hostname", c->cards[r].host);
-		tt_json_int(j, "device", -1);
-		tt_json_text(j, "device_hex", "host memory");
-		tt_json_text(j, "device_info", c->cards[r].cpu);
-		tt_json_close(j, '}');
-	}
-	tt_json_close(j, ']');
-}
-
-/* Ours only, and not the secret. */
-static void json_env(struct tt_json *j)
-{
-	tt_json_open(j, "env", '[');
-	for (char **e = environ; *e; e++)
-		if (!strncmp(*e, "TUTTI_", 6) && strncmp(*e, "TUTTI_SECRET=", 13))
-			tt_json_text(j, NULL, *e);
-	tt_json_close(j, ']');
-}
-
-static void json_head(struct tt_report *r, int library)
-{
-	struct tt_json *j = &r->json;
-	char text[64];
-
-	tt_json_open(j, NULL, '{');
-	tt_json_int(j, "version", 3);
-	now_text(text, sizeof(text));
-	tt_json_text(j, "start_time", text);
-	tt_json_open(j, "args", '[');
-	for (int i = 0; i < r->line->argc; i++)
-		tt_json_text(j, NULL, r->line->argv[i]);
-	tt_json_close(j, ']');
-	json_env(j);
-	tt_json_int(j, "nccl_version", library);
-	snprintf(text, sizeof(text), "%d.%d.%d", library / 10000, library / 100 % 100, library % 100);
-	tt_json_text(j, "tutti_version", text);
-	tt_json_text(j, "program", r->tool);
-	tt_json_text(j, "clock", "CLOCK_MONOTONIC");
-	tt_json_text(j, "instruction_set", tt_reduce_isa());
-	tt_json_open(j, "config", '{');
-	json_config(j, r->line);
-	tt_json_int(j, "nranks", r->crew->nranks);
-	json_devices(j, r->crew);
-	tt_json_close(j, '}');
-	tt_json_open(j, "results", '[');
-}
-
 /* ---- the head of the page ----------------------------------------------------------------------------------------- */
 
 static void print_head(const struct tt_report *r, int library)
 {
-	static const char *const buffers[] = { "rotate", "same", "cold" }, *const places[] = { "both", "out", "in" };
-	static const char *const transports[] = { "auto", "shm", "tcp", "self" };
 	const struct tt_line *line = r->line;
 
 	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000, library / 100 % 100,
@@ -159,9 +55,9 @@ static void print_head(const struct tt_report *r, int library)
 	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters, (int)line->aggregate,
 	       (int)line->check, 0, (int)line->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
-	       "instruction set: %s seed: %lld\n", r->crew->nranks, transports[line->transport],
-	       line->algo ? line->algo : "auto", buffers[line->buffers], places[line->place], (int)line->reg,
-	       line->null_stream ? "none" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
+	       "instruction set: %s seed: %lld\n", r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
+	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
+	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (line->blocking == 2)
@@ -170,6 +66,10 @@ static void print_head(const struct tt_report *r, int library)
 		printf("# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier \n");
 	if (line->parallel_init)
 		printf("# Parallel Init Enabled: threads join concurrently \n");
+}
+
+static void print_devices(const struct tt_report *r)
+{
 	printf("#\n# Using devices\n");
 	for (int i = 0; i < r->crew->nranks; i++) {
 		const struct tt_rank_card *card = &r->crew->cards[i];
@@ -197,20 +97,20 @@ struct tt_report *tt_report_open(const struct tt_crew *c)
 	r->tool = c->tool;
 	r->progress = isatty(STDERR_FILENO);
 	tuttiGetVersion(&library);
-	json_head(r, library);
+	tt_results_head(&r->json, c, library);
 	print_head(r, library);
+	print_devices(r);
 	return r;
 }
 
-void tt_report_note(struct tt_report *r, const char *name, const char *reason)
+void tt_report_note(const char *name, const char *reason)
 {
-	(void)r;
 	printf("# %s is left out: %s\n", name, reason);
 }
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
-/* Theirs, then ours; ts: the column of the timestamp, which is theirs. */
+/* Two lines: the columns' names and their units. Theirs, then ours. */
 static void print_names(const struct tt_line *line, bool units)
 {
 	const char *time_name = units ? "(us)" : line->cpu_time ? "cputime" : "time";
@@ -318,55 +218,6 @@ static void print_quantiles(const struct tt_figure *f)
 	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A", f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
 }
 
-static void json_figure(struct tt_report *r, const char *key, const struct tt_figure *f)
-{
-	struct tt_json *j = &r->json;
-
-	if (!f->measured) {
-		tt_json_null(j, key);
-		return;
-	}
-	tt_json_open(j, key, '{');
-	tt_json_real(j, r->line->cpu_time ? "cpu_time" : "time", r->line->cpu_time ? f->cpu_us : f->time_us);
-	tt_json_real(j, "alg_bw", f->alg_gbps);
-	tt_json_real(j, "bus_bw", f->bus_gbps);
-	if (f->wrong >= 0)
-		tt_json_int(j, "nwrong", f->wrong);
-	else
-		tt_json_null(j, "nwrong");
-	tt_json_real(j, "p50", f->p50_us);
-	tt_json_real(j, "p99", f->p99_us);
-	tt_json_int(j, "sent_bytes_shm", (long long)f->shm_bytes);
-	tt_json_int(j, "sent_bytes_tcp", (long long)f->tcp_bytes);
-	if (f->iter_us) {
-		tt_json_open(j, "times_us", '[');
-		for (int64_t i = 0; i < r->line->iters; i++)
-			tt_json_real(j, NULL, f->iter_us[i]);
-		tt_json_close(j, ']');
-	}
-	tt_json_close(j, '}');
-}
-
-static void json_row(struct tt_report *r, const struct tt_row *row)
-{
-	struct tt_json *j = &r->json;
-	const struct tt_cell *cell = row->cell;
-
-	tt_json_open(j, NULL, '{');
-	tt_json_int(j, "size", (long long)row->bytes);
-	tt_json_int(j, "count", (long long)cell->count);
-	tt_json_text(j, "type", tt_type_name(cell->type));
-	tt_json_text(j, "redop", tt_values_op_name(cell->op));
-	tt_json_int(j, "root", cell->root);
-	json_figure(r, "out_of_place", &row->out);
-	json_figure(r, "in_place", &row->in);
-	tt_json_int(j, "actual_iterations", r->line->iters);
-	tt_json_text(j, "experiment_name", "");
-	tt_json_text(j, "algorithm", row->algorithm);
-	tt_json_text(j, "plan", row->plan);
-	tt_json_close(j, '}');
-}
-
 static void add(struct report_sum *sum, const struct tt_figure *f)
 {
 	if (!f->measured)
@@ -387,14 +238,14 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 	       tt_values_op_name(cell->op), cell->root);
 	print_figure(r->line, &row->out);
 	print_figure(r->line, &row->in);
-	now_text(text, sizeof(text));
+	tt_now_text(text, sizeof(text));
 	if (r->line->timestamps)
 		printf("%21s", text);
 	print_quantiles(&row->out);
 	print_quantiles(&row->in);
 	printf("  %s\n", row->algorithm);
 	fflush(stdout);
-	json_row(r, row);
+	tt_results_row(&r->json, r->line, row);
 	add(&r->sum, &row->out);
 	add(&r->sum, &row->in);
 	r->rows++;
@@ -420,43 +271,13 @@ static void print_foot(const struct tt_report *r, const struct tt_totals *totals
 	fflush(stdout);
 }
 
-static void json_foot(struct tt_report *r, const struct tt_totals *totals, double bus, const char *error)
-{
-	struct tt_json *j = &r->json;
-	char text[32];
-
-	tt_json_close(j, ']');
-	tt_json_open(j, "out_of_bounds", '{');
-	tt_json_int(j, "count", r->sum.wrong);
-	tt_json_bool(j, "okay", r->sum.wrong == 0);
-	tt_json_close(j, '}');
-	tt_json_open(j, "average_bus_bandwidth", '{');
-	tt_json_real(j, "bandwidth", bus);
-	tt_json_text(j, "okay", "unchecked");
-	tt_json_close(j, '}');
-	if (totals) {
-		tt_json_int(j, "sent_bytes_shm", (long long)totals->shm_bytes);
-		tt_json_int(j, "sent_bytes_tcp", (long long)totals->tcp_bytes);
-		tt_json_int(j, "library_memory_bytes", (long long)totals->library_bytes);
-		tt_json_int(j, "buffer_memory_bytes", (long long)totals->buffer_bytes);
-	}
-	tt_json_open(j, "errors", '[');
-	if (error)
-		tt_json_text(j, NULL, error);
-	tt_json_close(j, ']');
-	now_text(text, sizeof(text));
-	tt_json_text(j, "end_time", text);
-	tt_json_close(j, '}');
-	fputc('\n', j->to);
-}
-
 int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const char *error)
 {
 	double bus = r->sum.cells ? r->sum.bus / r->sum.cells : 0;
 	int rc = r->sum.wrong != 0;
 
 	print_foot(r, totals, bus, error);
-	json_foot(r, totals, bus, error);
+	tt_results_foot(&r->json, totals, bus, r->sum.wrong, error);
 	if (fclose(r->json.to) || (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
 		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "", strerror(errno));
 		rc = 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "mem/reduce.h"
+#include "perf/bench.h"
 #include "perf/options.h"
 #include "perf/values.h"
 
@@ -145,27 +146,6 @@ static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, in
 
 static const int counts[] = { 1, 2, 3, 4, 5, 7, 8, 13, 16, 24, 33, 64 };
 
-#define FOR_ALL(type, op, n)                                                                                        \
-	for (tuttiDataType_t type = 0; type < tuttiNumTypes; type++)                                                \
-		for (int op = 0; op <= TT_MULSUM; op++)                                                             \
-			for (size_t k_ = 0; tt_values_defined(op, type) && k_ < sizeof(counts) / sizeof(counts[0]); \
-			     k_++)                                                                                  \
-				for (int n = counts[k_], once_ = 1; once_; once_ = 0)
-
-Test(perf, values_combine_to_their_result_in_any_order)
-{
-	FOR_ALL(type, op, n) {
-		struct tables t = make_tables(type, op, n);
-
-		for (int first = 0; first < n; first += n / 3 + 1) {
-			reduce_all(&t, type, op, n, first, -1, -1);
-			cr_assert(!memcmp(t.acc, t.want, ELEMENTS * tt_type_bytes(type)), "%s %s n %d from rank %d",
-				  tt_type_name(type), tt_values_op_name(op), n, first);
-		}
-		free_tables(&t, n);
-	}
-}
-
 /* Share of elements by which the table that came out differs from the result. */
 static double share_wrong(const struct tables *t, tuttiDataType_t type)
 {
@@ -174,54 +154,74 @@ static double share_wrong(const struct tables *t, tuttiDataType_t type)
 	return (double)tt_values_judge(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) / ELEMENTS;
 }
 
-Test(perf, values_show_a_rank_left_out)
+static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
 {
-	FOR_ALL(type, op, n) {
-		struct tables t = make_tables(type, op, n);
-
-		for (int skip = 0; n > 1 && skip < n; skip += n / 3 + 1) {
-			reduce_all(&t, type, op, n, (skip + 1) % n, skip, -1);
-			/* max and min show it where the rank has the extreme; fp8 of many ranks where it gives not 0 */
-			cr_assert_gt(share_wrong(&t, type), 0.4 / n, "%s %s n %d without rank %d", tt_type_name(type),
-				     tt_values_op_name(op), n, skip);
-		}
-		free_tables(&t, n);
+	for (int first = 0; first < n; first += n / 3 + 1) {
+		reduce_all(t, type, op, n, first, -1, -1);
+		cr_assert_eq(share_wrong(t, type), 0, "%s %s n %d from rank %d", tt_type_name(type),
+			     tt_values_op_name(op), n, first);
 	}
 }
 
-Test(perf, values_show_a_rank_counted_in_place_of_another)
+/* Max and min show a missing rank where it has the extreme; fp8 of many ranks where the rank gives not 0. */
+static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
 {
-	FOR_ALL(type, op, n) {
-		struct tables t = make_tables(type, op, n);
+	for (int skip = 0; skip < n; skip += n / 3 + 1) {
+		reduce_all(t, type, op, n, (skip + 1) % n, skip, -1);
+		cr_assert_gt(share_wrong(t, type), 0.4 / n, "%s %s n %d without rank %d", tt_type_name(type),
+			     tt_values_op_name(op), n, skip);
+	}
+	reduce_all(t, type, op, n, 0, 1, 0);
+	cr_assert_gt(share_wrong(t, type), 0, "%s %s n %d with rank 0 for rank 1", tt_type_name(type),
+		     tt_values_op_name(op), n);
+	memcpy(t->acc, t->input[n / 2], ELEMENTS * tt_type_bytes(type));
+	cr_assert_gt(share_wrong(t, type), 0.3, "%s %s n %d just the input", tt_type_name(type),
+		     tt_values_op_name(op), n);
+}
 
-		if (n > 1) {
-			reduce_all(&t, type, op, n, 0, 1, 0);
-			cr_assert_gt(share_wrong(&t, type), 0, "%s %s n %d", tt_type_name(type), tt_values_op_name(op), n);
+static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int n)
+{
+	size_t bytes = tt_type_bytes(type), first;
+
+	memset(t->acc, 0, ELEMENTS * bytes);
+	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type), tt_values_op_name(op), n);
+	for (size_t shift = 1; shift <= 4096; shift *= 4)
+		cr_assert_gt(tt_values_judge(t->want, t->want, bytes, TT_VALUES, shift, &first), TT_VALUES / 4,
+			     "%s %s n %d shifted by %zu", tt_type_name(type), tt_values_op_name(op), n, shift);
+}
+
+static void check_type(tuttiDataType_t type)
+{
+	for (int op = 0; op <= TT_MULSUM; op++) {
+		for (size_t k = 0; tt_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
+			struct tables t = make_tables(type, op, counts[k]);
+
+			check_orders(&t, type, op, counts[k]);
+			if (counts[k] > 1)
+				check_missing(&t, type, op, counts[k]);
+			check_displaced(&t, type, op, counts[k]);
+			free_tables(&t, counts[k]);
 		}
-		free_tables(&t, n);
 	}
 }
 
-Test(perf, values_show_zeros_the_input_and_shifted_blocks)
-{
-	FOR_ALL(type, op, n) {
-		struct tables t = make_tables(type, op, n);
-		size_t bytes = tt_type_bytes(type), first;
-
-		memset(t.acc, 0, ELEMENTS * bytes);
-		cr_expect_gt(share_wrong(&t, type), 0.4, "%s %s n %d zeros", tt_type_name(type), tt_values_op_name(op), n);
-		memcpy(t.acc, t.input[n / 2], ELEMENTS * bytes);
-		cr_expect(n == 1 || share_wrong(&t, type) > 0.3, "%s %s n %d input", tt_type_name(type),
-			  tt_values_op_name(op), n);
-		for (size_t shift = 1; shift <= 4096; shift *= 4) {
-			uint64_t wrong = tt_values_judge(t.want, t.want, bytes, TT_VALUES, shift, &first);
-
-			cr_expect_gt(wrong, TT_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
-				     tt_values_op_name(op), n, shift);
-		}
-		free_tables(&t, n);
+#define VALUES(type)                                                                                                \
+	Test(perf, values_of_##type##_combine_in_any_order_to_a_result_that_shows_every_mistake)                    \
+	{                                                                                                           \
+		check_type(tutti##type);                                                                            \
 	}
-}
+VALUES(Int8)
+VALUES(Uint8)
+VALUES(Int32)
+VALUES(Uint32)
+VALUES(Int64)
+VALUES(Uint64)
+VALUES(Float16)
+VALUES(Float32)
+VALUES(Float64)
+VALUES(Bfloat16)
+VALUES(Float8e4m3)
+VALUES(Float8e5m2)
 
 Test(perf, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 {
@@ -328,4 +328,195 @@ Test(perf, edit_distance_counts_changed_letters)
 	cr_assert_eq(tt_edit_distance("pln", "plan"), 1);
 	cr_assert_eq(tt_edit_distance("info", "nifo"), 2);
 	cr_assert_eq(tt_edit_distance("", "abc"), 3);
+}
+
+/* ---- figures and JSON --------------------------------------------------------------------------------------------- */
+
+Test(perf, quantiles_are_of_the_nearest_rank)
+{
+	double x[200];
+
+	for (int i = 0; i < 200; i++)
+		x[i] = i + 1;
+	cr_assert_eq(tt_quantile(x, 1, 0.99), 1);
+	cr_assert_eq(tt_quantile(x, 4, 0.5), 2);
+	cr_assert_eq(tt_quantile(x, 5, 0.5), 3);
+	cr_assert_eq(tt_quantile(x, 100, 0.99), 99);
+	cr_assert_eq(tt_quantile(x, 200, 0.99), 198);
+	cr_assert_eq(tt_quantile(x, 20, 0.99), 20);
+}
+
+Test(perf, figures_keep_their_column)
+{
+	static const struct { double value; int width; const char *text; } cases[] = {
+		{ 12.341, 7, "  12.34" }, { 0, 6, "  0.00" }, { 12345.67, 7, "12345.7" }, { 1234567.8, 7, "1234568" },
+		{ 123456789, 7, "1.2e+08" }, { 999.999, 6, "1000.0" }, { 123456, 6, "123456" }, { 12345678, 6, " 1e+07" },
+	};
+	char text[16];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_assert_str_eq(tt_fit(text, cases[i].width, cases[i].value), cases[i].text);
+}
+
+Test(perf, json_has_its_commas_and_escapes)
+{
+	char *text = NULL;
+	size_t bytes;
+	struct tt_json j = { .to = open_memstream(&text, &bytes) };
+
+	tt_json_open(&j, NULL, '{');
+	tt_json_text(&j, "te\"xt", "a\\b\n\xe4");
+	tt_json_open(&j, "list", '[');
+	tt_json_int(&j, NULL, -3);
+	tt_json_real(&j, NULL, 0.5);
+	tt_json_real(&j, NULL, INFINITY);
+	tt_json_close(&j, ']');
+	tt_json_open(&j, "none", '[');
+	tt_json_close(&j, ']');
+	tt_json_bool(&j, "yes", true);
+	tt_json_null(&j, "null");
+	tt_json_close(&j, '}');
+	fclose(j.to);
+	cr_assert_str_eq(text, "{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
+			       "  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
+	free(text);
+}
+
+Test(perf, a_tool_is_found_by_its_name_with_or_without_underscores)
+{
+	cr_assert_eq(tt_bench_of_tool("allreduce_perf"), &tt_benches[TT_ALLREDUCE]);
+	cr_assert_eq(tt_bench_of_tool("all_reduce_perf"), &tt_benches[TT_ALLREDUCE]);
+	cr_assert_eq(tt_bench_of_tool("reduce_scatter_perf"), &tt_benches[TT_REDUCE_SCATTER]);
+	cr_assert_eq(tt_bench_of_tool("reduce_perf"), &tt_benches[TT_REDUCE]);
+	cr_assert_null(tt_bench_of_tool("allreduce"));
+	cr_assert_null(tt_bench_of_tool("perf"));
+}
+
+/* ---- judging: every collective done by hand is right, and every way to do it wrong shows ------------------------------- */
+
+enum { RANKS = 4, COUNT = 50, ROOT = 2 };
+
+struct hand {
+	struct tt_line line;
+	struct tt_cell cell;
+	struct tt_seat seats[RANKS];
+	int32_t *send[RANKS], *recv[RANKS];
+};
+
+static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_place)
+{
+	static tuttiComm_t no_comms[1];
+	size_t whole = COUNT * sizeof(int32_t) * RANKS;
+
+	*h = (struct hand){ .line = { .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
+	h->cell = (struct tt_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t), .type = tuttiInt32,
+				    .op = bench->combines ? tuttiSum : TT_NO_OP, .root = ROOT, .in_place = in_place };
+	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
+	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
+	tt_cell_slots(&h->cell, &h->line);
+	for (int r = 0; r < RANKS; r++) {
+		h->seats[r] = (struct tt_seat){ .rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99 };
+		cr_assert_eq(tt_seat_make(&h->seats[r], &h->line, bench, 0), 0);
+		tt_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
+		if (bench->combines)
+			tt_values_result(h->seats[r].result, tuttiInt32, h->cell.op, RANKS, 3);
+		tt_seat_fill(&h->seats[r], &h->line, &h->cell, 0, 17, true);
+		struct tt_perf_call call = tt_seat_call(&h->seats[r], &h->line, &h->cell, 0);
+		h->send[r] = (int32_t *)(uintptr_t)call.send;
+		h->recv[r] = call.recv;
+	}
+}
+
+static void hand_free(struct hand *h)
+{
+	for (int r = 0; r < RANKS; r++)
+		tt_seat_free(&h->seats[r], &h->line, 0);
+}
+
+static uint64_t hand_wrong(struct hand *h)
+{
+	uint64_t wrong = 0;
+
+	for (int r = 0; r < RANKS; r++)
+		wrong += tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true);
+	return wrong;
+}
+
+/* All of rank r's result, by the collective's definition in tutti.h. */
+static void hand_rank(const struct hand *h, int32_t *const *in, int r)
+{
+	size_t part = COUNT * sizeof(int32_t);
+
+	for (int i = 0; i < COUNT; i++) {
+		int at = h->cell.bench->collective == TT_REDUCE_SCATTER ? r * COUNT + i : i;
+
+		if (h->cell.bench->combines)
+			h->recv[r][i] = (int32_t)((uint32_t)in[0][at] + (uint32_t)in[1][at] + (uint32_t)in[2][at] +
+						  (uint32_t)in[3][at]);
+	}
+	for (int p = 0; p < RANKS; p++) {
+		switch (h->cell.bench->collective) {
+		case TT_BROADCAST: memcpy(h->recv[r], in[ROOT], part); break;
+		case TT_ALLGATHER:
+		case TT_GATHER: memcpy(h->recv[r] + p * COUNT, in[p], part); break;
+		case TT_ALLTOALL: memcpy(h->recv[r] + p * COUNT, in[p] + r * COUNT, part); break;
+		case TT_SCATTER: memcpy(h->recv[r], in[ROOT] + r * COUNT, part); break;
+		case TT_SENDRECV: memcpy(h->recv[r], in[(r + RANKS - 1) % RANKS], part); break;
+		default: break;
+		}
+	}
+}
+
+/* The whole collective, on copies of the inputs, so that in place works as well. */
+static void hand_call(struct hand *h)
+{
+	int32_t *in[RANKS];
+	bool to_root = h->cell.bench->to_root;
+
+	for (int r = 0; r < RANKS; r++) {
+		in[r] = malloc(h->cell.send_bytes);
+		memcpy(in[r], h->send[r], h->cell.send_bytes);
+	}
+	for (int r = 0; r < RANKS; r++)
+		if (!to_root || r == ROOT)
+			hand_rank(h, in, r);
+	for (int r = 0; r < RANKS; r++)
+		free(in[r]);
+}
+
+static void check_judge(const struct tt_bench *bench, bool in_place)
+{
+	const char *name = tt_collective_name(bench->collective);
+	struct hand h;
+
+	hand_make(&h, bench, in_place);
+	cr_assert_gt(hand_wrong(&h), 0, "%s without a call", name);
+	hand_call(&h);
+	cr_assert_eq(hand_wrong(&h), 0, "%s in_place %d", name, in_place);
+	h.recv[ROOT][COUNT - 1] ^= 1;
+	cr_assert_eq(hand_wrong(&h), 1, "%s, one bit", name);
+	h.recv[ROOT][COUNT - 1] ^= 1;
+	if (bench->recv_all) {                           /* two parts that changed places */
+		int32_t keep[COUNT];
+
+		memcpy(keep, h.recv[ROOT], sizeof(keep));
+		memcpy(h.recv[ROOT], h.recv[ROOT] + COUNT, sizeof(keep));
+		memcpy(h.recv[ROOT] + COUNT, keep, sizeof(keep));
+		cr_assert_gt(hand_wrong(&h), COUNT, "%s, parts that changed places", name);
+	} else if (!in_place) {                          /* bytes beside the result, and the input */
+		h.recv[ROOT][COUNT] ^= 1;
+		h.recv[ROOT][-1] ^= 1;
+		h.send[ROOT][0] ^= 1;
+		cr_assert_eq(hand_wrong(&h), 3, "%s, guards and input", name);
+	}
+	hand_free(&h);
+}
+
+Test(perf, the_judge_agrees_with_every_collective_done_by_hand_and_sees_what_is_wrong)
+{
+	for (int i = 0; i < TT_COLLECTIVES; i++) {
+		check_judge(&tt_benches[i], false);
+		if (tt_benches[i].in_place)
+			check_judge(&tt_benches[i], true);
+	}
 }
