@@ -38,7 +38,11 @@ static void print_build(void)
 
 	tuttiGetVersion(&code);
 	printf("tutti %d.%d.%d\n\nbuild\n", code / 10000, code / 100 % 100, code % 100);
+#ifdef __clang__
 	printf("  %-22s %s\n", "compiler", __VERSION__);
+#else
+	printf("  %-22s gcc %s\n", "compiler", __VERSION__);
+#endif
 	printf("  %-22s %s\n", "command", TT_BUILD);
 	printf("  %-22s %s\n", "OpenSSL", OpenSSL_version(OPENSSL_VERSION));
 #ifdef HAVE_HWLOC

@@ -179,7 +179,7 @@ static int split_all(struct tt_crew *c)
 
 static int split_one(struct tt_crew *c)
 {
-	const char *name = c->line->algo, *reason;
+	const char *name = c->bench->collective == TT_SENDRECV ? NULL : c->line->algo, *reason;
 	int rc = split(c, 0, name);
 
 	if (rc)

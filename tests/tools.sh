@@ -114,6 +114,7 @@ every_algorithm() {
 		sort -u | diff "$tmp/known" -
 }
 point "--algo all has a row for every algorithm of the table" every_algorithm
+point "--algo all with sends and receives, which have none" right perf/sendrecv_perf --np 2 -b 1K -e 1K -n 2 --algo all
 only_in_place() { run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 --place in && rows | awk '$6 == "N/A" && $13 == 0 { good = 1 } END { exit !good }'; }
 point "--place in measures in place only" only_in_place
 no_check() { run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 -c 0 && rows | awk '{ exit !($9 == "N/A" && $13 == "N/A") }'; }
