@@ -742,7 +742,60 @@ Test(transports, shm_does_without_ranks_whose_limits_forbid_it, .timeout = 60)
 #endif
 }
 
-/* A stranger finds the sockets' names where the kernel lists them, connects first and sends what a member might. */
+/* One rank has few descriptors left. Whatever then works, all must agree on it, and soon. */
+static int descriptor_body(const struct tt_world *world, void *arg)
+{
+	const int *poor = ((struct setup *)arg)->arg;              /* { rank, descriptors left } */
+	struct rlimit limit = { 0, 0 };
+	struct tt_endpoint *ep;
+	uint64_t mine = 0, all[8];
+
+	for (int left = poor[1]; left > 0; limit.rlim_cur++)
+		left -= fcntl((int)limit.rlim_cur, F_GETFD) < 0;
+	limit.rlim_max = limit.rlim_cur;
+	if (world->rank == poor[0])
+		EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+	EXPECT(tt_shm.open(world, &ep) == 0);
+	for (int peer = 0; peer < world->nranks; peer++)
+		mine |= (uint64_t)tt_shm.reaches(ep, peer) << peer;
+	EXPECT(world->allgather(world->ctx, &mine, sizeof(mine), all) == 0);
+	for (int peer = 0; peer < world->nranks; peer++)
+		EXPECT((mine >> peer & 1) == (all[peer] >> world->rank & 1));
+	EXPECT(world->rank == poor[0] || poor[0] == 0 || mine != 0);
+	EXPECT(poor[1] < 4 || mine == (7u & ~(1u << world->rank)));
+	tt_shm.close(ep);
+	return 0;
+}
+
+Test(transports, shm_agrees_on_who_lacks_descriptors, .timeout = 60)
+{
+	uint64_t start = tt_now_ns();
+
+	for (int rank = 0; rank < 3; rank += 2)
+		for (int left = 0; left < 5; left++) {
+			int poor[2] = { rank, left };
+			struct harness h = { .nranks = 3, .nchannels = 1, .message_bytes = 4096 };
+
+			cr_assert(harness_run(&h, descriptor_body, &(struct setup){ &tt_shm, poor }) == 0);
+		}
+	cr_assert(tt_now_ns() - start < 15000000000ull, "somebody waited for its deadline");
+}
+
+/* A stranger finds the sockets' names where the kernel lists them, connects first, says nothing, or says hello as rank 1
+ * with a token that it cannot know. */
+static void disturb(const char *name, bool speak)
+{
+	struct { uint8_t token[16]; int32_t rank; } hello = { .rank = 1 };
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+	size_t bytes = strcspn(name, "\n");
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	memcpy(sa.sun_path + 1, name + 1, bytes - 1);
+	connect(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
+	if (speak)
+		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
+}
+
 static int (*real_allgather)(void *ctx, const void *mine, size_t bytes, void *all);
 
 static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, void *all)
@@ -752,21 +805,9 @@ static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, v
 	char line[512], *name;
 
 	while (fgets(line, sizeof(line), f)) {
-		struct sockaddr_un sa = { .sun_family = AF_UNIX };
-		int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
 		name = strstr(line, "@tutti-");
-		if (name) {
-			name[strcspn(name, "\n")] = '\0';
-			strcpy(sa.sun_path + 1, name + 1);
-			if (!connect(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
-									     strlen(name))))
-				send(fd, "twenty bytes of trash", 20, MSG_NOSIGNAL);
-			else
-				close(fd);
-		} else {
-			close(fd);
-		}
+		for (int i = 0; name && strstr(line, " 00010000 ") && i < 30; i++)     /* it listens */
+			disturb(name, i % 3 != 1);
 	}
 	fclose(f);
 	return rc;

@@ -201,6 +201,7 @@ static bool serve(struct meeting *m, int fd, int segment_fd)
 	return true;
 }
 
+/* Closing the socket at the end is an answer to members that could not be served, and to strangers. */
 static void hand_out(struct meeting *m, int segment_fd)
 {
 	int waiting = 0, rank = m->world->rank;
@@ -211,12 +212,14 @@ static void hand_out(struct meeting *m, int segment_fd)
 		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-			return;
+			break;
 		if (fd < 0)
 			continue;
 		waiting -= serve(m, fd, segment_fd);
 		close(fd);
 	}
+	close(m->listener);
+	m->listener = -1;
 }
 
 /* ---- the members' part ------------------------------------------------------------------------------------------ */
@@ -286,12 +289,12 @@ static bool anyone_together(const struct tt_world *w)
 	return false;
 }
 
-static int listen_as(const struct card *card, int backlog)
+static int listen_as(const struct card *card)
 {
 	struct sockaddr_un sa = address(card);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd >= 0 && (bind(fd, (struct sockaddr *)&sa, address_bytes) || listen(fd, backlog))) {
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&sa, address_bytes) || listen(fd, SOMAXCONN))) {
 		close(fd);
 		fd = -1;
 	}
@@ -308,7 +311,7 @@ static int introduce(struct meeting *m, struct tt_shm_segment *s)
 	if (getrandom(&mine, offsetof(struct card, netns), 0) != offsetof(struct card, netns))
 		return tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", w->rank);
 	mine.netns = stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
-	m->listener = listen_as(&mine, 2 * w->nranks + 16);
+	m->listener = listen_as(&mine);
 	mine.listens = m->listener >= 0;
 	rc = w->allgather(w->ctx, &mine, sizeof(mine), m->cards);
 	if (rc)
