@@ -257,6 +257,35 @@ Test(reduce, min_and_max_order_zeros_and_pass_nan_on_from_any_operand, .timeout 
 	}
 }
 
+/* Else which operand's NaN comes out would be the compiler's choice. */
+Test(reduce, a_result_that_is_nan_is_the_one_nan_of_its_type, .timeout = 20)
+{
+	static const uint64_t one_nan[tuttiNumTypes] = {
+		[tuttiFloat16] = 0x7e00, [tuttiBfloat16] = 0x7fc0, [tuttiFloat32] = 0x7fc00000,
+		[tuttiFloat64] = 0x7ff8000000000000, [tuttiFloat8e4m3] = 0x7f, [tuttiFloat8e5m2] = 0x7f,
+	};
+	static const uint64_t other_nan[tuttiNumTypes] = {
+		[tuttiFloat16] = 0xfe11, [tuttiBfloat16] = 0xff81, [tuttiFloat32] = 0xffc12345,
+		[tuttiFloat64] = 0xfff0000000000001, [tuttiFloat8e4m3] = 0xff, [tuttiFloat8e5m2] = 0xfd,
+	};
+	uint64_t in, number = 0, out;
+	const void *src[3] = { &number, &in, &number };
+
+	for (size_t k = 0; k < 3; k++) {
+		if (tt_reduce_isa_set(isas[k]))
+			continue;
+		for (int type = tuttiFloat16; type < tuttiNumTypes; type++)
+			for (int op = tuttiSum; op <= tuttiMin; op++)
+				for (int first = 0; first < 2; first++) {
+					in = other_nan[type];
+					out = 0;
+					tt_reduce_kernel(type, op)(&out, NULL, src + first, 2, 1);
+					cr_assert_eq(out, one_nan[type], "%s %s %s", isas[k], tt_type_name(type),
+						     tt_op_name(op));
+				}
+	}
+}
+
 Test(reduce, half_types_are_rounded_once_for_all_sources, .timeout = 20)
 {
 	/* 1 + 2^-8 is 1 in bfloat16, but 1 + 2^-8 + 2^-8 is not, unless it was rounded between. */
