@@ -39,7 +39,9 @@ struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref d
 	va_list ap;
 
 	p->nlanes = lane >= p->nlanes ? lane + 1 : p->nlanes;
-	*s = (struct tt_step){ .op = op, .wait_lane = TT_NO_LANE, .dst = dst, .to = to, .src = { none, none }, .nblocks = 1 };
+	*s = (struct tt_step){
+		.op = op, .wait_lane = TT_NO_LANE, .dst = dst, .to = to, .src = { none, none }, .nblocks = 1
+	};
 	va_start(ap, to);
 	for (tt_ref ref = va_arg(ap, tt_ref); ref != none; ref = va_arg(ap, tt_ref)) {
 		if (s->nsrc < 2)
@@ -129,8 +131,8 @@ static void star(struct tt_plan **ret_plans, int n, uint32_t down)
 		if (r)
 			hand_step(p, 0, TT_COPY, none, wire(0), in(0), none);
 		else
-			hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1), n > 2 ? wire(2) : none, n > 3 ? wire(3) : none,
-				  n > 4 ? wire(4) : none, none);
+			hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1), n > 2 ? wire(2) : none,
+				  n > 3 ? wire(3) : none, n > 4 ? wire(4) : none, none);
 		for (int peer = 1; peer < n && !r; peer++)
 			hand_step(p, down, TT_COPY, none, wire(peer), out(0), none);
 		if (r)
