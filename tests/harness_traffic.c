@@ -238,29 +238,81 @@ void rig_close(struct rig *rig)
 	rig->ep->t->close(rig->ep);
 }
 
+int traffic_body(const struct tt_world *world, void *arg)
+{
+	const struct setup *setup = arg;
+	struct traffic tr = *(const struct traffic *)setup->arg;
+	struct rig rig;
+
+	tr.t = setup->t;
+	EXPECT(rig_open(&rig, tr.t, world, tr.nchannels) == 0);
+	EXPECT(traffic_run(&rig, world, &tr) == 0);
+	EXPECT(tr.t->memory(rig.ep) > 0);
+	harness_meet(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes, bool threads,
+		body_fn *body, void *arg)
+{
+	struct harness h = { .nranks = t == &tt_self ? 1 : nranks, .nchannels = nchannels,
+			     .message_bytes = message_bytes, .threads = threads, .takes_before_socket = 3 };
+	struct setup setup = { t, arg };
+	uint64_t failed = harness_run(&h, body, &setup);
+
+	if (failed)
+		fprintf(stderr, "%s, ranks are %s: ranks %#llx failed\n", t->name, threads ? "threads" : "processes",
+			(unsigned long long)failed);
+	return failed;
+}
+
+uint64_t run_all(int nranks, int nchannels, size_t message_bytes, body_fn *body, void *arg)
+{
+	uint64_t failed = 0;
+
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		for (int threads = 0; threads < 2; threads++)
+			failed |= run_on(*t, nranks, nchannels, message_bytes, threads, body, arg);
+	return failed;
+}
+
+int peer_of(const struct tt_world *world)
+{
+	return world->nranks == 1 ? 0 : 1 - world->rank;
+}
+
+bool try_send(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp)
+{
+	void *room;
+
+	if (l->t->flags & TT_T_POST) {
+		if (l->t->progress)
+			l->t->progress(l->ep);
+		return l->t->post(l, buf, bytes, stamp) == 1;
+	}
+	room = l->t->reserve(l, bytes);
+	if (!room)
+		return false;
+	memcpy(room, buf, bytes);
+	l->t->commit(l, bytes, stamp);
+	return true;
+}
+
 int send_one(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp)
 {
-	const struct tt_transport *t = l->t;
 	uint64_t deadline = tt_deadline_ns(PATIENCE_MS);
-	void *room;
-	int rc;
+	int rc = 0;
 
-	if (t->flags & TT_T_RESERVE) {
-		while (!(room = t->reserve(l, bytes)) && tt_now_ns() < deadline)
-			sched_yield();
-		if (!room)
+	while (!try_send(l, buf, bytes, stamp)) {
+		if (tt_now_ns() > deadline)
 			return TT_TIMEOUT;
-		memcpy(room, buf, bytes);
-		t->commit(l, bytes, stamp);
-		return 0;
+		sched_yield();
 	}
-	while (!(rc = t->post(l, buf, bytes, stamp)))
-		if (tt_now_ns() > deadline || (t->progress && t->progress(l->ep) < 0))
+	while (rc >= 0 && l->t->progress && l->completed < l->posted) {
+		rc = l->t->progress(l->ep);
+		if (tt_now_ns() > deadline)
 			return TT_TIMEOUT;
-	while (rc > 0 && t->progress && l->completed < l->posted) {
-		rc = t->progress(l->ep);
-		if (rc == 0)
-			rc = tt_now_ns() < deadline ? 1 : TT_TIMEOUT;
 	}
 	return rc < 0 ? rc : 0;
 }

@@ -32,6 +32,26 @@ void rig_close(struct rig *rig);
 /* Sends and receives on all links of the rig at once, until all messages have come. 0 | failed, with words on stderr. */
 int traffic_run(const struct rig *rig, const struct tt_world *world, const struct traffic *traffic);
 
+/* A body that opens a rig, runs the struct traffic that is setup->arg on it, and closes. */
+int traffic_body(const struct tt_world *world, void *arg);
+
+/* body as every rank, with a struct setup as its argument. self runs with one rank whatever nranks. Gives harness_run's mask.
+ * run_all: over every transport, with forked ranks and with threads; the masks together. */
+struct setup {
+	const struct tt_transport *t;
+	void *arg;
+};
+typedef int body_fn(const struct tt_world *world, void *arg);
+uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes, bool threads,
+		body_fn *body, void *arg);
+uint64_t run_all(int nranks, int nchannels, size_t message_bytes, body_fn *body, void *arg);
+
+/* The other rank of two, or oneself. */
+int peer_of(const struct tt_world *world);
+
+/* Sends a message, or is refused, without waiting. */
+bool try_send(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
+
 /* One message, waiting for room or for the message. Spin, then yield. 0 | code */
 int send_one(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
 int receive_one(struct tt_link *l, void *buf, size_t bytes, uint32_t stamp);

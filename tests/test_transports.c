@@ -2,32 +2,23 @@
  * test_transports.c - the conformance suite: what transport.h promises, for every row of tt_transports
  *
  * Ranks are forked processes and, in a second pass, threads of one process. self runs with one rank, the others with
- * two or more. What only one transport promises stands at the end.
+ * two or more. What only one transport promises stands at the end, and in test_segment.c.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "harness_traffic.h"
 
 #define LARGE (256u << 10)
-#define LOST_WAKE_NS 1000000000ull
 
-/* ---- allocations and claims of memory, counted and refused ------------------------------------------------------- */
+/* ---- allocations, counted -------------------------------------------------------------------------------------- */
 
 static _Atomic uint64_t allocations;
-static int claims_left = -1;           /* fallocate fails after so many; -1 never */
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t bytes);
@@ -53,65 +44,6 @@ __attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
 }
 #endif
 
-__attribute__((weak)) int fallocate(int fd, int mode, off_t at, off_t bytes)
-{
-	if (claims_left == 0) {
-		errno = ENOSPC;
-		return -1;
-	}
-	if (claims_left > 0)
-		claims_left--;
-	return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
-}
-
-/* ---- running a body as every rank over every transport ----------------------------------------------------------- */
-
-struct setup {
-	const struct tt_transport *t;
-	void *arg;
-};
-
-typedef int body_fn(const struct tt_world *world, void *arg);
-
-static void run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes, bool threads,
-		   body_fn *body, void *arg)
-{
-	struct harness h = { .nranks = t == &tt_self ? 1 : nranks, .nchannels = nchannels,
-			     .message_bytes = message_bytes, .threads = threads, .takes_before_socket = 3 };
-	struct setup setup = { t, arg };
-	uint64_t failed = harness_run(&h, body, &setup);
-
-	cr_assert(failed == 0, "%s, ranks are %s: ranks %#llx failed", t->name, threads ? "threads" : "processes",
-		  (unsigned long long)failed);
-}
-
-static void run_all(int nranks, int nchannels, size_t message_bytes, body_fn *body, void *arg)
-{
-	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		for (int threads = 0; threads < 2; threads++)
-			run_on(*t, nranks, nchannels, message_bytes, threads, body, arg);
-}
-
-static int traffic_body(const struct tt_world *world, void *arg)
-{
-	const struct setup *setup = arg;
-	struct traffic tr = *(const struct traffic *)setup->arg;
-	struct rig rig;
-
-	tr.t = setup->t;
-	EXPECT(rig_open(&rig, tr.t, world, tr.nchannels) == 0);
-	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	EXPECT(tr.t->memory(rig.ep) > 0);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	return 0;
-}
-
-static int peer_of(const struct tt_world *world)
-{
-	return world->nranks == 1 ? 0 : 1 - world->rank;
-}
-
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 Test(transports, the_table_is_in_order_of_preference_and_complete, .timeout = 30)
@@ -133,14 +65,14 @@ Test(transports, messages_of_every_size_arrive_in_order_on_independent_channels,
 	struct traffic tr = { .nchannels = 3, .messages = 1200, .sizes = sizes,
 			      .nsizes = sizeof(sizes) / sizeof(sizes[0]), .seed = 1 };
 
-	run_all(2, 3, 40000, traffic_body, &tr);
+	cr_assert(run_all(2, 3, 40000, traffic_body, &tr) == 0);
 }
 
 Test(transports, random_traffic_among_four_ranks_is_right, .timeout = 120)
 {
 	struct traffic tr = { .nchannels = 2, .messages = 500, .seed = 2 };
 
-	run_all(4, 2, 30000, traffic_body, &tr);
+	cr_assert(run_all(4, 2, 30000, traffic_body, &tr) == 0);
 }
 
 Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120)
@@ -148,7 +80,7 @@ Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120
 	static const size_t sizes[] = { 8, 8, 8, 300, 8, 56, 57 };
 	struct traffic tr = { .nchannels = 1, .messages = 100000, .sizes = sizes, .nsizes = 7, .seed = 3 };
 
-	run_all(2, 1, 4096, traffic_body, &tr);
+	cr_assert(run_all(2, 1, 4096, traffic_body, &tr) == 0);
 }
 
 Test(transports, large_messages_both_ways_at_once_do_not_deadlock, .timeout = 120)
@@ -156,14 +88,14 @@ Test(transports, large_messages_both_ways_at_once_do_not_deadlock, .timeout = 12
 	static const size_t sizes[] = { 4u << 20 };
 	struct traffic tr = { .nchannels = 2, .messages = 24, .sizes = sizes, .nsizes = 1, .seed = 4 };
 
-	run_all(2, 2, 4u << 20, traffic_body, &tr);
+	cr_assert(run_all(2, 2, 4u << 20, traffic_body, &tr) == 0);
 }
 
 Test(transports, a_slow_reader_loses_nothing, .timeout = 120)
 {
 	struct traffic tr = { .nchannels = 2, .messages = 1500, .slow_reader = true, .seed = 5 };
 
-	run_all(2, 2, 20000, traffic_body, &tr);
+	cr_assert(run_all(2, 2, 20000, traffic_body, &tr) == 0);
 }
 
 /* Nobody reads until the writer is refused; then all that was taken must come. */
@@ -205,7 +137,7 @@ static int flood_body(const struct tt_world *world, void *arg)
 Test(transports, a_writer_is_refused_before_memory_grows_without_end, .timeout = 120)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		run_on(*t, 2, 1, 16384, false, flood_body, NULL);   /* threads share one zeros[]: forks only */
+		cr_assert(run_on(*t, 2, 1, 16384, false, flood_body, NULL) == 0);   /* threads share one zeros[]: forks only */
 }
 
 /* ---- wrong calls --------------------------------------------------------------------------------------------------- */
@@ -244,191 +176,7 @@ static int mismatch_body(const struct tt_world *world, void *arg)
 
 Test(transports, another_stamp_or_length_is_found, .timeout = 60)
 {
-	run_all(2, 10, 8192, mismatch_body, NULL);
-}
-
-/* ---- sleep --------------------------------------------------------------------------------------------------------- */
-
-/* Wait for one message by dozing only; a wake that is lost shows as a doze to its time-out. */
-static int doze_receive(struct tt_link *l, uint64_t *slept_long)
-{
-	struct tt_endpoint *ep = l->ep;
-	const void *data;
-	int rc;
-
-	while (!(rc = l->t->peek(l, 8, 9, &data))) {
-		uint32_t ticket = l->t->arm(ep);
-		uint64_t start = tt_now_ns();
-
-		rc = l->t->peek(l, 8, 9, &data);
-		if (!rc)
-			l->t->doze(ep, ticket, 3000000);
-		l->t->disarm(ep);
-		*slept_long += tt_now_ns() - start > LOST_WAKE_NS;
-		if (rc)
-			break;
-	}
-	if (rc > 0)
-		l->t->release(l);
-	return rc;
-}
-
-static int ping_pong_body(const struct tt_world *world, void *arg)
-{
-	const struct setup *setup = arg;
-	uint64_t rounds = *(const uint64_t *)setup->arg, slept_long = 0;
-	struct rig rig;
-	struct tt_link *l;
-
-	EXPECT(rig_open(&rig, setup->t, world, 1) == 0);
-	l = rig.links[peer_of(world)];
-	for (uint64_t i = 0; i < rounds; i++) {
-		if (world->rank == 0)
-			EXPECT(send_one(l, &i, 8, 9) == 0);
-		EXPECT(doze_receive(l, &slept_long) == 1);
-		if (world->rank == 1)
-			EXPECT(send_one(l, &i, 8, 9) == 0);
-	}
-	EXPECT(slept_long == 0);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	return 0;
-}
-
-Test(transports, no_wake_is_lost_in_100000_hops, .timeout = 300)
-{
-	uint64_t rounds = 50000;
-
-	run_on(&tt_shm, 2, 1, 4096, false, ping_pong_body, &rounds);
-	rounds = 10000;
-	run_on(&tt_shm, 2, 1, 4096, true, ping_pong_body, &rounds);
-	run_on(&tt_tcp, 2, 1, 4096, false, ping_pong_body, &rounds);
-	run_on(&tt_tcp, 2, 1, 4096, true, ping_pong_body, &rounds);
-}
-
-Test(transports, sleepers_are_woken_by_messages_and_by_room, .timeout = 120)
-{
-	struct traffic tr = { .nchannels = 2, .messages = 2000, .sleepy = true, .seed = 6 };
-
-	run_all(3, 2, 10000, traffic_body, &tr);
-}
-
-/* Take or refuse a message, without waiting. */
-static bool try_send(struct tt_link *l, const void *buf, size_t bytes)
-{
-	void *room;
-
-	if (l->t->flags & TT_T_POST) {
-		if (l->t->progress)
-			l->t->progress(l->ep);
-		return l->t->post(l, buf, bytes, 9) == 1;
-	}
-	room = l->t->reserve(l, bytes);
-	if (!room)
-		return false;
-	memcpy(room, buf, bytes);
-	l->t->commit(l, bytes, 9);
-	return true;
-}
-
-/* Rank 0 only sends, and dozes whenever it is refused; rank 1 only receives, with long pauses. */
-static int room_body(const struct tt_world *world, void *arg)
-{
-	const struct setup *setup = arg;
-	size_t bytes = *(const size_t *)setup->arg;
-	uint64_t slept_long = 0, refused = 0, start;
-	uint8_t *buf = calloc(2, bytes), *in = buf + bytes;
-	struct rig rig;
-	struct tt_link *l;
-	uint32_t ticket;
-
-	EXPECT(rig_open(&rig, setup->t, world, 1) == 0);
-	l = rig.links[peer_of(world)];
-	for (int i = 0; i < 300 && world->rank == 1; i++) {
-		if (i % 60 == 0)
-			usleep(20000);
-		EXPECT(receive_one(l, in, bytes, 9) == 0);
-	}
-	for (int i = 0; i < 300 && world->rank == 0; i++)
-		while (!try_send(l, buf, bytes)) {
-			ticket = setup->t->arm(rig.ep);
-			start = tt_now_ns();
-			if (try_send(l, buf, bytes)) {
-				setup->t->disarm(rig.ep);
-				break;
-			}
-			setup->t->doze(rig.ep, ticket, 3000000);
-			setup->t->disarm(rig.ep);
-			slept_long += tt_now_ns() - start > LOST_WAKE_NS;
-			refused++;
-		}
-	while (l->completed < l->posted)
-		EXPECT(setup->t->progress(rig.ep) >= 0);
-	EXPECT(slept_long == 0);
-	EXPECT(world->rank == 1 || refused > 0);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	free(buf);
-	return 0;
-}
-
-Test(transports, a_writer_that_sleeps_is_woken_by_room, .timeout = 120)
-{
-	static const size_t sizes[] = { 8, 20000, 1 << 20 };
-
-	for (int i = 0; i < 3; i++)
-		for (int threads = 0; threads < 2; threads++) {
-			run_on(&tt_shm, 2, 1, 1 << 20, threads, room_body, (void *)&sizes[i]);
-			if (sizes[i] == 1 << 20)               /* smaller ones all fit into the socket */
-				run_on(&tt_tcp, 2, 1, 1 << 20, threads, room_body, (void *)&sizes[i]);
-		}
-}
-
-static void *wake_later(void *arg)
-{
-	struct tt_endpoint *ep = arg;
-
-	usleep(30000);
-	ep->t->wake(ep);
-	return NULL;
-}
-
-static int wake_body(const struct tt_world *world, void *arg)
-{
-	const struct tt_transport *t = ((struct setup *)arg)->t;
-	uint64_t start = tt_now_ns();
-	pthread_t thread;
-	struct rig rig;
-	uint32_t ticket;
-
-	EXPECT(rig_open(&rig, t, world, 1) == 0);
-	ticket = t->arm(rig.ep);
-	t->wake(rig.ep);
-	t->doze(rig.ep, ticket, 20000000);         /* a wake between arm and doze is not lost */
-	t->disarm(rig.ep);
-	for (int i = 0; i < 3; i++) {
-		EXPECT(pthread_create(&thread, NULL, wake_later, rig.ep) == 0);
-		ticket = t->arm(rig.ep);
-		t->doze(rig.ep, ticket, 20000000);
-		t->disarm(rig.ep);
-		pthread_join(thread, NULL);
-	}
-	EXPECT(tt_now_ns() - start < 10000000000ull);
-	start = tt_now_ns();
-	for (int i = 0; i < 20; i++) {             /* and without any wake, the time-out ends it */
-		ticket = t->arm(rig.ep);
-		t->doze(rig.ep, ticket, 2000);
-		t->disarm(rig.ep);
-	}
-	EXPECT(tt_now_ns() - start > 10000000 && tt_now_ns() - start < 5000000000ull);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	return 0;
-}
-
-Test(transports, wake_ends_a_doze_from_another_thread, .timeout = 120)
-{
-	run_all(2, 1, 4096, wake_body, NULL);
+	cr_assert(run_all(2, 10, 8192, mismatch_body, NULL) == 0);
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------------- */
@@ -449,7 +197,7 @@ static int close_body(const struct tt_world *world, void *arg)
 	if (world->rank == 1)
 		EXPECT(send_one(l, buf, 100, 5) == 0);
 	harness_meet(world, 0);
-	while (world->rank == 0 && try_send(l, buf, bytes))
+	while (world->rank == 0 && try_send(l, buf, bytes, 9))
 		;
 	if (world->rank == 0) {
 		sent = t->flags & TT_T_POST ? l->completed : l->messages;
@@ -467,10 +215,9 @@ static int close_body(const struct tt_world *world, void *arg)
 
 Test(transports, what_was_sent_arrives_after_close, .timeout = 60)
 {
-	for (int threads = 0; threads < 2; threads++) {
-		run_on(&tt_shm, 2, 1, 65536, threads, close_body, NULL);
-		run_on(&tt_tcp, 2, 1, 65536, threads, close_body, NULL);
-	}
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		for (int threads = 0; threads < 2 && *t != &tt_self; threads++)
+			cr_assert(run_on(*t, 2, 1, 65536, threads, close_body, NULL) == 0);
 }
 
 static int several_body(const struct tt_world *world, void *arg)
@@ -510,7 +257,7 @@ static int several_body(const struct tt_world *world, void *arg)
 
 Test(transports, endpoints_of_one_process_do_not_disturb_each_other, .timeout = 60)
 {
-	run_all(2, 3, 5000, several_body, NULL);
+	cr_assert(run_all(2, 3, 5000, several_body, NULL) == 0);
 }
 
 static int count_fds(void)
@@ -562,7 +309,7 @@ static int leak_body(const struct tt_world *world, void *arg)
 Test(transports, close_leaves_no_descriptor_mapping_or_socket, .timeout = 60)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		run_on(*t, 2, 1, 4096, false, leak_body, NULL);
+		cr_assert(run_on(*t, 2, 1, 4096, false, leak_body, NULL) == 0);
 }
 
 static int allocation_body(const struct tt_world *world, void *arg)
@@ -597,7 +344,7 @@ Test(transports, nothing_is_allocated_once_links_are_ready, .timeout = 60)
 	if (allocations == before)
 		cr_skip_test("skipped: malloc cannot be counted in this build");
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		run_on(*t, 2, 1, 9000, false, allocation_body, NULL);
+		cr_assert(run_on(*t, 2, 1, 9000, false, allocation_body, NULL) == 0);
 }
 
 /* ---- self ---------------------------------------------------------------------------------------------------------- */
@@ -621,7 +368,7 @@ static int own_pointer_body(const struct tt_world *world, void *arg)
 
 Test(transports, self_gives_the_senders_own_pointer, .timeout = 30)
 {
-	run_on(&tt_self, 1, 1, 4096, false, own_pointer_body, NULL);
+	cr_assert(run_on(&tt_self, 1, 1, 4096, false, own_pointer_body, NULL) == 0);
 }
 
 /* ---- tcp: deaths ---------------------------------------------------------------------------------------------------- */
@@ -661,212 +408,4 @@ Test(transports, tcp_names_a_peer_that_died, .timeout = 60)
 
 		cr_assert(harness_run(&h, death_body, &(struct setup){ &tt_tcp, &arg }) == 2);
 	}
-}
-
-/* ---- shm: who shares memory ------------------------------------------------------------------------------------------ */
-
-/* Everybody's view of who reaches whom must be symmetric and equal to what is expected. */
-static int reach_body(const struct tt_world *world, void *arg)
-{
-	const int *group = ((struct setup *)arg)->arg;
-	struct traffic tr = { .t = &tt_shm, .nchannels = 1, .messages = 50, .seed = 10 };
-	struct rig rig;
-
-	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
-	for (int peer = 0; peer < world->nranks; peer++)
-		EXPECT(tt_shm.reaches(rig.ep, peer) == (peer != world->rank && group[peer] == group[world->rank]));
-	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	return 0;
-}
-
-static void reach_in_groups(const int *host_of, const int *group, int nranks, body_fn *body)
-{
-	struct harness h = { .nranks = nranks, .nchannels = 1, .message_bytes = 4096, .host_of = host_of };
-
-	cr_assert(harness_run(&h, body, &(struct setup){ &tt_shm, (void *)group }) == 0);
-}
-
-Test(transports, shm_reaches_the_ranks_of_a_host_only, .timeout = 60)
-{
-	static const int two[] = { 0, 1, 0, 1, 1 }, all_apart[] = { 0, 1, 2 }, same[] = { 0, 0, 0, 0, 0, 0 };
-
-	reach_in_groups(two, two, 5, reach_body);
-	reach_in_groups(all_apart, all_apart, 3, reach_body);
-	reach_in_groups(same, same, 6, reach_body);
-}
-
-/* Ranks that believe to share a host, but live in network namespaces of their own. */
-static int container_body(const struct tt_world *world, void *arg)
-{
-	const int *group = ((struct setup *)arg)->arg;
-
-	if (group[world->rank] == 1)
-		EXPECT(unshare(CLONE_NEWNET) == 0);
-	return reach_body(world, arg);
-}
-
-Test(transports, shm_leaves_out_who_lives_in_another_container, .timeout = 60)
-{
-	static const int same[] = { 0, 0, 0, 0 }, lone_leader[] = { 1, 0, 0, 0 }, lone_member[] = { 0, 0, 1, 0 };
-
-	if (geteuid() != 0)
-		cr_skip_test("skipped: a network namespace needs root");
-	reach_in_groups(same, lone_leader, 4, container_body);
-	reach_in_groups(same, lone_member, 4, container_body);
-}
-
-/* A limit on file sizes would kill whoever makes the segment; it must only keep shared memory away. */
-static int limit_body(const struct tt_world *world, void *arg)
-{
-	struct rlimit small = { 1 << 16, 1 << 16 };
-
-	EXPECT(setrlimit(RLIMIT_FSIZE, &small) == 0);
-	return reach_body(world, arg);
-}
-
-/* Too little address space at one rank. */
-static int address_space_body(const struct tt_world *world, void *arg)
-{
-	const int *group = ((struct setup *)arg)->arg;
-	struct rlimit small = { 1 << 20, 1 << 20 };
-
-	if (group[world->rank] == 1)
-		EXPECT(setrlimit(RLIMIT_AS, &small) == 0);
-	return reach_body(world, arg);
-}
-
-Test(transports, shm_does_without_ranks_whose_limits_forbid_it, .timeout = 60)
-{
-	static const int same[] = { 0, 0, 0 }, apart[] = { 0, 1, 2 }, poor[] = { 0, 0, 1 };
-
-	reach_in_groups(same, apart, 3, limit_body);
-#if !defined(__SANITIZE_ADDRESS__)
-	reach_in_groups(same, poor, 3, address_space_body);
-#else
-	(void)poor, (void)address_space_body;
-#endif
-}
-
-/* One rank has few descriptors left. Whatever then works, all must agree on it, and soon. */
-static int descriptor_body(const struct tt_world *world, void *arg)
-{
-	const int *poor = ((struct setup *)arg)->arg;              /* { rank, descriptors left } */
-	struct rlimit limit = { 0, 0 };
-	struct tt_endpoint *ep;
-	uint64_t mine = 0, all[8];
-
-	for (int left = poor[1]; left > 0; limit.rlim_cur++)
-		left -= fcntl((int)limit.rlim_cur, F_GETFD) < 0;
-	limit.rlim_max = limit.rlim_cur;
-	if (world->rank == poor[0])
-		EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	EXPECT(tt_shm.open(world, &ep) == 0);
-	for (int peer = 0; peer < world->nranks; peer++)
-		mine |= (uint64_t)tt_shm.reaches(ep, peer) << peer;
-	EXPECT(world->allgather(world->ctx, &mine, sizeof(mine), all) == 0);
-	for (int peer = 0; peer < world->nranks; peer++)
-		EXPECT((mine >> peer & 1) == (all[peer] >> world->rank & 1));
-	EXPECT(world->rank == poor[0] || poor[0] == 0 || mine != 0);
-	EXPECT(poor[1] < 4 || mine == (7u & ~(1u << world->rank)));
-	tt_shm.close(ep);
-	return 0;
-}
-
-Test(transports, shm_agrees_on_who_lacks_descriptors, .timeout = 60)
-{
-	uint64_t start = tt_now_ns();
-
-	for (int rank = 0; rank < 3; rank += 2)
-		for (int left = 0; left < 5; left++) {
-			int poor[2] = { rank, left };
-			struct harness h = { .nranks = 3, .nchannels = 1, .message_bytes = 4096 };
-
-			cr_assert(harness_run(&h, descriptor_body, &(struct setup){ &tt_shm, poor }) == 0);
-		}
-	cr_assert(tt_now_ns() - start < 15000000000ull, "somebody waited for its deadline");
-}
-
-/* A stranger finds the sockets' names where the kernel lists them, connects first, says nothing, or says hello as rank 1
- * with a token that it cannot know. */
-static void disturb(const char *name, bool speak)
-{
-	struct { uint8_t token[16]; int32_t rank; } hello = { .rank = 1 };
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	size_t bytes = strcspn(name, "\n");
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	memcpy(sa.sun_path + 1, name + 1, bytes - 1);
-	connect(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
-	if (speak)
-		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
-}
-
-static int (*real_allgather)(void *ctx, const void *mine, size_t bytes, void *all);
-
-static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, void *all)
-{
-	int rc = real_allgather(ctx, mine, bytes, all);
-	FILE *f = fopen("/proc/net/unix", "r");
-	char line[512], *name;
-
-	while (fgets(line, sizeof(line), f)) {
-		name = strstr(line, "@tutti-");
-		for (int i = 0; name && strstr(line, " 00010000 ") && i < 30; i++)     /* it listens */
-			disturb(name, i % 3 != 1);
-	}
-	fclose(f);
-	return rc;
-}
-
-static int stranger_body(const struct tt_world *world, void *arg)
-{
-	struct tt_world disturbed = *world;
-
-	real_allgather = world->allgather;
-	disturbed.allgather = allgather_with_strangers;
-	return reach_body(&disturbed, arg);
-}
-
-Test(transports, shm_gives_strangers_nothing_and_goes_on, .timeout = 60)
-{
-	static const int same[] = { 0, 0, 0 };
-
-	reach_in_groups(same, same, 3, stranger_body);
-}
-
-/* ---- shm: memory that is not there ------------------------------------------------------------------------------------ */
-
-static int shortage_body(const struct tt_world *world, void *arg)
-{
-	int left = *(int *)((struct setup *)arg)->arg;
-	struct traffic tr = { .t = &tt_shm, .nchannels = 1, .messages = 200, .seed = 11 };
-	struct tt_endpoint *ep;
-	struct tt_link *l;
-	struct rig rig;
-
-	if (left == 0) {
-		EXPECT(tt_shm.open(world, &ep) == 0);
-		claims_left = 0;
-		EXPECT(tt_shm.connect(ep, peer_of(world), 0, &l) == TT_SYSTEM);
-		EXPECT(strstr(tt_error_text(), "bytes of shared memory") != NULL);
-		claims_left = -1;
-		EXPECT(tt_shm.connect(ep, peer_of(world), 0, &l) == 0);
-		harness_meet(world, 0);
-		tt_shm.close(ep);
-		return 0;
-	}
-	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
-	claims_left = left - 1;                    /* no slot beyond so many */
-	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
-	rig_close(&rig);
-	return 0;
-}
-
-Test(transports, shm_says_when_memory_is_short_and_works_with_what_it_has, .timeout = 60)
-{
-	for (int left = 0; left < 4; left++)
-		run_on(&tt_shm, 2, 1, 30000, false, shortage_body, &left);
 }
