@@ -14,8 +14,8 @@
 
 #define SPINS_OWN_CORE 4000u       /* rounds of about 10 ns: some 40 us */
 #define SPINS_CROWDED 16u
-#define YIELDS_OWN_CORE 200u
-#define YIELDS_CROWDED 400u
+#define YIELDS_OWN_CORE 20u
+#define YIELDS_CROWDED 60u
 #define ASK_AFTER_MS 500u
 #define DOZE_US 20000u             /* a bound, not a rhythm: wakes end it */
 #define DOZE_MIXED_US 500u         /* two kinds of endpoints to watch, but one to sleep in */
