@@ -94,9 +94,10 @@ struct tt_transport {
 	/* Optional: move posts along. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);
 
-	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more, then dozes: until a
-	 * peer commits, a socket is readable (or writable while posts are unfinished), wake, or timeout_us. Spurious
-	 * returns are fine. disarm ends it, also when doze was skipped. */
+	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more (peek or recv, refused
+	 * reserves, progress), then dozes: until a peer commits or makes room that was refused, a socket is readable (or
+	 * writable while posts are unfinished), wake, or timeout_us. Spurious returns are fine. disarm ends it, also
+	 * when doze was skipped. */
 	uint32_t (*arm)(struct tt_endpoint *ep);
 	void (*doze)(struct tt_endpoint *ep, uint32_t ticket, uint32_t timeout_us);
 	void (*disarm)(struct tt_endpoint *ep);
