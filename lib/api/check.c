@@ -7,7 +7,8 @@
 
 #include "api/api.h"
 
-/* What a collective needs, by enum tt_collective: sizes as multiples of count (0: nranks), who gives which buffer */
+/* What a collective needs: a buffer of every rank (in_all, out_all), else of the root only; a root or peer; an op; and
+ * whether a buffer has a part for each rank. */
 static const struct need {
 	bool in_all, out_all, rooted, reduces, in_parts, out_parts;
 } needs[TT_COLLECTIVES] = {
