@@ -200,7 +200,8 @@ static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
 
 	call(ctl, 1, true);
 	call(ctl, 2, true);
-	call(ctl, 3, rank == victim);
+	if (rank != victim)
+		call(ctl, 3, false);
 	atomic_store(&m->report[rank].stage, 1);
 	if (rank == victim) {
 		meet_reached(m, victim, 9, HOLD_MS);

@@ -131,7 +131,7 @@ int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], in
 	int n = 0;
 
 	if (getifaddrs(&all))
-		return tt_fail(TT_SYSTEM, "cannot list the network interfaces: %m");
+		return tt_sock_fail("cannot list the network interfaces");
 	for (int family = 4; family <= 6; family += 2)
 		for (struct ifaddrs *i = all; i; i = i->ifa_next) {
 			add_name(names, sizeof(names), i->ifa_name);

@@ -91,7 +91,7 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- making sockets ------------------------------------------------------------------------------------------- */
 
-static int no_socket(const char *what)
+int tt_sock_fail(const char *what)
 {
 	struct rlimit limit = { 0 };
 	int why = errno;
@@ -124,7 +124,7 @@ static int bind_all(int port, int *ret_fd)
 	if (!has_six && errno != EMFILE && errno != ENFILE)
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return no_socket("cannot make a socket");
+		return tt_sock_fail("cannot make a socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (has_six)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
@@ -278,7 +278,7 @@ int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patien
 	if (fd < 0 && errno == EAFNOSUPPORT)
 		return tt_fail(TT_REMOTE, "connect %s: %m", where);
 	if (fd < 0)
-		return no_socket("cannot make a socket");
+		return tt_sock_fail("cannot make a socket");
 	tt_sock_own(fd);
 	if (connect(fd, a->family == 4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
 		    a->family == 4 ? sizeof(four) : sizeof(six)) && errno != EINPROGRESS)

@@ -61,6 +61,9 @@ int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patien
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
+/* tt_fail(TT_SYSTEM) with what and errno; says which limit to raise when descriptors are what is missing */
+int tt_sock_fail(const char *what);
+
 void tt_sock_set_blocking(int fd, bool blocking);
 
 /* Own fd (returned), also made elsewhere; close it. A plain close of an owned fd is harmless. */

@@ -13,6 +13,7 @@
 
 #define GRACE_NS (TT_SECOND / 2)         /* at the deadline, rank 0's word is better than this rank's guess */
 #define LINGER_NS TT_SECOND              /* rank 0 stays so long to tell ranks that come late why there is no job */
+#define DECLINE_NS (2 * TT_SECOND)       /* ... and others look so long for rank 0, to say why they do not come */
 
 static int fill_card(struct tt_control *ctl, const struct tt_join *join)
 {
@@ -26,7 +27,7 @@ static int fill_card(struct tt_control *ctl, const struct tt_join *join)
 	card->host = tt_id_place(join->host_id);
 	if (gethostname(card->name, sizeof(card->name) - 1) || !card->name[0])
 		snprintf(card->name, sizeof(card->name), "a host without a name");
-	return rc;
+	return rc ? tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text()) : 0;
 }
 
 /* The id says where rank 0 is to be found, so rank 0 must be there. */
@@ -74,18 +75,13 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
 
-static int register_at_root(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
-			    uint64_t deadline_ns)
+static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns, int *ret_fd)
 {
 	struct tt_card root;
 	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root, .deadline_ns = deadline_ns };
-	int fd, rc;
 
 	card_of_root(id, &root);
-	rc = tt_control_connect(ctl, &dial, &fd);
-	if (rc == TT_TIMEOUT)
-		return tt_fail(TT_TIMEOUT, "rank 0 never came, or cannot be reached: %s", tt_error_text());
-	return rc ? rc : send_registration(ctl, join, fd);
+	return tt_control_connect(ctl, &dial, ret_fd);
 }
 
 /* Wait until *flag. Other ranks get a little longer than rank 0, who knows best what is missing. */
@@ -111,10 +107,11 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 
 static int meet(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id, uint64_t deadline_ns)
 {
-	int rc;
+	int rc, fd;
 
 	if (ctl->rank) {
-		if ((rc = tt_control_start(ctl)) || (rc = register_at_root(ctl, join, id, deadline_ns)))
+		if ((rc = tt_control_start(ctl)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
+		    (rc = send_registration(ctl, join, fd)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) && ((rc = await(ctl, &ctl->has_parent, join, deadline_ns)) ||
 						  (rc = tt_join_tree(ctl, &ctl->parent, deadline_ns))))
@@ -136,12 +133,55 @@ static int part(struct tt_control *ctl, int code)
 	if (ctl->threaded) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		pthread_mutex_lock(&ctl->lock);
-		while (code == TT_USAGE && ctl->desk && !tt_desk_seen_all(ctl) && tt_control_await(ctl, until))
+		while (code != TT_TIMEOUT && ctl->desk && !tt_desk_seen_all(ctl) && tt_control_await(ctl, until))
 			;
 		pthread_mutex_unlock(&ctl->lock);
 	}
 	tt_control_leave(ctl);
 	return tt_fail(code, "%s", text);
+}
+
+static void trust(struct tt_control *ctl, const struct tt_id *id)
+{
+	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->key.bytes, TT_KEY);
+	memcpy(ctl->job, id->nonce, TT_NONCE);
+}
+
+static void send_decline(int fd, const char *why, const struct tt_patience *patience)
+{
+	struct tt_writer text = { 0 }, w = { 0 };
+	char end;
+
+	tt_put_text(&text, why);
+	tt_put(&w, text.have, 4);
+	tt_put(&w, TT_F_DECLINE, 1);
+	tt_put_bytes(&w, text.data, text.have);
+	if (!w.failed && !tt_sock_send(fd, w.data, w.have, patience))
+		tt_sock_recv(fd, &end, 1, patience);     /* it has been read when the other side closes */
+	free(text.data);
+	free(w.data);
+}
+
+int tt_control_decline(const struct tt_join *join, int code)
+{
+	struct tt_patience patience = { .deadline_ns = tt_now_ns() + DECLINE_NS };
+	struct tt_control *ctl;
+	struct tt_id id;
+	char why[1024];
+	int fd;
+
+	snprintf(why, sizeof(why), "%s", tt_error_text());
+	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
+	    tt_control_make(join->rank, join->nranks, -1, &ctl))
+		return tt_fail(code, "%s", why);
+	trust(ctl, &id);
+	fill_card(ctl, join);
+	if (!dial_root(ctl, &id, patience.deadline_ns, &fd)) {
+		send_decline(fd, why, &patience);
+		tt_sock_close(fd);
+	}
+	tt_control_free(ctl);
+	return tt_fail(code, "%s", why);
 }
 
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
@@ -157,11 +197,14 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 		return tt_fail(TT_ARG, "rank %d is not one of %d ranks", join->rank, join->nranks);
 	rc = tt_control_make(join->rank, join->nranks, join->rank ? 0 : id.port, &ctl);
 	if (rc)
-		return rc;
-	tt_key_make(id.secret, TT_SECRET, "job", 0, ctl->key.bytes, TT_KEY);
-	memcpy(ctl->job, id.nonce, TT_NONCE);
+		return tt_control_decline(join, rc);
+	trust(ctl, &id);
 	rc = fill_card(ctl, join);
-	if (!rc && ctl->nranks > 1)
+	if (rc) {
+		tt_control_free(ctl);
+		return tt_control_decline(join, rc);
+	}
+	if (ctl->nranks > 1)
 		rc = meet(ctl, join, &id, deadline_ns);
 	if (rc)
 		return part(ctl, rc);

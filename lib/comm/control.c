@@ -52,6 +52,7 @@ static int watch(struct tt_control *ctl, int fd, enum tt_source *source)
 static int open_descriptors(struct tt_control *ctl, int port)
 {
 	int rc = tt_sock_listen(port, &ctl->listener, &ctl->port);
+	char what[64];
 
 	if (rc && port && errno == EADDRINUSE)
 		return tt_fail(TT_SYSTEM, "rank %d: port %d, where the ranks are to meet, is in use by another process, or "
@@ -61,8 +62,10 @@ static int open_descriptors(struct tt_control *ctl, int port)
 	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
 	ctl->wake = ctl->epoll < 0 ? -1 : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	ctl->spare = ctl->wake < 0 ? -1 : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if (ctl->spare < 0)
-		return tt_fail(TT_SYSTEM, "rank %d: %m%s", ctl->rank, errno == EMFILE ? "; raise it with ulimit -n" : "");
+	if (ctl->spare < 0) {
+		snprintf(what, sizeof(what), "rank %d: cannot watch its connections", ctl->rank);
+		return tt_sock_fail(what);
+	}
 	rc = watch(ctl, ctl->wake, &ctl->wake_source);
 	return rc ? rc : watch(ctl, ctl->listener, &ctl->listener_source);
 }
@@ -91,7 +94,7 @@ int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl)
 	pthread_cond_init(&ctl->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	rc = allocate(ctl) ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
-	if (!rc && nranks > 1)
+	if (!rc && nranks > 1 && port >= 0)
 		rc = open_descriptors(ctl, port);
 	if (rc)
 		tt_control_free(ctl);
@@ -194,7 +197,8 @@ bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns)
 
 bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes)
 {
-	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER)
+	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER &&
+	    kind != TT_F_DECLINE)
 		return true;                     /* one that was refused says goodbye */
 	switch (kind) {
 	case TT_F_GATHER_UP:

@@ -52,7 +52,11 @@ int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *re
  * tuttiCommInitRank documents. Starts the service thread. */
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 
-/* The same for the ranks of an existing control that give the same color, ordered by key, then by rank. Collective: every
+/* This rank fails before it could join, for the reason that is this thread's last sentence: tell rank 0, so that the
+ * others need not wait for it. Returns code; the sentence stays. Blocks: until rank 0 is there, 2 s at most. */
+int tt_control_decline(const struct tt_join *join, int code);
+
+/* A control for the ranks of an existing one that give the same color, ordered by key, then by rank. Collective: every
  * rank of parent calls it, in order with its allgathers; color -1: takes part and gets NULL. */
 int tt_control_split(struct tt_control *parent, int color, int key, uint32_t timeout_ms, struct tt_control **ret_ctl,
 		     int *ret_rank, int *ret_nranks);

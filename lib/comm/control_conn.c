@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,8 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 	if (conn)
 		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd, .peer = peer, .roles = roles };
 	tt_sock_set_blocking(fd, false);
+	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst for seconds. */
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 	if (!conn || epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		tt_sock_close(fd);
 		free(conn);

@@ -201,6 +201,23 @@ bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 	return true;
 }
 
+/* A rank that failed before it could register: everybody may know at once, and why. */
+bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	char text[800];
+
+	tt_get_text(&r, text, sizeof(text));
+	if (!tt_get_end(&r) || conn->registered)
+		return false;
+	tt_conn_end(ctl, conn);
+	ctl->desk->seen++;
+	pthread_cond_broadcast(&ctl->changed);
+	if (!ctl->has_table && conn->peer < ctl->nranks && !ctl->desk->here[conn->peer])
+		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
+	return true;
+}
+
 /* ---- who is missing ---------------------------------------------------------------------------------------------- */
 
 static bool is_absent(const void *ctx, int rank)

@@ -21,6 +21,8 @@ struct attempt {
 	struct tt_address list[TT_ADDRESSES + 2];
 	int n;
 	char last[160];                  /* what the last one said */
+	char full[160];                  /* somebody said that it has no descriptor left */
+	bool answered;                   /* in this round */
 };
 
 static bool is_over(void *ctx)
@@ -52,7 +54,7 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 	struct attempt *a = ret_a;
 
 	a->n = 0;
-	a->last[0] = '\0';
+	a->last[0] = a->full[0] = '\0';
 	if (same_place) {
 		a->list[a->n++] = tt_loopback4;
 		a->list[a->n++] = tt_loopback6;
@@ -108,28 +110,66 @@ static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struc
 	}
 	tt_sock_close(fd);
 	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&a->list[i], dial->to->port, where), tt_error_text());
+	a->answered = true;
+	if (verdict == TT_V_FULL)
+		memcpy(a->full, a->last, sizeof(a->full));
 	return verdict == TT_V_OTHER_SECRET ? TT_USAGE : rc;
 }
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
 {
-	char text[16 + TT_ENDPOINT_TEXT * 3] = "no address", where[TT_ENDPOINT_TEXT];
+	char text[16 + TT_ENDPOINT_TEXT * 3] = "", where[TT_ENDPOINT_TEXT], what[64];
 	size_t have = 0;
 
-	for (int i = 0; i < a->n && i < 3; i++)
-		have += (size_t)snprintf(text + have, sizeof(text) - have, "%s%s", i ? ", " : "",
-					 tt_address_text(&a->list[i], dial->to->port, where));
 	if (!a->n)
 		return tt_fail(TT_TIMEOUT, "rank %d: rank %d has no address that this host can reach; its network "
 			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank,
 			       dial->to->rank);
-	return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d at %s in time; last answer: %s", ctl->rank,
-		       dial->to->rank, text, a->last);
+	for (int i = 0; i < a->n && i < 3; i++)
+		have += (size_t)snprintf(text + have, sizeof(text) - have, "%s%s", i ? ", " : "",
+					 tt_address_text(&a->list[i], dial->to->port, where));
+	snprintf(what, sizeof(what), dial->purpose == TT_P_REGISTER ? "rank %d never came, or cannot be reached"
+								     : "rank %d cannot be reached", dial->to->rank);
+	return tt_fail(TT_TIMEOUT, "rank %d: %s at %s; last answer: %s", ctl->rank, what, text,
+		       a->full[0] ? a->full : a->last);
+}
+
+static bool has_left(struct tt_control *ctl, int rank)
+{
+	bool left;
+
+	pthread_mutex_lock(&ctl->lock);
+	left = ctl->left[rank];
+	pthread_mutex_unlock(&ctl->lock);
+	return left;
 }
 
 static void pause_ns(uint64_t ns)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+}
+
+/* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
+static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int *ret_fd)
+{
+	a->answered = false;
+	for (int i = 0; i < a->n; i++) {
+		int rc = try_address(ctl, dial, a, i, ret_fd);
+
+		if (!rc)
+			return 0;
+		if (tt_control_broken(ctl))
+			return tt_control_fail(ctl);
+		if (rc == TT_USAGE)
+			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->last);
+		if (rc == TT_SYSTEM)
+			return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, a->last);
+	}
+	if (a->full[0] && !a->answered)          /* it could not let this rank in, and has given up */
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->full);
+	if (has_left(ctl, dial->to->rank))
+		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
+	return TT_TIMEOUT;
 }
 
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)
@@ -139,18 +179,10 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 
 	choose(ctl, dial, &a);
 	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
-		for (int i = 0; i < a.n; i++) {
-			int rc = try_address(ctl, dial, &a, i, ret_fd);
+		int rc = try_all(ctl, dial, &a, ret_fd);
 
-			if (!rc)
-				return 0;
-			if (tt_control_broken(ctl))
-				return tt_control_fail(ctl);
-			if (rc == TT_USAGE)
-				return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a.last);
-			if (rc == TT_SYSTEM)
-				return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, a.last);
-		}
+		if (rc != TT_TIMEOUT)
+			return rc;
 		pause_ns(pause);
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}

@@ -151,7 +151,7 @@ static inline bool tt_tree_edge(int a, int b) { return a < b ? tt_tree_parent(b)
 
 /* Below, "locked" means: ctl->lock is held by the caller. */
 
-/* control.c: an empty control with its listener (port 0: any); start its service thread; free it without ceremony */
+/* control.c: an empty control with its listener (port 0: any; -1: none, it can only connect); start its service thread; free it without ceremony */
 int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl);
 int tt_control_start(struct tt_control *ctl);
 void tt_control_free(struct tt_control *ctl);
@@ -226,6 +226,7 @@ void tt_status_name(struct tt_control *ctl, uint64_t seq, char *text, size_t byt
 /* control_desk.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
 int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);
 void tt_desk_close(struct tt_control *ctl);
+bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 void tt_desk_attached(struct tt_control *ctl, int rank);
 void tt_desk_stranger(struct tt_control *ctl, int claimed);             /* had another secret */

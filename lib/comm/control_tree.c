@@ -179,6 +179,8 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 	switch (kind) {
 	case TT_F_REGISTER:
 		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) && tt_desk_register(ctl, conn, data, bytes);
+	case TT_F_DECLINE:
+		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) && tt_desk_declined(ctl, conn, data, bytes);
 	case TT_F_PARENT:
 		return from_above && got_parent(ctl, data, bytes);
 	case TT_F_RELEASE:

@@ -38,6 +38,7 @@ bool tt_get_end(const struct tt_reader *r);
 
 enum tt_frame {
 	TT_F_REGISTER = 1,       /* to rank 0: who I am */
+	TT_F_DECLINE,            /* to rank 0, instead: why I cannot come */
 	TT_F_PARENT,             /* from rank 0: your tree parent's card */
 	TT_F_ATTACHED,           /* up: these ranks hang in the tree */
 	TT_F_RELEASE,            /* from rank 0: the registration is over, close */
