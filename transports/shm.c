@@ -8,7 +8,6 @@
  * looks at the bell only when sleepers is set, so that jobs that never sleep pay for nothing. The very first doze of
  * a rank is short, because a writer may have looked at sleepers just before it was set and then misses the sleeper.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
