@@ -1,7 +1,17 @@
 /* config.c - the table of tutti-train's options (config.h); perf/options.c reads it */
 #include "config.h"
 
+#include "data.h"
+#include "device.h"
+#include "model.h"
 #include "perf/options.h"
+#include "strategy.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What the tables of data sources, models, strategies and devices hold, as help. */
+static char data_help[256], model_help[256], strategy_help[256], device_help[256];
 
 #define AT(field) offsetof(struct tt_config, field)
 
@@ -10,22 +20,16 @@ static const struct tt_option options[] = {
 	  .help = "start P ranks on this host; without: join the ranks that\n"
 		  "TUTTI_RANK and TUTTI_NRANKS describe, or train alone" },
 	{ .name = "data", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(data),
-	  .fallback = "auto",
-	  .help = "fashion: Fashion-MNIST; synth: made-up images;\n"
-		  "auto: fashion where it is installed, else synth" },
+	  .fallback = "auto", .help = data_help },
 	{ .name = "data-dir", .kind = TT_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),
 	  .fallback = "/usr/share/datasets/fashion-mnist",
 	  .help = "where the IDX files of fashion are" },
 	{ .name = "model", .kind = TT_OPT_TEXT, .argument = "MODEL", .offset = AT(model),
-	  .fallback = "mlp:256", .help = "linear, or mlp:WIDTH,.. with hidden layers of these widths" },
+	  .fallback = "mlp:256", .help = model_help },
 	{ .name = "strategy", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(strategy),
-	  .fallback = "mirrored",
-	  .help = "mirrored: gradients are allreduced in every step;\n"
-		  "one: a single rank, nothing is communicated" },
+	  .fallback = "mirrored", .help = strategy_help },
 	{ .name = "device", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(device),
-	  .fallback = "cpu",
-	  .help = "cpu: own kernels, the same bits on every processor;\n"
-		  "blas: OpenBLAS, where it is installed" },
+	  .fallback = "cpu", .help = device_help },
 	{ .name = "algo", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(algo),
 	  .fallback = "auto", .help = "algorithm of the allreduce; see tutti_algorithms(7)" },
 	{ .name = "transport", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(transport),
@@ -67,7 +71,29 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
+/* One more line, "NAME: WHAT". */
+static void add_line(char help[256], const char *name, const char *what)
+{
+	size_t used = strlen(help);
+
+	snprintf(help + used, 256 - used, "%s%s: %s", used ? "\n" : "", name, what);
+}
+
+static void list_tables(void)
+{
+	for (size_t i = 0; tt_data_sources[i]; i++)
+		add_line(data_help, tt_data_sources[i]->name, tt_data_sources[i]->help);
+	add_line(data_help, "auto", "the first of these that is there");
+	for (size_t i = 0; tt_models[i]; i++)
+		add_line(model_help, tt_models[i]->syntax, tt_models[i]->help);
+	for (size_t i = 0; tt_strategies[i]; i++)
+		add_line(strategy_help, tt_strategies[i]->name, tt_strategies[i]->help);
+	for (size_t i = 0; tt_devices[i]; i++)
+		add_line(device_help, tt_devices[i]->name, tt_devices[i]->help);
+}
+
 int tt_config_read(int argc, char **argv, struct tt_config *ret_config)
 {
+	list_tables();
 	return tt_options_read(&usage, argc, argv, ret_config);
 }

@@ -38,7 +38,7 @@ int tt_data_load(const char *name, const char *directory, uint64_t seed, struct 
 
 	if (!source)
 		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--data %s: there is no such data; use auto, fashion or synth",
+				     "--data %s: there is no such data; --help lists what there is",
 				     name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);

@@ -16,7 +16,7 @@ int tt_device_open(struct tt_device *d, const char *name)
 		return d->ops->open(d);
 	}
 	return tt_train_fail(TT_TRAIN_USAGE,
-			     "--device %s: there is no such device; use cpu or blas", name);
+			     "--device %s: there is no such device; --help lists them", name);
 }
 
 void tt_device_close(struct tt_device *d)

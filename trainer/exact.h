@@ -2,16 +2,17 @@
  * exact.h - exp, log, softmax and cross-entropy whose bits do not depend on the C library
  *
  * In double, only +, -, *, / in a written order (compile with -ffp-contract=off). Called by
- * device_cpu.c and trainer.c.
+ * device_host.c and trainer.c.
  */
 #ifndef TT_TRAINER_EXACT_H
 #define TT_TRAINER_EXACT_H
 
 #include <stddef.h>
 
-/* Right to about 1e-15. tt_exact_exp: 0 below -700, and beyond 700 as at 700. tt_exact_log: for normal x > 0.
- * NaN stays NaN. */
+/* e^x, right to about 1e-15; 0 below -700, and beyond 700 as at 700. NaN stays NaN. */
 double tt_exact_exp(double x);
+
+/* ln x for normal x > 0, right to about 1e-15. NaN stays NaN. */
 double tt_exact_log(double x);
 
 /* -ln of the probability that softmax gives to `label`; NaN or infinity where the logits are */

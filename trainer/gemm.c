@@ -217,5 +217,3 @@ void tt_gemm_close(struct tt_gemm *g)
 	free(g->b);
 	free(g);
 }
-
-const char *tt_gemm_isa(const struct tt_gemm *g) { return g->kind->isa; }

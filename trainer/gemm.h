@@ -25,7 +25,6 @@ struct tt_matrix {
  * memory, or when the processor has no such instructions. Not to be shared by threads. */
 struct tt_gemm *tt_gemm_open(const char *isa);
 void tt_gemm_close(struct tt_gemm *g);
-const char *tt_gemm_isa(const struct tt_gemm *g);
 
 /* c[m x n], rows of stride ldc, = a[m x k] * b[k x n]. k == 0 gives zeros. */
 void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,

@@ -10,8 +10,8 @@
 #include "fail.h"
 #include "metrics.h"
 #include "perf/launch.h"
-#include "train.h"
 #include "strategy.h"
+#include "train.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -90,7 +90,7 @@ static int train(const struct job *job, tuttiComm_t comm)
 {
 	struct tt_trainer t;
 	struct tt_result result;
-	int status = 0, rc = tt_trainer_open(&t, &job->config, &job->data, comm);
+	int rc = tt_trainer_open(&t, &job->config, &job->data, comm);
 
 	if (!rc)
 		rc = tt_train(&t, &result);
@@ -98,9 +98,9 @@ static int train(const struct job *job, tuttiComm_t comm)
 		print_result(&t, &result);
 	/* the ranks that --np starts find the same fault in the same values: it is said once */
 	if (rc && (rc != TT_TRAIN_USAGE || !job->config.np || t.rank == 0))
-		status = complain(rc, rc == TT_TRAIN_USAGE ? -1 : t.rank);
+		complain(rc, rc == TT_TRAIN_USAGE ? -1 : t.rank);
 	tt_trainer_close(&t);
-	return rc ? -rc : status;
+	return -rc;
 }
 
 static int rank_main(int rank, void *ctx)

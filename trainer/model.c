@@ -24,7 +24,7 @@ int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device
 			m->ops = *at;
 	if (!m->ops)
 		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--model %s: there is no such model; use linear or mlp:WIDTH,..",
+				     "--model %s: there is no such model; --help lists them",
 				     text);
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (rc)

@@ -23,7 +23,7 @@ struct tt_model {
 	const struct tt_model_ops *ops;
 	struct tt_device *device;
 	size_t inputs, classes; /* of a sample */
-	size_t max_rows;        /* samples at once; 0 is possible: a rank without samples */
+	size_t max_rows;        /* samples at once; fewer are ordinary, none too */
 	size_t parameters;      /* floats in all */
 	struct tt_tensor *tensors;
 	size_t ntensors;

@@ -15,8 +15,7 @@ uint64_t tt_hash(const void *data, size_t bytes)
 		uint32_t word;
 
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * 0x9E3779B97F4A7C15u; /* odd, so nothing is lost; and the top
-							       bits come down */
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd: no two words give the same */
 		hash ^= hash >> 32;
 	}
 	return hash;
@@ -53,12 +52,12 @@ static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
 						 used ? ", " : "", r);
 	free(all);
-	return rc ? rc
-		  : tt_train_fail(TT_TRAIN_FAILED,
-				  "step %" PRIu64 ": the parameters of rank %s differ from those "
-						  "of rank 0: "
-				  "the replicas are no longer the same",
-				  step, text);
+	if (rc)
+		return rc;
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "step %" PRIu64 ": the parameters of rank %s differ from those of "
+			     "rank 0: the replicas are no longer the same",
+			     step, text);
 }
 
 int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)

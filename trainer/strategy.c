@@ -15,7 +15,7 @@ int tt_strategy_open(struct tt_trainer *t, const char *name)
 		return t->strategy->open(t);
 	}
 	return tt_train_fail(TT_TRAIN_USAGE,
-			     "--strategy %s: there is no such strategy; use mirrored or one", name);
+			     "--strategy %s: there is no such strategy; --help lists them", name);
 }
 
 void tt_strategy_close(struct tt_trainer *t)

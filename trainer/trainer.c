@@ -1,6 +1,7 @@
 /* trainer.c - one rank that trains: its parts, and what strategies call (trainer.h) */
 #include "trainer.h"
 
+#include "agree.h"
 #include "exact.h"
 #include "strategy.h"
 
@@ -54,6 +55,8 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 	rc = tt_library(tuttiCommUserRank(comm, &t->rank), comm);
 	if (!rc)
 		rc = tt_library(tuttiCommCount(comm, &t->nranks), comm);
+	if (!rc)
+		rc = tt_agree(t);
 	if (!rc)
 		rc = tt_device_open(&t->device, config->device);
 	if (rc)

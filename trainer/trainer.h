@@ -36,7 +36,7 @@ struct tt_trainer {
 	float *gradients;             /* device memory, [model.parameters + TT_TAIL] */
 	float *x;                     /* device memory, the images of a batch */
 	uint8_t *labels;              /* of a batch */
-	uint64_t exposed_ns; /* a strategy adds the time it only waited for communication */
+	uint64_t exposed_ns;          /* a strategy adds the time it only waited for others */
 };
 
 /* This rank's share of a step. */
