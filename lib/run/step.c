@@ -63,7 +63,7 @@ static bool still_needed(struct tt_op *op, const char *p, size_t bytes)
 	return false;
 }
 
-static int post(struct tt_op *op, struct tt_cursor *cu, struct tt_link *l, const char *p, size_t bytes)
+static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes)
 {
 	int rc;
 
@@ -74,12 +74,20 @@ static int post(struct tt_op *op, struct tt_cursor *cu, struct tt_link *l, const
 			return 0;
 	}
 	rc = l->t->post(l, p, bytes, op->stamp);
-	if (rc <= 0)
-		return rc;
-	cu->computed = false;
-	if (l->completed < l->posted)
+	if (rc > 0 && l->completed < l->posted)
 		op->pending[op->npending++] = (struct tt_pending){ l, l->posted, p, p + bytes };
-	return 1;
+	return rc;
+}
+
+/* Post what was computed into dst. While the queue is full only this is tried again; a plain send has no dst, and
+ * nothing to compute. */
+static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *to, const char *dst, const char *src,
+		       size_t bytes)
+{
+	int rc = post(op, to, dst ? dst : src, bytes);
+
+	cu->computed = rc == 0 && dst;
+	return rc;
 }
 
 /* For tests of deaths: TUTTI_FAULT names the step before which this rank dies or stops. */
@@ -107,7 +115,7 @@ static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *
 		memcpy(room, src[0], bytes);
 }
 
-/* A message that only has to land: sockets put it in place without a stage. */
+/* A message that only has to land, and perhaps be posted on: sockets put it in place without a stage. */
 static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, struct tt_link *l, size_t bytes)
 {
 	char *dst = address(op, cu, s->dst);
@@ -132,7 +140,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	int rc, wires = 0;
 
 	if (cu->computed)
-		return post(op, cu, to, dst, bytes);
+		return post_result(op, cu, to, dst, NULL, bytes);
 	if (to && (to->t->flags & TT_T_RESERVE) && !(room = to->t->reserve(to, bytes)))
 		return 0;
 	for (int i = 0; i < s->nsrc; i++) {
@@ -143,8 +151,10 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			continue;
 		}
 		from[wires] = link_of(op, cu, r);
-		if (s->op == TT_COPY && !to && from[wires]->t->recv)
-			return receive(op, cu, s, from[wires], bytes);
+		if (s->op == TT_COPY && !room && from[wires]->t->recv) {
+			rc = receive(op, cu, s, from[wires], bytes);
+			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
+		}
 		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
 		if (rc <= 0)
 			return rc;
@@ -162,11 +172,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	}
 	if (room)
 		to->t->commit(to, bytes, op->stamp);
-	if (!to || room)
-		return 1;
-	cu->computed = true;
-	rc = post(op, cu, to, dst ? dst : src[0], bytes);
-	return rc ? rc : dst ? 0 : (cu->computed = false);
+	return !to || room ? 1 : post_result(op, cu, to, dst, src[0], bytes);
 }
 
 /* Has the lane that this step waits for passed that step in this tile? */
