@@ -70,8 +70,8 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 /* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
 
-/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno. Claiming twice is fine, but
- * counted twice. */
+/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno.
+ * Claiming twice is fine, but counted twice. */
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
 #endif

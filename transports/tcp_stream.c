@@ -21,7 +21,7 @@ _Static_assert(offsetof(struct tt_tcp_link, small) == offsetof(struct tt_tcp_lin
 	       "a small message is received in one piece");
 #define DRAIN_STEPS 64
 
-/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0 or 1. */
+/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
 	if (*skip >= bytes) {
@@ -130,8 +130,8 @@ static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
 		return lost(l, "sent bytes that are no message");
-	return tt_fail(TT_USAGE, "rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of call "
-		       "%08x are expected: the ranks make different calls", l->base.ep->world->rank, l->base.peer,
+	return tt_fail(TT_USAGE, "rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
+		       "call %08x are expected: the ranks make different calls", l->base.ep->world->rank, l->base.peer,
 		       h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
