@@ -80,6 +80,60 @@ Test(trouble, every_rank_learns_of_any_death_and_of_the_last_operation, .timeout
 		kill_one(20, victim);
 }
 
+/* A rank killed while all join: the others learn of it, or never see it. */
+static int notice(struct meet *m, int rank, struct tt_control *ctl)
+{
+	int culprit;
+
+	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == *(int *)m->arg ? 0 : 1;
+}
+
+Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
+{
+	for (int round = 0; round < 24; round++) {
+		int victim = round % 12;
+		struct meet m = { .n = 12, .body = notice, .arg = &victim, .timeout_ms = 2500 };
+		uint64_t until;
+
+		meet_start(&m);
+		for (until = tt_now_ns() + (uint64_t)(rand() % 12000) * 1000; tt_now_ns() < until;)
+			;
+		kill(m.report[victim].pid, SIGKILL);
+		until = tt_deadline_ns(2500 + 2000);
+		meet_wait(&m);
+		cr_assert_lt(tt_now_ns(), until, "round %d took too long", round);
+		for (int r = 0; r < 12; r++)
+			cr_assert(r == victim || m.report[r].rc == 0, "round %d, rank %d: %d %s", round, r, m.report[r].rc,
+				  m.report[r].text);
+	}
+}
+
+/* A rank stopped while all join is named at the deadline, also when it keeps others out of the tree. */
+static void stop_myself(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)join;
+	if (rank == 9)                           /* hangs below rank 1 */
+		meet_reached(m, 1, 1, HOLD_MS);
+}
+
+Test(trouble, a_rank_stopped_while_joining_is_named, .timeout = 60)
+{
+	struct meet m = { .n = 10, .before = stop_myself, .timeout_ms = 2000 };
+
+	meet_start(&m);
+	sleep_ms(500);
+	kill(m.report[1].pid, SIGSTOP);
+	sleep_ms(50);
+	atomic_store(&m.report[1].stage, 1);
+	for (int ms = 0; ms < HOLD_MS && !(m.report[0].text[0] && m.report[9].text[0]); ms++)
+		sleep_ms(1);
+	kill(m.report[1].pid, SIGKILL);
+	meet_wait(&m);
+	SAYS(0, "rank 9 came, but rank 1");
+	SAYS(9, "rank 1");
+	cr_assert_eq(m.report[5].joined, TT_TIMEOUT);
+}
+
 /* A rank whose child lives on must still be seen to die. */
 static int die_with_a_child(struct meet *m, int rank, struct tt_control *ctl)
 {
@@ -208,7 +262,7 @@ static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
 		return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT ? 0 : 1;
 	}
 	meet_reached(m, victim, 2, HOLD_MS);
-	for (until = tt_deadline_ns(1500); tt_now_ns() < until && !tt_control_broken(ctl); sleep_ms(20))
+	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl); sleep_ms(20))
 		tt_control_waiting(ctl, 3, victim, 2);
 	until = tt_now_ns();
 	if (!tt_control_broken(ctl))

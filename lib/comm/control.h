@@ -92,7 +92,7 @@ void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char 
 void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t heard);
 
 /* At a deadline: who is missing for operation seq and what it did last, as a sentence. Returns the first missing
- * rank, or -1 when every rank answers and is in this operation. */
+ * rank, or -1 when every rank answers and is in this operation. Blocks: until all have answered, 1 s at most. */
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
 
 /* Called by the service thread right after the communicator broke (run wakes its sleepers). Set before use. */

@@ -92,15 +92,15 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	char mine[256], theirs[256];
 	int r = card->rank;
 
-	if (reg->version != TUTTI_VERSION_CODE)
+	if (reg->version != TUTTI_VERSION_CODE) {
 		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r, reg->version, TUTTI_VERSION_CODE);
-	else if ((int)reg->nranks != ctl->nranks)
+	} else if ((int)reg->nranks != ctl->nranks) {
 		snprintf(text, bytes, "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r, card->pid,
 			 card->name, reg->nranks, ctl->nranks);
-	else if (r >= ctl->nranks)
+	} else if (r >= ctl->nranks) {
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r, card->pid, card->name,
 			 ctl->nranks - 1);
-	else if (desk->here[r]) {
+	} else if (desk->here[r]) {
 		other = &ctl->cards[r];
 		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r, other->pid, other->name,
 			 card->pid, card->name);
@@ -108,8 +108,9 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 		differing(desk->settings, reg->settings, mine, sizeof(mine));
 		differing(reg->settings, desk->settings, theirs, sizeof(theirs));
 		snprintf(text, bytes, "settings differ: rank 0 has %s, rank %d has %s", mine, r, theirs);
-	} else
+	} else {
 		return false;
+	}
 	return true;
 }
 
@@ -239,6 +240,16 @@ static bool is_strange(const void *ctx, int rank)
 	return !ctl->desk->here[rank] && ctl->desk->stranger[rank];
 }
 
+/* The rank that keeps others waiting: it hangs in the tree, and one below it does not. */
+static int unmoved(const struct tt_control *ctl)
+{
+	int r = 1;
+
+	while (r < ctl->nranks - 1 && !(is_loose(ctl, r) && ctl->attached[tt_tree_parent(r)]))
+		r++;
+	return tt_tree_parent(r);
+}
+
 void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
 {
 	char ranks[280];
@@ -248,7 +259,8 @@ void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
 	else if (tt_rank_list(ctl->nranks, is_loose, ctl, ranks, sizeof(ranks)))
-		have = (size_t)snprintf(text, bytes, "%s came, but cannot reach the ranks above in the tree", ranks);
+		have = (size_t)snprintf(text, bytes, "%s came, but rank %d, above in the tree, does not let them in", ranks,
+					unmoved(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, is_strange, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have, "; whoever came as %s has another secret", ranks);
 	if (have < bytes && ctl->accept_trouble[0])
