@@ -47,7 +47,9 @@ bool tt_address_near(const struct tt_address *mine, const struct tt_address *oth
 {
 	unsigned bits = mine->prefix, whole = bits / 8, rest = bits % 8;
 
-	if (mine->family != other->family || !bits || bits > width(mine) * 8 || memcmp(mine->bytes, other->bytes, whole))
+	if (mine->family != other->family || !bits || bits > width(mine) * 8)
+		return false;
+	if (memcmp(mine->bytes, other->bytes, whole))
 		return false;
 	return !rest || (mine->bytes[whole] ^ other->bytes[whole]) >> (8 - rest) == 0;
 }
@@ -138,8 +140,8 @@ int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], in
 			if (!tt_ifname_chooses(filter, i->ifa_name))
 				continue;
 			chosen = true;
-			if ((i->ifa_flags & IFF_UP) && from_sockaddr(i->ifa_addr, i->ifa_netmask, &a) && a.family == family &&
-			    !tt_address_is_loopback(&a) && !is_link_local(&a))
+			if ((i->ifa_flags & IFF_UP) && from_sockaddr(i->ifa_addr, i->ifa_netmask, &a) &&
+			    a.family == family && !tt_address_is_loopback(&a) && !is_link_local(&a))
 				add_unique(list, &n, &a);
 		}
 	freeifaddrs(all);
@@ -156,7 +158,8 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 	int rc = getaddrinfo(host, NULL, &hints, &all), n = 0;
 
 	if (rc)
-		return tt_fail(TT_ARG, "host \"%s\": %s", host, rc == EAI_SYSTEM ? "cannot be resolved" : gai_strerror(rc));
+		return tt_fail(TT_ARG, "host \"%s\": %s", host,
+			       rc == EAI_SYSTEM ? "cannot be resolved" : gai_strerror(rc));
 	for (struct addrinfo *i = all; i; i = i->ai_next)
 		if (from_sockaddr(i->ai_addr, NULL, &a) && !is_link_local(&a))
 			add_unique(list, &n, &a);

@@ -128,7 +128,8 @@ static int bind_all(int port, int *ret_fd)
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (has_six)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
-	if (bind(fd, has_six ? (struct sockaddr *)&six : (struct sockaddr *)&four, has_six ? sizeof(six) : sizeof(four))) {
+	if (bind(fd, has_six ? (struct sockaddr *)&six : (struct sockaddr *)&four,
+		 has_six ? sizeof(six) : sizeof(four))) {
 		int why = errno;
 
 		close(fd);

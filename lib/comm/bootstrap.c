@@ -41,8 +41,8 @@ static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 		for (int j = 0; j < me->naddresses; j++)
 			if (tt_address_equal(&id->addresses[i], &me->addresses[j]))
 				return 0;
-	return tt_fail(TT_USAGE, "rank 0 runs on %s, but the unique id was made on another host (or network namespace); "
-		       "make it where rank 0 runs", me->name);
+	return tt_fail(TT_USAGE, "rank 0 runs on %s, but the unique id was made on another host or in another network "
+		       "namespace; make it where rank 0 runs", me->name);
 }
 
 /* Rank 0's card as far as the id tells it. */
@@ -78,7 +78,8 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns, int *ret_fd)
 {
 	struct tt_card root;
-	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root, .deadline_ns = deadline_ns };
+	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
+				.deadline_ns = deadline_ns };
 
 	card_of_root(id, &root);
 	return tt_control_connect(ctl, &dial, ret_fd);
@@ -167,10 +168,11 @@ int tt_control_decline(const struct tt_join *join, int code)
 	struct tt_patience patience = { .deadline_ns = tt_now_ns() + DECLINE_NS };
 	struct tt_control *ctl;
 	struct tt_id id;
-	char why[1024];
+	char why[800];
 	int fd;
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
+	tt_text_plain(why);
 	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
 	    tt_control_make(join->rank, join->nranks, -1, &ctl))
 		return tt_fail(code, "%s", why);

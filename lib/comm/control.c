@@ -55,8 +55,8 @@ static int open_descriptors(struct tt_control *ctl, int port)
 	char what[64];
 
 	if (rc && port && errno == EADDRINUSE)
-		return tt_fail(TT_SYSTEM, "rank %d: port %d, where the ranks are to meet, is in use by another process, or "
-			       "by another rank 0 with the same id; make a new id", ctl->rank, port);
+		return tt_fail(TT_SYSTEM, "rank %d: port %d, where the ranks are to meet, is in use by another process, "
+			       "or by another rank 0 with the same id; make a new id", ctl->rank, port);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
 	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
@@ -190,12 +190,14 @@ void tt_control_wake(struct tt_control *ctl)
 
 bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / TT_SECOND), .tv_nsec = (long)(deadline_ns % TT_SECOND) };
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / TT_SECOND),
+				  .tv_nsec = (long)(deadline_ns % TT_SECOND) };
 
 	return pthread_cond_timedwait(&ctl->changed, &ctl->lock, &until) != ETIMEDOUT;
 }
 
-bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes)
+bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data,
+		      size_t bytes)
 {
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER &&
 	    kind != TT_F_DECLINE)

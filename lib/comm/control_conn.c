@@ -2,7 +2,7 @@
  * control_conn.c - one control connection: frames in, frames out
  *
  * Called by the service thread (events) and by whoever has something to say. A send never waits: what the kernel does
- * not take is queued; a peer that is stopped costs its queue, in which statuses, which are repeated anyway, get no room.
+ * not take is queued. In the queue of a stopped peer statuses get no room: they are repeated anyway.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -26,7 +26,8 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd, .peer = peer, .roles = roles };
+		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd, .peer = peer,
+					  .roles = roles };
 	tt_sock_set_blocking(fd, false);
 	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst for seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);

@@ -93,17 +93,18 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	int r = card->rank;
 
 	if (reg->version != TUTTI_VERSION_CODE) {
-		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r, reg->version, TUTTI_VERSION_CODE);
+		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r, reg->version,
+			 TUTTI_VERSION_CODE);
 	} else if ((int)reg->nranks != ctl->nranks) {
-		snprintf(text, bytes, "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r, card->pid,
-			 card->name, reg->nranks, ctl->nranks);
+		snprintf(text, bytes, "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r,
+			 card->pid, card->name, reg->nranks, ctl->nranks);
 	} else if (r >= ctl->nranks) {
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r, card->pid, card->name,
 			 ctl->nranks - 1);
 	} else if (desk->here[r]) {
 		other = &ctl->cards[r];
-		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r, other->pid, other->name,
-			 card->pid, card->name);
+		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r, other->pid,
+			 other->name, card->pid, card->name);
 	} else if (strcmp(reg->settings, desk->settings)) {
 		differing(desk->settings, reg->settings, mine, sizeof(mine));
 		differing(reg->settings, desk->settings, theirs, sizeof(theirs));
@@ -259,8 +260,8 @@ void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
 	else if (tt_rank_list(ctl->nranks, is_loose, ctl, ranks, sizeof(ranks)))
-		have = (size_t)snprintf(text, bytes, "%s came, but rank %d, above in the tree, does not let them in", ranks,
-					unmoved(ctl));
+		have = (size_t)snprintf(text, bytes, "%s came, but rank %d, above in the tree, does not let them in",
+					ranks, unmoved(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, is_strange, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have, "; whoever came as %s has another secret", ranks);
 	if (have < bytes && ctl->accept_trouble[0])

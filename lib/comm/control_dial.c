@@ -78,8 +78,8 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 	};
 	char where[TT_ENDPOINT_TEXT];
 
-	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, dial->to->rank, dial->to->name,
-	       tt_address_text(a, dial->to->port, where), purposes[dial->purpose]);
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, dial->to->rank,
+	       dial->to->name, tt_address_text(a, dial->to->port, where), purposes[dial->purpose]);
 }
 
 /* One address once. 0 | TT_SYSTEM: no use in going on | TT_USAGE: the right rank, and it has another secret | others */
@@ -109,7 +109,8 @@ static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struc
 		return 0;
 	}
 	tt_sock_close(fd);
-	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&a->list[i], dial->to->port, where), tt_error_text());
+	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&a->list[i], dial->to->port, where),
+		 tt_error_text());
 	a->answered = true;
 	if (verdict == TT_V_FULL)
 		memcpy(a->full, a->last, sizeof(a->full));

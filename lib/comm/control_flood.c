@@ -41,13 +41,13 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 		      const struct tt_conn *from)
 {
 	struct tt_writer w = { 0 };
-	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank && !ctl->left[culprit];
+	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank && culprit < ctl->nranks &&
+		    !ctl->left[culprit];
 
 	if (ctl->broken)
 		return;
 	snprintf(ctl->text, sizeof(ctl->text) - 200, "%s", text);
-	for (char *p = ctl->text; *p; p++)       /* as tt_get_text wants it */
-		*p = (unsigned char)*p < ' ' || *p == 127 ? ' ' : *p;
+	tt_text_plain(ctl->text);
 	ctl->culprit = culprit;
 	if (dead && last < tt_status_last(ctl, culprit))
 		last = tt_status_last(ctl, culprit);

@@ -194,8 +194,8 @@ static int too_late(struct tt_control *ctl)
 		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: %s did not come to it",
 			 ctl->rank, (unsigned long long)ctl->gathers, ranks);
 	else
-		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: no word from rank %d, its "
-			 "parent in the tree", ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
+		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
+			 "its parent in the tree", ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
 	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
 	return tt_control_fail(ctl);
 }

@@ -147,11 +147,12 @@ struct tt_control {
 
 static inline int tt_tree_parent(int rank) { return (rank - 1) / TT_FANOUT; }
 static inline bool tt_ring_edge(int a, int b, int n) { return a != b && ((a + 1) % n == b || (b + 1) % n == a); }
-static inline bool tt_tree_edge(int a, int b) { return a < b ? tt_tree_parent(b) == a : a > b && tt_tree_parent(a) == b; }
+static inline bool tt_tree_edge(int a, int b) { return a != b && tt_tree_parent(a > b ? a : b) == (a > b ? b : a); }
 
 /* Below, "locked" means: ctl->lock is held by the caller. */
 
-/* control.c: an empty control with its listener (port 0: any; -1: none, it can only connect); start its service thread; free it without ceremony */
+/* control.c: an empty control with its listener (port 0: any; -1: none, it can only connect); start its service
+ * thread; free it without ceremony */
 int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl);
 int tt_control_start(struct tt_control *ctl);
 void tt_control_free(struct tt_control *ctl);
@@ -173,7 +174,8 @@ struct tt_conn *tt_conn_to(struct tt_control *ctl, int peer, unsigned roles);
 void tt_conn_bury(struct tt_control *ctl);
 bool tt_conn_all_sent(struct tt_control *ctl);                          /* and acknowledged by the peers' hosts */
 /* One frame of a connection; false: no rank of Tutti sends that. */
-bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes);
+bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data,
+		      size_t bytes);
 
 /* control_accept.c, locked */
 void tt_accept_event(struct tt_control *ctl);

@@ -91,7 +91,8 @@ static int split(struct tt_control *parent, struct tt_control *ctl, const struct
 	*ret_ctl = NULL;
 	bad = rc ? -1 : first_failed(offers, parent->nranks);
 	if (bad >= 0 && bad != parent->rank)
-		rc = tt_fail(TT_REMOTE, "rank %d: the split failed: rank %d could not open a socket to listen", parent->rank, bad);
+		rc = tt_fail(TT_REMOTE, "rank %d: the split failed: rank %d could not open a socket to listen",
+			     parent->rank, bad);
 	if (rc || bad >= 0 || mine->color < 0) {
 		if (ctl)
 			tt_control_free(ctl);

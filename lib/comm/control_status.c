@@ -108,7 +108,7 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------------------ */
+/* ---- telling -------------------------------------------------------------------------------------------------- */
 
 static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
 {
@@ -116,9 +116,9 @@ static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
 	struct tt_writer w = { 0 };
 
 	s.finished = atomic_load(&ctl->finished);
-	s.started = atomic_load(&ctl->started);
-	if (!tt_board_read(ctl, s.started, &s.call))
-		s.started = s.finished;          /* changing just now: the next one will tell */
+	do
+		s.started = atomic_load(&ctl->started);
+	while (s.started && !tt_board_read(ctl, s.started, &s.call));    /* overtaken by 64 calls meanwhile */
 	s.awaited = s.started > s.finished ? ctl->awaited : -1;
 	s.heard = s.awaited >= 0 ? ctl->awaited_heard : 0;
 	tt_put_status(&w, &s);
@@ -213,9 +213,9 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	return true;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+/* ---- waiting -------------------------------------------------------------------------------------------------- */
 
-/* Not in a collective, so in a send or receive, and the peer is gone: what it had sent has come by now, or never will. */
+/* In a send or receive whose peer has left: what it had sent has come by now, or never will. */
 static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 {
 	char text[160];
@@ -244,7 +244,7 @@ void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t
 	pthread_mutex_unlock(&ctl->lock);
 }
 
-/* ---- who is missing ----------------------------------------------------------------------------------------------- */
+/* ---- who is missing ------------------------------------------------------------------------------------------- */
 
 static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
@@ -272,10 +272,11 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, uint64_t si
 	if (!last)
 		snprintf(name, sizeof(name), "none");
 	if (ctl->left[rank])
-		snprintf(text, bytes, "rank %d left after operation %llu", rank, (unsigned long long)ctl->left_after[rank]);
+		snprintf(text, bytes, "rank %d left after operation %llu", rank,
+			 (unsigned long long)ctl->left_after[rank]);
 	else if (!answers(ctl, rank, since_ns))
-		snprintf(text, bytes, "rank %d is not answering (stopped?); the last operation it was heard of in: %s", rank,
-			 name);
+		snprintf(text, bytes, "rank %d is not answering (stopped?); the last operation it was heard of in: %s",
+			 rank, name);
 	else if (rank != ctl->rank && ctl->status[rank].started < seq)
 		snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s", rank,
 			 (unsigned long long)seq, name);

@@ -1,7 +1,7 @@
 /*
  * handshake.c - the messages of the mutual proof, and its dialling side
  *
- * Called by control_dial.c and control_accept.c. All cryptography is libcrypto's: HMAC-SHA-256, RAND_bytes, CRYPTO_memcmp.
+ * Called by control_dial.c and control_accept.c. All cryptography is libcrypto's.
  */
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -116,8 +116,8 @@ static int refused(enum tt_verdict verdict)
 }
 
 /* The server's proof is checked first; a wrong one is still answered, so that the other side learns it too. */
-int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello, const struct tt_patience *patience,
-		      enum tt_verdict *ret_verdict)
+int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
+		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
 {
 	uint8_t said[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], mac[TT_MAC], welcome;
 	struct tt_hello mine = *hello;
@@ -128,7 +128,8 @@ int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *h
 	if (RAND_bytes(mine.nonce, sizeof(mine.nonce)) != 1)
 		return tt_fail(TT_SYSTEM, "no random bytes for a handshake");
 	tt_hello_put(&mine, said);
-	if ((rc = tt_sock_send(fd, said, sizeof(said), patience)) || (rc = tt_sock_recv(fd, reply, sizeof(reply), patience)))
+	if ((rc = tt_sock_send(fd, said, sizeof(said), patience)) ||
+	    (rc = tt_sock_recv(fd, reply, sizeof(reply), patience)))
 		return rc;
 	if (tt_get(&r, 4) != REPLY_MAGIC)
 		return refused(0);

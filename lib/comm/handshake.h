@@ -46,8 +46,8 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 
 /* client: blocking, bounded by patience. 0 | TT_REMOTE with the sentence; *ret_verdict why, 0 when the other side is
  * not a rank of Tutti or went away. */
-int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello, const struct tt_patience *patience,
-		      enum tt_verdict *ret_verdict);
+int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
+		      const struct tt_patience *patience, enum tt_verdict *ret_verdict);
 
 /* server, step by step. hello_get: false for what no rank sends; *ret_verdict OTHER_VERSION when only that differs. */
 bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello, enum tt_verdict *ret_verdict);

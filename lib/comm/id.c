@@ -89,7 +89,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	if (magic != ID_MAGIC && (magic & 0xffffff) == (ID_MAGIC & 0xffffff))
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
 	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port || ret_id->naddresses > TT_ID_ADDRESSES)
-		return tt_fail(TT_ARG, "these %d bytes are not an id of tuttiGetUniqueId, or they were changed on the way",
+		return tt_fail(TT_ARG, "these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
 			       TUTTI_UNIQUE_ID_BYTES);
 	for (int i = 0; i < ret_id->naddresses; i++)
 		get_address(&r, &ret_id->addresses[i]);

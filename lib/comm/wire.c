@@ -46,6 +46,13 @@ void tt_put_text(struct tt_writer *w, const char *text)
 	tt_put_bytes(w, text, bytes);
 }
 
+void tt_text_plain(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 127)
+			*text = ' ';
+}
+
 const void *tt_get_bytes(struct tt_reader *r, size_t bytes)
 {
 	const void *at = r->at;
@@ -111,9 +118,10 @@ bool tt_get_end(const struct tt_reader *r)
 int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes)
 {
 	static const uint32_t most[TT_F_KINDS] = {
-		[TT_F_REGISTER] = 4096, [TT_F_DECLINE] = 2048, [TT_F_PARENT] = 1024, [TT_F_ATTACHED] = TT_FRAME_MOST,
-		[TT_F_RELEASE] = 0, [TT_F_MISSING] = 2048, [TT_F_TABLE] = TT_FRAME_MOST,
-		[TT_F_GATHER_UP] = TT_FRAME_MOST, [TT_F_GATHER_DOWN] = TT_FRAME_MOST, [TT_F_ABORT] = 2048, [TT_F_STATUS] = 256, [TT_F_GOODBYE] = 64,
+		[TT_F_REGISTER] = 4096, [TT_F_DECLINE] = 2048, [TT_F_PARENT] = 1024,
+		[TT_F_ATTACHED] = TT_FRAME_MOST, [TT_F_RELEASE] = 0, [TT_F_MISSING] = 2048, [TT_F_TABLE] = TT_FRAME_MOST,
+		[TT_F_GATHER_UP] = TT_FRAME_MOST, [TT_F_GATHER_DOWN] = TT_FRAME_MOST,
+		[TT_F_ABORT] = 2048, [TT_F_STATUS] = 256, [TT_F_GOODBYE] = 64,
 	};
 	struct tt_reader r = { .at = data, .left = have };
 	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1);

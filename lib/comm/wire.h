@@ -17,6 +17,7 @@ struct tt_writer {
 void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes);
 void tt_put(struct tt_writer *w, uint64_t value, int bytes);           /* 1, 2, 4 or 8 bytes */
 void tt_put_text(struct tt_writer *w, const char *text);              /* at most 65535 bytes of it */
+void tt_text_plain(char *text);                                        /* control characters become blanks */
 
 struct tt_reader {
 	const uint8_t *at;
@@ -27,7 +28,7 @@ const void *tt_get_bytes(struct tt_reader *r, size_t bytes);           /* NULL w
 void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);         /* zeros when failed */
 uint64_t tt_get(struct tt_reader *r, int bytes);                       /* 0 when failed */
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most);   /* larger: failed */
-void tt_get_text(struct tt_reader *r, char *text, size_t room);       /* ended by NUL; too long or unprintable: failed */
+void tt_get_text(struct tt_reader *r, char *text, size_t room);       /* ended by NUL; too long, unprintable: failed */
 /* All read, nothing left over, nothing failed? */
 bool tt_get_end(const struct tt_reader *r);
 
