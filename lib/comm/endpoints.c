@@ -9,7 +9,7 @@
 
 #include "comm/endpoints.h"
 
-#define SHM_TILE (32u << 10)       /* both directions of a few channels stay in L2 */
+#define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
 #define MIXED_TILE (128u << 10)
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 

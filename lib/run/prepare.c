@@ -25,6 +25,15 @@ static size_t call_bytes(const struct tt_request *r, size_t bytes)
 	return even ? bytes : bytes * (size_t)r->comm->nranks;
 }
 
+/* Tiles of a lane in flight at once: two ranks gain from many, since each side's copying hides the other's; with many
+ * peers, or sockets, more of them only push each other out of the cache. Agreed facts only: the peer computes the same. */
+static uint32_t tiles_in_flight(const struct tuttiComm *c, uint32_t nlanes)
+{
+	uint32_t width = c->over_tcp ? 2 : !c->one_host ? 4 : c->nranks <= 4 ? 8 : 2;
+
+	return width < TT_LANE_CHANNELS / nlanes ? width : TT_LANE_CHANNELS / nlanes;
+}
+
 /* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
 static void cut_tiles(struct tt_op *op)
 {
@@ -34,7 +43,7 @@ static void cut_tiles(struct tt_op *op)
 	op->ntiles = op->unit <= most ? 1 : (uint32_t)((op->unit + most - 1) / most);
 	op->tile_bytes = op->ntiles == 1 ? op->unit : most;
 	op->group = op->ntiles > 1 || op->unit == 0 ? 1 : (uint32_t)(most / op->unit);
-	op->width = nlanes ? TT_LANE_CHANNELS / nlanes : 1;
+	op->width = nlanes ? tiles_in_flight(op->comm, nlanes) : 1;
 	if (op->width > op->ntiles)
 		op->width = op->ntiles;
 	op->ncursors = nlanes * op->width;
