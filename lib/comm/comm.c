@@ -177,7 +177,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 {
 	struct tt_env env;
 	char settings[512];
-	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = settings };
+	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "", .ifname = "", .host_id = "" };
 	tuttiComm_t c;
 	int rc;
 
@@ -186,10 +186,13 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	c = blank(rank, nranks);
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
-	if ((rc = read_settings(c, config, &env)) || (rc = read_fault(c, env.fault)))
+	if ((rc = read_settings(c, config, &env)) || (rc = read_fault(c, env.fault))) {
+		tt_control_decline(&join, rc);
 		goto free_comm;
+	}
 	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld", TUTTI_VERSION_CODE,
 		 c->transport, c->algo, (long long)env.tile_bytes);
+	join.settings = settings;
 	join.timeout_ms = c->timeout_ms;
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
