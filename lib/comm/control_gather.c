@@ -160,11 +160,13 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 /* false: what children sent before makes no sense */
 static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
 {
+	static uint8_t nothing[1];       /* NULL plus 0 is undefined */
+
 	ctl->gathers++;
 	ctl->gathering = true;
 	ctl->gathered = false;
 	ctl->gather_bytes = bytes;
-	ctl->gather_all = all;
+	ctl->gather_all = bytes ? all : nothing;
 	memset(ctl->gather_have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather_have));
 	if (bytes)
 		memmove(ctl->gather_all + (size_t)ctl->rank * bytes, mine, bytes);
