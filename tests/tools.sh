@@ -201,11 +201,12 @@ endless() {
 		sleep .1
 	done
 	pids=$(sed -n 's/^#  Rank .* Pid *\([0-9]*\) .*/\1/p' "$tmp/out")
-	[ "$(echo "$pids" | wc -w)" -eq "$1" ] || { echo "no ranks"; return 1; }
+	[ "$(echo "$pids" | wc -w)" -eq "$1" ] || { echo "no ranks"; kill -9 $parent $pids; return 1; }
 	for pid in $pids; do
-		[ "$(ps -o ppid= -p "$pid" | tr -d ' ')" = $parent ] || { echo "$pid is no child"; return 1; }
+		[ "$(parent_of "$pid")" = $parent ] || { echo "$pid is no child"; kill -9 $parent $pids; return 1; }
 	done
 }
+parent_of() { sed 's/.*) . //; s/ .*//' "/proc/$1/stat"; }
 ended() { state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null); [ "${state:-Z}" = Z ]; }
 # the launcher ends within 30 s, and with this status
 ends() {
