@@ -14,18 +14,19 @@ out=$(mktemp -d)
 undo() { ip netns del "$a" 2>/dev/null; ip netns del "$b" 2>/dev/null; rm -rf "$out"; }
 trap undo EXIT
 
+# nsenter, not `ip netns exec` or `ip -n`: they would mount /sys, which a chroot refuses
+inside() { nsenter --net="/run/netns/$1" "${@:2}"; }
+
 echo 1..6
 skip() { for i in 1 2 3 4 5 6; do echo "ok $i # SKIP $1"; done; exit 0; }
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
 command -v ip >/dev/null || skip "no ip command (package iproute2)"
 ip netns add "$a" 2>/dev/null && ip netns add "$b" 2>/dev/null || skip "this kernel or container makes no network namespaces"
 ip link add va netns "$a" type veth peer name vb netns "$b" || skip "no veth here"
-ip -n "$a" addr add 10.77.0.1/24 dev va; ip -n "$a" link set va up; ip -n "$a" link set lo up
-ip -n "$b" addr add 10.77.0.2/24 dev vb; ip -n "$b" link set vb up; ip -n "$b" link set lo up
+inside "$a" ip addr add 10.77.0.1/24 dev va; inside "$a" ip link set va up; inside "$a" ip link set lo up
+inside "$b" ip addr add 10.77.0.2/24 dev vb; inside "$b" ip link set vb up; inside "$b" ip link set lo up
 
-# nsenter, not `ip netns exec`, which would mount /sys and cannot in a chroot
-inside() { nsenter --net="/run/netns/$1" "${@:2}"; }
-interface_bytes() { ip -n "$a" -s link show va | awk '/[RT]X:/ { getline; s += $1 } END { printf "%.0f", s }'; }
+interface_bytes() { inside "$a" ip -s link show va | awk '/[RT]X:/ { getline; s += $1 } END { printf "%.0f", s }'; }
 
 # run ALGO: four ranks; prints payload bytes by tcp over all ranks, and of the interface
 run() {
