@@ -19,7 +19,7 @@
 #define PIECES 16              /* of one sendmsg: eight messages */
 _Static_assert(offsetof(struct tt_tcp_link, small) == offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
 	       "a small message is received in one piece");
-#define DRAIN_STEPS 64
+#define DRAIN_STEPS 4096
 
 /* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
@@ -177,8 +177,10 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 /* Closing a socket with unread bytes resets the connection, and the peer would lose what is on its way to it. */
 void tt_tcp_hang_up(int fd)
 {
+	char sink[16384];
+
 	shutdown(fd, SHUT_WR);
-	for (int i = 0; i < DRAIN_STEPS && recv(fd, NULL, 1 << 20, MSG_TRUNC | MSG_DONTWAIT) > 0; i++)
+	for (int i = 0; i < DRAIN_STEPS && recv(fd, sink, sizeof(sink), MSG_DONTWAIT) > 0; i++)
 		;
 	close(fd);
 }
