@@ -70,6 +70,8 @@ static int bind_scratch(struct tt_op *op)
 	size_t in_bytes = own_in ? bytes * op->plan->in_blocks : 0;
 	char *p = NULL;
 
+	if (bytes == 0)
+		return 0;
 	if (r->collective == TT_REDUCE && own_in)
 		in_bytes = bytes;
 	if (plan_bytes + out_bytes + in_bytes && !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
