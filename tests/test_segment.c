@@ -109,7 +109,7 @@ Test(segment, does_without_ranks_whose_limits_forbid_it, .timeout = 60)
 	static const int same[] = { 0, 0, 0 }, apart[] = { 0, 1, 2 }, poor[] = { 0, 0, 1 };
 
 	reach_in_groups(same, apart, 3, limit_body);
-#if !defined(__SANITIZE_ADDRESS__)
+#ifndef TT_ASAN
 	reach_in_groups(same, poor, 3, address_space_body);
 #else
 	(void)poor, (void)address_space_body;

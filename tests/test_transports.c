@@ -20,7 +20,7 @@
 
 static _Atomic uint64_t allocations;
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(TT_ASAN) && !defined(TT_TSAN)
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);

@@ -9,10 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/base.h"
+
 /* A barrier between a store and a later load. ThreadSanitizer does not know fences, but read-modify-writes. */
 static inline void tt_full_fence(void)
 {
-#if defined(__SANITIZE_THREAD__)
+#ifdef TT_TSAN
 	static _Atomic int order;
 
 	atomic_fetch_add(&order, 0);

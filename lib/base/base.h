@@ -6,6 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* gcc and clang each tell in their own way that a sanitizer is at work */
+#if defined(__SANITIZE_ADDRESS__)
+#define TT_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TT_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define TT_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TT_TSAN 1
+#endif
+#endif
+
 #define TT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define tt_likely(x) __builtin_expect(!!(x), 1)
 #define tt_unlikely(x) __builtin_expect(!!(x), 0)

@@ -18,7 +18,8 @@
 #include "comm/control_inside.h"
 
 #define EVENTS 32
-#define GOODBYE_NS (TT_SECOND / 5)       /* leaving waits so long for the peers' hosts to have its goodbye */
+#define GOODBYE_MS 5000                  /* leaving waits so long for the peers' hosts to have all that was for them */
+#define GOODBYE_BROKEN_MS 200            /* ... when only the goodbye is left to say */
 
 /* ---- make and free ---------------------------------------------------------------------------------------------- */
 
@@ -298,7 +299,7 @@ int tt_control_start(struct tt_control *ctl)
 
 static void say_goodbye(struct tt_control *ctl)
 {
-	uint64_t deadline = tt_deadline_ns(GOODBYE_NS / 1000000);
+	uint64_t deadline = tt_deadline_ns(tt_control_broken(ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
 	bool sent = false;
 
 	pthread_mutex_lock(&ctl->lock);

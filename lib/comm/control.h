@@ -98,7 +98,8 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t 
 /* Called by the service thread right after the communicator broke (run wakes its sleepers). Set before use. */
 void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx);
 
-/* Say goodbye, stop the service thread, close, free. Never blocks long; safe after a failure. */
+/* Say goodbye, stop the service thread, close, free. Blocks until the neighbours have what was for them, mostly some
+ * microseconds, at most 5 s (a neighbour that is stopped), 0.2 s after a failure. */
 void tt_control_leave(struct tt_control *ctl);
 
 #endif
