@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "perf/bench.h"
@@ -87,23 +88,28 @@ void tt_json_null(struct tt_json *j, const char *key)
 	fputs("null", j->to);
 }
 
+static bool write_to(const char *path, const char *content, size_t bytes)
+{
+	FILE *f = fopen(path, "w");
+	bool good = f && fwrite(content, 1, bytes, f) == bytes;
+
+	return f && fclose(f) == 0 && good;
+}
+
 int tt_write_file(const char *path, const char *content, size_t bytes)
 {
 	size_t length = strlen(path) + 32;
-	char *beside = malloc(length);
+	char *beside;
+	struct stat st;
 	bool good;
-	FILE *f;
 
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))      /* a pipe, a terminal, /dev/full: not to be replaced */
+		return write_to(path, content, bytes) ? 0 : -1;
+	beside = malloc(length);
 	if (!beside)
 		return -1;
 	snprintf(beside, length, "%s.%d.tmp", path, (int)getpid());
-	f = fopen(beside, "w");
-	if (!f) {
-		free(beside);
-		return -1;
-	}
-	good = fwrite(content, 1, bytes, f) == bytes;
-	good = fclose(f) == 0 && good && rename(beside, path) == 0;
+	good = write_to(beside, content, bytes) && rename(beside, path) == 0;
 	if (!good) {
 		int saved = errno;
 

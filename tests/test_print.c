@@ -195,7 +195,7 @@ Test(print, unknown_format_is_refused_with_the_known_ones)
 Test(print, full_disk_is_an_error)
 {
 	struct tt_plan *plans[2];
-	FILE *full = fopen("/dev/full", "w");
+	FILE *full = fopen("/dev/full", "r+");
 
 	if (!full)
 		cr_skip_test("no /dev/full here");
