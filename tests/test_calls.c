@@ -161,6 +161,48 @@ Test(calls, split_makes_communicators_that_work_together, .timeout = 60)
 		run_both(split, n);
 }
 
+/* Ranks that bring different settings to a split all get the same sentence, and the parent goes on. */
+static int split_apart(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	tuttiComm_t made;
+	float x = 1;
+
+	(void)arg;
+	config.algo = rank ? "ring" : "tree";
+	WANT(tuttiCommSplit(*comm, 0, rank, &made, &config) == tuttiInvalidUsage);
+	WANT(strstr(tuttiGetLastError(NULL), "ring") && strstr(tuttiGetLastError(NULL), "tree"));
+	MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL));
+	WANT(x == (float)n);
+	return 0;
+}
+
+Test(calls, a_split_with_different_settings_is_refused_on_every_rank, .timeout = 60)
+{
+	run_both(split_apart, 3);
+}
+
+/* A tile that does not end with an element, asked for by the environment, is made shorter. */
+static int odd_tile(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { LEN = 30011 };
+	static double x[LEN];
+
+	(void)arg;
+	for (int i = 0; i < LEN; i++)
+		x[i] = rank + i;
+	MUST(tuttiAllReduce(x, x, LEN, tuttiFloat64, tuttiSum, *comm, NULL));
+	for (int i = 0; i < LEN; i++)
+		WANT(x[i] == (double)n * i + n * (n - 1) / 2);
+	return 0;
+}
+
+Test(calls, tiles_of_any_size_keep_elements_whole, .timeout = 60)
+{
+	setenv("TUTTI_TILE_BYTES", "4099", 1);
+	run_both(odd_tile, 3);
+}
+
 static int pre_multiplied(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float mine = (float)(rank + 1), in[1000], out[1000], part[1000];

@@ -205,6 +205,26 @@ free_comm:
 	return rc;
 }
 
+/* What control compares when ranks join, a split compares here: each rank may have brought a config of its own. */
+static int agree(tuttiComm_t c)
+{
+	struct { char transport[16], algo[64]; } mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
+	int rc;
+
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	memcpy(mine.transport, c->transport, sizeof(mine.transport));
+	memcpy(mine.algo, c->algo, sizeof(mine.algo));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	for (int r = 0; !rc && r < c->nranks; r++)
+		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
+			rc = tt_fail(TT_USAGE, "rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
+				     "algo %s: they must be equal", all[0].transport, all[0].algo, r,
+				     all[r].transport, all[r].algo);
+	free(all);
+	return rc;
+}
+
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	struct tt_env env;
@@ -231,7 +251,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		memcpy(c->algo, parent->algo, sizeof(c->algo));
 	if (!config || config->timeout_ms <= 0)
 		c->timeout_ms = parent->timeout_ms;
-	if ((rc = furnish(c, &env)))
+	if ((rc = agree(c)) || (rc = furnish(c, &env)))
 		goto free_comm;
 	*ret_comm = c;
 	return 0;

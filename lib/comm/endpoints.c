@@ -81,6 +81,7 @@ int tt_endpoints_open(tuttiComm_t c, size_t tile_bytes)
 	if (rc)
 		return rc;
 	c->over_tcp = !strcmp(c->transport, "tcp");
+	tile_bytes -= tile_bytes % TT_LINE;              /* a tile must not end within an element */
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : c->over_tcp ? TCP_TILE : c->one_host ? SHM_TILE : MIXED_TILE,
