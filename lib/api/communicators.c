@@ -125,6 +125,8 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 	struct tt_joining j = { .run = run_split, .comm = newcomm, .parent = comm, .color = color, .key = key };
 	int rc = tt_comm_check(comm);
 
+	if (!rc && atomic_load(&comm->finalized))
+		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommSplit: the communicator was finalized", comm->rank);
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
 	if (!rc && color < 0 && color != TUTTI_SPLIT_NOCOLOR)

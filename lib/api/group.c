@@ -128,6 +128,8 @@ static int run_requests(struct tt_request *all, size_t n)
 	if (!some)
 		return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
+		if (i < n && (!all[i].comm || !all[i].stream))
+			continue;                        /* taken, or for the end */
 		stream = i < n ? all[i].stream : NULL;
 		for (size_t j = 0; j < n; j++)
 			if (all[j].comm && all[j].stream == stream && (stream || i == n)) {

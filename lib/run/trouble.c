@@ -52,10 +52,10 @@ int tt_trouble_late(struct tt_op *op)
 	char what[160], missing[512] = "";
 	int peer = awaited(op), who = tt_control_missing(op->comm->ctl, op->comm->seq, missing, sizeof(missing));
 
-	if (who < 0 && peer >= 0)
+	if (who < 0 && peer >= 0 && op->request->collective == TT_SENDRECV)
 		snprintf(missing, sizeof(missing), "rank %d is awaited, and has not made the matching call", peer);
 	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms: %s", op->comm->rank, op_text(op, what),
-		       op->comm->timeout_ms, missing[0] ? missing : "all ranks are in it, but nothing moves");
+		       op->comm->timeout_ms, missing[0] ? missing : "all ranks are in it, and it needs more time");
 }
 
 int tt_trouble_broken(struct tt_op *op)
