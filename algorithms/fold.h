@@ -7,6 +7,8 @@
 #ifndef TT_FOLD_H
 #define TT_FOLD_H
 
+#include <stdbool.h>
+
 struct tt_fold {
 	int p2, extra;           /* extra: n - p2 pairs */
 	int me;                  /* member of this rank, -1: folded into rank + 1 */
