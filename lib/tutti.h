@@ -73,7 +73,9 @@ typedef enum {
 } tuttiDataType_t;
 
 /* Reductions. Integers wrap. Min and max of floats give NaN when any operand is NaN; a NaN's payload is
- * unspecified. Avg divides the sum by nranks (integers: towards zero). Band, bor, bxor: integers only.
+ * unspecified. Avg divides the sum by nranks (integers: towards zero, after wrapping; bfloat16, float32 and float64
+ * overflow as their sum does). For float16 and fp8, whose sums overflow easily, inputs are divided by a power of two
+ * >= nranks before they are summed: what falls below the least denormal is rounded off. Band, bor, bxor: integers only.
  * Numbers from tuttiNumOps on come from tuttiRedOpCreatePreMulSum. */
 typedef enum {
 	tuttiSum = 0,

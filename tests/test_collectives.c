@@ -359,3 +359,54 @@ Test(collectives, ranks_that_are_threads_of_one_process_agree, .timeout = 120)
 	for (int n = 2; n <= 5; n++)
 		check((struct ranks){ .n = n, .threads = true }, 5000 + (unsigned)n, 60, 100000);
 }
+
+/* The sum of two of these is beyond the type; up to 8 times a fraction of it needs no rounding. */
+static double big_of(tuttiDataType_t type)
+{
+	return type == tuttiFloat16 ? 40960 : type == tuttiFloat8e5m2 ? 32768 : 256;
+}
+
+static bool all_are(double value, const void *buf, size_t count, tuttiDataType_t type)
+{
+	for (size_t i = 0; i < count; i++)
+		if (tt_element_get(buf, i, type) != value)
+			return false;
+	return true;
+}
+
+/* Every rank gives it, so the average is it again. */
+static int big_averages(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const tuttiDataType_t types[] = { tuttiFloat16, tuttiFloat8e4m3, tuttiFloat8e5m2 };
+	enum { COUNT = 1000 };
+	char in[16 * COUNT * 2], out[COUNT * 2];
+
+	(void)arg;
+	for (size_t t = 0; t < 3; t++) {
+		double big = big_of(types[t]);
+
+		for (size_t i = 0; i < (size_t)n * COUNT; i++)
+			tt_element_set(in, i, types[t], big);
+		if (tuttiAllReduce(in, out, COUNT, types[t], tuttiAvg, *comm, NULL) ||
+		    !all_are(big, out, COUNT, types[t]) || !all_are(big, in, COUNT, types[t]))
+			return 1;
+		if (tuttiReduceScatter(in, out, COUNT, types[t], tuttiAvg, *comm, NULL) ||
+		    !all_are(big, out, COUNT, types[t]) || !all_are(big, in, COUNT, types[t]))
+			return 1;
+		if (tuttiReduce(in, out, COUNT, types[t], tuttiAvg, n - 1, *comm, NULL) ||
+		    (rank == n - 1 && !all_are(big, out, COUNT, types[t])) || !all_are(big, in, COUNT, types[t]))
+			return 1;
+		if (tuttiAllReduce(in, in, COUNT, types[t], tuttiAvg, *comm, NULL) ||
+		    !all_are(big, in, COUNT, types[t]))
+			return 1;
+	}
+	return 0;
+}
+
+Test(collectives, averages_of_narrow_floats_do_not_overflow_where_their_sums_do, .timeout = 120)
+{
+	for (int n = 1; n <= 8; n++)
+		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = n, .algo = algos[a], .transport = "shm" },
+					       big_averages), 0, "n %d, %s", n, algos[a]);
+}

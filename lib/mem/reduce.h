@@ -35,6 +35,13 @@ const char *tt_reduce_isa(void);
 void tt_scale(void *dst, const void *src, const void *scalar, size_t count, tuttiDataType_t type);
 void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
 
+/* An average over n ranks is their sum, divided at the end by tt_average_finish. Where tt_average_scales (float16, fp8)
+ * the sum may be too big for the type although the average is not, so every input is first divided by a power of two,
+ * n or the next above it: tt_average_scale. That is exact, but for bits that fall below the type's least denormal. */
+bool tt_average_scales(tuttiDataType_t type);
+void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
+void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type);
+
 /* One element to and from double, for checkers and tests. Conversions round to nearest even; fp8 saturates. */
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type);
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);

@@ -1,11 +1,11 @@
 /*
- * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one (avg)
+ * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one; both ends of an average
  *
  * Called by run. Floats go to the kernels of the instruction set in force; integers are done here.
  */
 #include "mem/reduce_types.h"
 
-#include <string.h>
+#include <math.h>
 
 /* Products wrap, so they are taken unsigned. n may be too big for the type, so the division is of 64 bits. */
 #define INTEGER(name, type, product, wide)									\
@@ -80,4 +80,40 @@ void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataTy
 	default:
 		tt_reduce_isa_now()->divide[type](dst, src, n, count);
 	}
+}
+
+/* ---- averages -------------------------------------------------------------------------------------------------- */
+
+/* The inputs of an average are divided by 2 to this power: at least n, but no more than leaves something of a 1. */
+static int average_shift(uint32_t n, tuttiDataType_t type)
+{
+	const struct tt_small_float *f = tt_small_float(type);
+	int shift = 0, most = (int)(f->bias + f->mantissa) - 1;
+
+	while (shift < most && 1ull << shift < n)
+		shift++;
+	return shift;
+}
+
+bool tt_average_scales(tuttiDataType_t type)
+{
+	return tt_small_float(type) && type != tuttiBfloat16;     /* which reaches as far as float32 */
+}
+
+void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type)
+{
+	tt_reduce_isa_now()->scale[type](dst, src, ldexp(1, -average_shift(n, type)), count);
+}
+
+void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type)
+{
+	double left;
+
+	if (!tt_average_scales(type)) {
+		tt_divide(dst, dst, n, count, type);
+		return;
+	}
+	left = ldexp(n, -average_shift(n, type));
+	if (left != 1)
+		tt_reduce_isa_now()->divide[type](dst, dst, left, count);
 }

@@ -23,6 +23,9 @@ static const struct tt_small_float tt_bfloat16 = { 16, 7, 127, 0x7f80, 0x7f80, 0
 static const struct tt_small_float tt_float8e4m3 = { 8, 3, 7, 0x7f, 0x7e, 0x7e, 0x7f };
 static const struct tt_small_float tt_float8e5m2 = { 8, 2, 15, 0x7c, 0x7b, 0x7c, 0x7f };
 
+/* NULL: not one of them. (type.c) */
+const struct tt_small_float *tt_small_float(tuttiDataType_t type);
+
 /* dst[i] = src[i] * value or src[i] / value. */
 typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count);
 

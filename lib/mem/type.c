@@ -55,7 +55,7 @@ bool tt_type_is_integer(tuttiDataType_t type)
 
 /* ---- small floats ---------------------------------------------------------------------------------------------- */
 
-static const struct tt_small_float *small_float(tuttiDataType_t type)
+const struct tt_small_float *tt_small_float(tuttiDataType_t type)
 {
 	switch (type) {
 	case tuttiFloat16:
@@ -134,7 +134,7 @@ union element {
 
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type)
 {
-	const struct tt_small_float *f = small_float(type);
+	const struct tt_small_float *f = tt_small_float(type);
 	const unsigned char *at = (const unsigned char *)p + index * types[type].bytes;
 	union element v = { 0 };
 
@@ -182,7 +182,7 @@ static uint64_t whole_unsigned(double value)
 
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value)
 {
-	const struct tt_small_float *f = small_float(type);
+	const struct tt_small_float *f = tt_small_float(type);
 	unsigned char *at = (unsigned char *)p + index * types[type].bytes;
 	union element v = { 0 };
 

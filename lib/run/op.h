@@ -54,6 +54,7 @@ struct tt_op {
 	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
 	uint32_t stamp;
 	bool started, complete;
+	bool scaled;                    /* inputs are multiplied by a number before anything else */
 	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
 	struct tt_step own_step;
 

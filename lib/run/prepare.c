@@ -58,13 +58,13 @@ static size_t lines(size_t bytes)
 }
 
 /* Scratch of the plan, outputs that this rank need not give, and inputs that must be copied first (scaled by a
- * pre-multiplied sum; alltoall in place) come out of the communicator's scratch. */
+ * pre-multiplied sum or for an average; alltoall in place) come out of the communicator's scratch. */
 static int bind_scratch(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
 	size_t bytes = r->count * op->element_bytes, plan_bytes = lines(op->plan->scratch_blocks * op->unit);
 	bool own_out = r->collective == TT_REDUCE && r->root != op->comm->rank;
-	bool own_in = (r->scaled && (own_out || r->collective == TT_REDUCE_SCATTER)) ||
+	bool own_in = (op->scaled && (own_out || r->collective == TT_REDUCE_SCATTER)) ||
 		      (r->collective == TT_ALLTOALL && r->in == r->out);
 	size_t out_bytes = own_out ? lines(bytes) : 0;
 	size_t in_bytes = own_in ? bytes * op->plan->in_blocks : 0;
@@ -81,7 +81,7 @@ static int bind_scratch(struct tt_op *op)
 		op->base[TT_OUT] = p + plan_bytes;
 	if (own_in)
 		op->base[TT_IN] = p + plan_bytes + out_bytes;
-	else if (r->scaled)
+	else if (op->scaled)
 		op->base[TT_IN] = op->base[TT_OUT];
 	if (r->collective == TT_ALLTOALL && own_in)
 		memcpy(op->base[TT_IN], r->in, in_bytes);
@@ -103,8 +103,20 @@ static int prepare_collective(struct tt_op *op)
 	op->total = op->plan->rule == TT_EVEN ? bytes : SIZE_MAX;
 	op->unit = op->plan->rule == TT_EVEN ? lines((bytes + op->plan->nblocks - 1) / op->plan->nblocks) : bytes;
 	op->reduce = tt_reduce_kernel(r->type, r->op);
+	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
 	cut_tiles(op);
 	return bind_scratch(op);
+}
+
+static void scale_inputs(struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	size_t count = r->count * (r->collective == TT_REDUCE_SCATTER ? op->plan->in_blocks : 1);
+
+	if (r->scaled)
+		tt_scale(op->base[TT_IN], r->in, &r->scalar, count, r->type);
+	else
+		tt_average_scale(op->base[TT_IN], r->in, (uint32_t)op->comm->nranks, count, r->type);
 }
 
 /* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of what must agree. */
@@ -155,7 +167,6 @@ static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
 
 static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 {
-	const struct tt_request *r = op->request;
 	tuttiComm_t c = op->comm;
 	int rc = prepare_collective(op);
 
@@ -166,9 +177,8 @@ static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 	tt_control_note(c->ctl, op->seq, &op->call);
 	if (tt_unlikely(op->kept->channels < (int)op->ncursors) && (rc = connect_links(op, deadline_ns)))
 		return rc;
-	if (tt_unlikely(r->scaled))
-		tt_scale(op->base[TT_IN], r->in, &r->scalar,
-			 r->count * (r->collective == TT_REDUCE_SCATTER ? op->plan->in_blocks : 1), r->type);
+	if (tt_unlikely(op->scaled))
+		scale_inputs(op);
 	return 0;
 }
 
@@ -190,7 +200,7 @@ void tt_op_finish(struct tt_op *op)
 
 	if (r->collective != TT_SENDRECV) {
 		if (r->op == tuttiAvg && (r->collective != TT_REDUCE || r->root == c->rank))
-			tt_divide(op->base[TT_OUT], op->base[TT_OUT], (uint32_t)c->nranks, r->count, r->type);
+			tt_average_finish(op->base[TT_OUT], (uint32_t)c->nranks, r->count, r->type);
 		tt_control_done(c->ctl, op->seq);
 	}
 	op->complete = true;
