@@ -12,6 +12,7 @@
 
 #include "perf/bench.h"
 #include "perf/launch.h"
+#include "perf/output.h"
 
 struct job {
 	const struct tt_bench *bench;
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
 	}
 	rc = tt_line_read(job.bench, job.tool, argc, argv, &job.line);
 	if (rc)
-		return rc == 1 ? 0 : rc;
+		return rc == 1 ? tt_output_end(job.tool, 0) : rc;
 	/* The library then says who is missing while ranks join. */
 	setenv("TUTTI_LOG", "warn", 0);
 	return run(&job);

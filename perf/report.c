@@ -12,6 +12,7 @@
 
 #include "mem/reduce.h"
 #include "perf/bench.h"
+#include "perf/output.h"
 
 struct report_sum {
 	double bus;                      /* of all measured cells */
@@ -277,10 +278,7 @@ int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const c
 	int rc = r->sum.wrong != 0;
 
 	print_foot(r, totals, bus, error);
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "%s: standard output: %s\n", r->tool, strerror(errno));
-		rc = 1;
-	}
+	rc = tt_output_end(r->tool, rc);
 	tt_results_foot(&r->json, totals, bus, r->sum.wrong, error);
 	if (fclose(r->json.to) || (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
 		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "", strerror(errno));

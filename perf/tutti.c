@@ -6,6 +6,7 @@
 
 #include "perf/cmd.h"
 #include "perf/options.h"
+#include "perf/output.h"
 #include "tutti.h"
 
 static int version(int argc, char **argv);
@@ -100,18 +101,23 @@ static int help_all(void)
 	return 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const struct tt_command *c;
 
-	if (argc < 2) {
-		list(stderr);
-		return 2;
-	}
 	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
 		return help_all();
 	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
 		return version(1, argv + 1);
 	c = find(argv[1]);
 	return c ? c->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		list(stderr);
+		return 2;
+	}
+	return tt_output_end("tutti", run(argc, argv));
 }

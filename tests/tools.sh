@@ -78,6 +78,24 @@ point "a size that does not fit in memory is refused in words" too_large
 unknown_command() { refused "did you mean plan" perf/tutti plam; }
 point "tutti names the command nearest to an unknown one" unknown_command
 
+# what cannot be written must not pass for a result
+unwritten() {
+	timeout -k 5 60 "$@" >/dev/full 2>"$tmp/err" </dev/null
+	status=$?
+	[ $status -eq 1 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -qE "No space left|disk full" "$tmp/err" ||
+		{ echo "$*: exit status $status"; return 1; }
+}
+full_disk() {
+	for line in "tutti info" "tutti version" "tutti help" "tutti --help" "tutti plan --list" "tutti plan ring --np 3" \
+		"tutti plan --verify ring --np 3" "allreduce_perf --help" "allreduce_perf --np 2 -b 8 -e 8 -n 1" \
+		"sendrecv_perf -t 2 -b 8 -e 8 -n 1"; do
+		# shellcheck disable=SC2086
+		unwritten perf/$line || return 1
+	done
+	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full && grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
+}
+point "a full disk under the output ends with 1 and a sentence" full_disk
+
 # ---- right results -------------------------------------------------------------------------------------------------
 
 # every row of the output has its columns, and no wrong values

@@ -190,6 +190,14 @@ wrong 'unknown option' --learning-rate 1
 wrong 'unexpected argument' --data synth extra
 run 30 --data fashion --data-dir /nowhere
 claim "without its files --data fashion names the package" ended 1 dataset-fashion-mnist
+run 60 --np 2 "${small[@]}" --metrics /dev/full
+claim "metrics that cannot be written end with 1 and a sentence" ended 1 'rank 0: --metrics /dev/full: .*No space left'
+for line in "--help" "--np 2 ${small[*]}" "${small[*]}"; do
+	timeout -k 5 60 "$prog" $line >/dev/full 2>"$out/err" </dev/null
+	status=$?
+	claim "$line > /dev/full: status 1" ended 1 'standard output: No space left'
+	claim "$line > /dev/full: one sentence" one_line "$out/err"
+done
 run 30 --help
 claim "--help prints the options" grep -q -- --global-batch "$out/log"
 

@@ -10,6 +10,7 @@
 #include "fail.h"
 #include "metrics.h"
 #include "perf/launch.h"
+#include "perf/output.h"
 #include "strategy.h"
 #include "train.h"
 
@@ -99,8 +100,9 @@ static int train(const struct job *job, tuttiComm_t comm)
 	/* the ranks that --np starts find the same fault in the same values: it is said once */
 	if (rc && (rc != TT_TRAIN_USAGE || !job->config.np || t.rank == 0))
 		complain(rc, rc == TT_TRAIN_USAGE ? -1 : t.rank);
+	rc = t.rank == 0 ? tt_output_end(TOOL, -rc) : -rc;
 	tt_trainer_close(&t);
-	return -rc;
+	return rc;
 }
 
 static int rank_main(int rank, void *ctx)
@@ -148,7 +150,7 @@ int main(int argc, char **argv)
 	int rc = tt_config_read(argc, argv, &job.config);
 
 	if (rc)
-		return rc == 1 ? 0 : 2;
+		return rc == 1 ? tt_output_end(TOOL, 0) : 2;
 	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
 			  &job.data);
 	if (rc)
