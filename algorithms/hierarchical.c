@@ -88,32 +88,18 @@ static int hosts_of(const struct tt_shape *shape)
 	return shape->topology ? shape->topology->nhosts : 1;
 }
 
-/* The k-th rank of a host, -1 if it has not so many. */
-static int rank_on(const struct tt_topology *t, int host, int k)
-{
-	for (int r = 0; r < t->nranks; r++)
-		if (t->host_of[r] == host && k-- == 0)
-			return r;
-	return -1;
-}
-
-static int size_of(const struct tt_topology *t, int host)
-{
-	int size = 0;
-
-	for (int r = 0; r < t->nranks; r++)
-		size += t->host_of[r] == host;
-	return size;
-}
-
-/* How many ranks of a host talk to other hosts. */
+/* How many ranks of a host talk to other hosts: as many as the smallest host has. */
 static int rails_of(const struct tt_topology *t, const struct form *form)
 {
-	int rails = form->rails ? size_of(t, 0) : 1;
+	int *size = form->rails ? calloc((size_t)t->nhosts, sizeof(*size)) : NULL, rails = t->nranks;
 
-	for (int h = 1; h < t->nhosts && form->rails; h++)
-		if (size_of(t, h) < rails)
-			rails = size_of(t, h);
+	if (!size)                               /* without rails, or without memory: building will say so */
+		return 1;
+	for (int r = 0; r < t->nranks; r++)
+		size[t->host_of[r]]++;
+	for (int h = 0; h < t->nhosts; h++)
+		rails = size[h] < rails ? size[h] : rails;
+	free(size);
 	return rails;
 }
 
@@ -150,26 +136,45 @@ struct seat {
 	int *across;             /* [nhosts] the index-th ranks of all hosts; index < rails */
 };
 
+/* Fills local, size and index: one look at every rank. */
+static void sit_down(struct tt_builder *b, struct seat *s)
+{
+	const struct tt_topology *t = b->shape->topology;
+
+	for (int r = 0; r < t->nranks; r++) {
+		if (t->host_of[r] != t->host_of[b->rank])
+			continue;
+		if (r == b->rank)
+			s->index = s->size;
+		s->local[s->size++] = r;
+	}
+}
+
+/* The index-th rank of every host. seen: [nhosts] zeros */
+static void find_across(const struct tt_topology *t, struct seat *s, int *seen)
+{
+	for (int r = 0; r < t->nranks; r++)
+		if (seen[t->host_of[r]]++ == s->index)
+			s->across[t->host_of[r]] = r;
+}
+
 static bool take_seat(struct tt_builder *b, struct seat *s)
 {
 	const struct tt_topology *t = b->shape->topology;
-	int host = t->host_of[b->rank];
+	int *seen = calloc((size_t)t->nhosts, sizeof(*seen));
 
-	s->size = size_of(t, host);
 	s->rails = rails_of(t, s->form);
-	s->local = malloc((size_t)(s->size + t->nhosts) * sizeof(*s->local));
-	if (!s->local) {
+	s->local = malloc((size_t)(t->nranks + t->nhosts) * sizeof(*s->local));
+	if (!s->local || !seen) {
+		free(seen);
 		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan of %d ranks", b->n);
 		return false;
 	}
-	s->across = s->local + s->size;
-	for (int i = 0; i < s->size; i++) {
-		s->local[i] = rank_on(t, host, i);
-		if (s->local[i] == b->rank)
-			s->index = i;
-	}
-	for (int h = 0; h < t->nhosts && s->index < s->rails; h++)
-		s->across[h] = rank_on(t, h, s->index);
+	s->across = s->local + t->nranks;
+	sit_down(b, s);
+	if (s->index < s->rails)
+		find_across(t, s, seen);
+	free(seen);
 	return true;
 }
 

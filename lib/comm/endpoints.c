@@ -8,10 +8,7 @@
 #include <string.h>
 
 #include "comm/endpoints.h"
-
-#define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-#define MIXED_TILE (128u << 10)
-#define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
+#include "plan/bind.h"
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
@@ -76,15 +73,17 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 
 int tt_endpoints_open(tuttiComm_t c, size_t tile_bytes)
 {
+	struct tt_paths paths;
 	int rc = check_name(c);
 
 	if (rc)
 		return rc;
 	c->over_tcp = !strcmp(c->transport, "tcp");
+	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
 	tile_bytes -= tile_bytes % TT_LINE;              /* a tile must not end within an element */
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
-		.message_bytes = tile_bytes ? tile_bytes : c->over_tcp ? TCP_TILE : c->one_host ? SHM_TILE : MIXED_TILE,
+		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.dial = dial, .take = take, .allgather = allgather, .ctx = c,
 	};

@@ -85,8 +85,10 @@ static tt_ref value_of(struct tt_builder *b, struct tt_span s)
 
 static void set_value(struct tt_builder *b, struct tt_span s, tt_ref at)
 {
-	for (uint32_t i = 0; i < s.count; i++)
+	for (uint32_t i = 0; i < s.count; i++) {
 		b->where[s.first + i] = at + i;
+		b->sent[s.first + i] = false;
+	}
 }
 
 /* ---- appending --------------------------------------------------------------------------------------------------- */
@@ -196,7 +198,12 @@ static void let_go(struct tt_builder *b, struct tt_span s)
 	struct tt_build_lane *l = &b->lanes[b->lane];
 	tt_ref at = b->where[s.first], copy = TT_REF_NONE;
 	uint32_t from = 0;
+	bool gone = false;
 
+	for (uint32_t i = 0; i < s.count; i++)
+		gone |= b->sent[s.first + i];
+	if (!gone)
+		return;
 	for (uint32_t i = 0; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
 		if (l->steps[i].dst < at + s.count && at < l->steps[i].dst + l->steps[i].nblocks)
 			from = i;                        /* wrote it */
@@ -238,6 +245,7 @@ void tt_step_send(struct tt_builder *b, int peer, struct tt_span s)
 
 	if (step)
 		step->to = to;
+	memset(b->sent + s.first, true, s.count * sizeof(*b->sent));
 }
 
 void tt_step_recv(struct tt_builder *b, int peer, struct tt_span s)

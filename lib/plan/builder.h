@@ -57,6 +57,7 @@ struct tt_builder {
 	uint32_t in_blocks, out_blocks, scratch_blocks;
 	uint32_t nlayers, layer[TT_LAYERS];        /* layer: 1 + its place in scratch, 0 not in use */
 	tt_ref *where;                             /* [nblocks] the current value, TT_REF_NONE: none */
+	bool *sent;                                /* [nblocks] the current value went to a peer from where it lies */
 	bool aside;
 	uint32_t lane, row;                        /* row: where it began in the lane */
 	struct tt_build_lane lanes[TT_MAX_LANES];

@@ -132,8 +132,12 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	b->parts = b->nblocks;
 	b->per_part = 1;
 	b->where = malloc(b->nblocks * sizeof(*b->where));
-	if (!b->where)
+	b->sent = calloc(b->nblocks, sizeof(*b->sent));
+	if (!b->where || !b->sent) {
+		free(b->where);
+		free(b->sent);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank, b->nblocks);
+	}
 	for (uint32_t i = 0; i < b->nblocks; i++)
 		b->where[i] = tt_builder_input(b, i);
 	return TT_OK;
@@ -206,6 +210,7 @@ int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
 	for (uint32_t l = 0; l < TT_MAX_LANES; l++)
 		free(b->lanes[l].steps);
 	free(b->where);
+	free(b->sent);
 	if (!b->error)
 		*ret_plan = plan;
 	return b->error;

@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static uint32_t records(const struct tt_step *s)
 {
@@ -84,65 +85,124 @@ static int fuse(struct tt_plan *p)
 
 /* ---- passing --------------------------------------------------------------------------------------------------------- */
 
-static bool covers(tt_ref r, uint32_t nblocks, tt_ref cell)
+/* What a lane does next with a block, seen from some step of it. */
+enum { NOTHING, READS, WRITES };
+
+/* Every local block of a plan has a cell. */
+struct cells {
+	uint32_t start[3], count;        /* first cell of in, out, scratch */
+	uint8_t *lanes;                  /* bit l: lane l has to do with it */
+	uint8_t *next;
+};
+
+static bool is_local(tt_ref r)
 {
-	return r <= cell && cell < r + nblocks;
+	return tt_ref_buf(r) <= TT_SCRATCH;
 }
 
-static bool reads(const struct tt_step *s, tt_ref cell)
+static uint8_t *at(const struct cells *c, uint8_t *field, tt_ref r)
 {
-	for (int i = 0; i < s->nsrc; i++)
-		if (covers(tt_step_source(s, i), s->nblocks, cell))
-			return true;
-	return false;
+	return &field[c->start[tt_ref_buf(r)] + tt_ref_index(r)];
 }
 
-/* Does another lane have anything to do with the cell? Then what it reads is not looked into. */
-static bool shared(const struct tt_plan *p, uint32_t lane, tt_ref cell)
+static void reach(uint32_t most[3], tt_ref r, uint32_t nblocks)
+{
+	if (is_local(r) && tt_ref_index(r) + nblocks > most[tt_ref_buf(r)])
+		most[tt_ref_buf(r)] = tt_ref_index(r) + nblocks;
+}
+
+static int open_cells(const struct tt_plan *p, struct cells *c)
+{
+	uint32_t most[3] = { 0, 0, 0 };
+
+	for (const struct tt_step *s = p->steps; s < p->steps + p->nsteps; s += records(s)) {
+		reach(most, s->dst, s->nblocks);
+		for (int i = 0; i < s->nsrc; i++)
+			reach(most, tt_step_source(s, i), s->nblocks);
+	}
+	c->count = most[0] + most[1] + most[2];
+	c->start[0] = 0;
+	c->start[1] = most[0];
+	c->start[2] = most[0] + most[1];
+	c->lanes = calloc(2 * (size_t)c->count + 1, 1);
+	c->next = c->lanes + c->count;
+	return c->lanes ? TT_OK : tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps", p->rank, p->nsteps);
+}
+
+static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nblocks, uint8_t bits)
+{
+	for (uint32_t i = 0; i < nblocks && is_local(r); i++)
+		*at(c, field, r + i) |= bits;
+}
+
+static void note_lanes(const struct tt_plan *p, const struct cells *c)
 {
 	for (uint32_t l = 0; l < p->nlanes; l++) {
 		const struct tt_step *s = p->steps + p->lanes[l].first, *end = s + p->lanes[l].nsteps;
 
-		for (; l != lane && s < end; s += records(s))
-			if (covers(s->dst, s->nblocks, cell) || reads(s, cell))
-				return true;
+		for (; s < end; s += records(s)) {
+			note(c, c->lanes, s->dst, s->nblocks, (uint8_t)(1u << l));
+			for (int i = 0; i < s->nsrc; i++)
+				note(c, c->lanes, tt_step_source(s, i), s->nblocks, (uint8_t)(1u << l));
+		}
 	}
-	return false;
 }
 
-/* Is what step s writes to the cell never read again here, and no result? */
-static bool dead(const struct tt_plan *p, uint32_t lane, const struct tt_step *s, tt_ref cell)
+/* Is what a step of this lane writes to the block never read again here, and no result? What other lanes read is not
+ * looked into. */
+static bool dead(const struct cells *c, uint32_t lane, tt_ref r)
 {
-	const struct tt_step *end = p->steps + p->lanes[lane].first + p->lanes[lane].nsteps;
+	uint8_t next = *at(c, c->next, r);
 
-	for (s += records(s); s < end; s += records(s)) {
-		if (reads(s, cell))
-			return false;
-		if (covers(s->dst, s->nblocks, cell))
-			return !shared(p, lane, cell);
-	}
-	return tt_ref_buf(cell) == TT_SCRATCH && !shared(p, lane, cell);
+	if (*at(c, c->lanes, r) & ~(1u << lane))
+		return false;
+	return next == WRITES || (next == NOTHING && tt_ref_buf(r) == TT_SCRATCH);
 }
 
-static void mark_passing(struct tt_plan *p, uint32_t lane)
+static void set_next(const struct cells *c, tt_ref r, uint32_t nblocks, uint8_t what)
 {
-	struct tt_step *s = p->steps + p->lanes[lane].first, *end = s + p->lanes[lane].nsteps;
+	if (is_local(r))
+		memset(at(c, c->next, r), what, nblocks);
+}
 
-	for (; s < end; s += records(s)) {
-		bool passing = s->dst != TT_REF_NONE && s->to != TT_REF_NONE;
+/* From the last step to the first, so that `next` is what comes behind. */
+static void mark_passing(struct tt_plan *p, const struct cells *c, uint32_t lane)
+{
+	struct tt_step *first = p->steps + p->lanes[lane].first, *s = first + p->lanes[lane].nsteps;
 
+	memset(c->next, NOTHING, c->count);
+	while (s-- > first) {
+		bool passing;
+
+		s -= s->op == TT_MORE;
+		passing = s->dst != TT_REF_NONE && s->to != TT_REF_NONE;
 		for (uint32_t i = 0; i < s->nblocks && passing; i++)
-			passing = dead(p, lane, s, s->dst + i);
+			passing = dead(c, lane, s->dst + i);
 		if (passing)
 			s->flags |= TT_STEP_PASSING;
+		set_next(c, s->dst, s->nblocks, WRITES);
+		for (int i = 0; i < s->nsrc; i++)
+			set_next(c, tt_step_source(s, i), s->nblocks, READS);
 	}
+}
+
+static int pass(struct tt_plan *plan)
+{
+	struct cells c;
+	int rc = open_cells(plan, &c);
+
+	if (rc)
+		return rc;
+	note_lanes(plan, &c);
+	for (uint32_t l = 0; l < plan->nlanes; l++)
+		mark_passing(plan, &c, l);
+	free(c.lanes);
+	return TT_OK;
 }
 
 int tt_plan_compile(struct tt_plan *plan)
 {
 	int rc = fuse(plan);
 
-	for (uint32_t l = 0; !rc && l < plan->nlanes; l++)
-		mark_passing(plan, l);
-	return rc;
+	return rc ? rc : pass(plan);
 }

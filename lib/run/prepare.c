@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "plan/bind.h"
 #include "run/op.h"
 
 void tt_op_init(struct tt_op *op, const struct tt_request *r)
@@ -25,28 +26,21 @@ static size_t call_bytes(const struct tt_request *r, size_t bytes)
 	return even ? bytes : bytes * (size_t)r->comm->nranks;
 }
 
-/* Tiles of a lane in flight at once: two ranks gain from many, since each side's copying hides the other's; with many
- * peers, or sockets, more of them only push each other out of the cache. Agreed facts only: the peer computes the same. */
-static uint32_t tiles_in_flight(const struct tuttiComm *c, uint32_t nlanes)
-{
-	uint32_t width = c->over_tcp ? 2 : !c->one_host ? 4 : c->nranks <= 4 ? 8 : 2;
-
-	return width < TT_LANE_CHANNELS / nlanes ? width : TT_LANE_CHANNELS / nlanes;
-}
-
 /* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
-static void cut_tiles(struct tt_op *op)
+static void cut_tiles(struct tt_op *op, size_t bytes)
 {
-	size_t most = op->comm->world.message_bytes;
-	uint32_t nlanes = op->plan->nlanes;
+	const struct tuttiComm *c = op->comm;
+	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
+	struct tt_binding b;
 
-	op->ntiles = op->unit <= most ? 1 : (uint32_t)((op->unit + most - 1) / most);
-	op->tile_bytes = op->ntiles == 1 ? op->unit : most;
-	op->group = op->ntiles > 1 || op->unit == 0 ? 1 : (uint32_t)(most / op->unit);
-	op->width = nlanes ? tiles_in_flight(op->comm, nlanes) : 1;
-	if (op->width > op->ntiles)
-		op->width = op->ntiles;
-	op->ncursors = nlanes * op->width;
+	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, &b);
+	op->unit = b.unit;
+	op->total = b.total;
+	op->tile_bytes = b.tile_bytes;
+	op->ntiles = b.ntiles;
+	op->group = b.group;
+	op->width = b.width;
+	op->ncursors = op->plan->nlanes * op->width;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width, .lane = (uint8_t)(i / op->width),
 						    .channel = (uint8_t)i };
@@ -100,11 +94,9 @@ static int prepare_collective(struct tt_op *op)
 	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
-	op->total = op->plan->rule == TT_EVEN ? bytes : SIZE_MAX;
-	op->unit = op->plan->rule == TT_EVEN ? lines((bytes + op->plan->nblocks - 1) / op->plan->nblocks) : bytes;
 	op->reduce = tt_reduce_kernel(r->type, r->op);
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
-	cut_tiles(op);
+	cut_tiles(op, bytes);
 	return bind_scratch(op);
 }
 
@@ -132,10 +124,8 @@ static void prepare_p2p(struct tt_op *op)
 	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1, .nlanes = 1,
 					 .nsteps = 1, .lanes = { { 0, 1 } }, .steps = &op->own_step };
 	op->plan = &op->own_plan;
-	op->total = SIZE_MAX;
-	op->unit = r->count * op->element_bytes;
 	op->call = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type, .count = r->count };
-	cut_tiles(op);
+	cut_tiles(op, r->count * op->element_bytes);
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
 }

@@ -1,0 +1,40 @@
+/* bind.c - a plan bound to a call's bytes (bind.h) */
+#include "plan/bind.h"
+
+#define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
+#define MIXED_TILE (128u << 10)
+#define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
+
+size_t tt_paths_message_bytes(const struct tt_paths *p)
+{
+	return p->over_tcp ? TCP_TILE : p->one_host ? SHM_TILE : MIXED_TILE;
+}
+
+/* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many peers, or sockets,
+ * more of them only push each other out of the cache. */
+static uint32_t tiles_in_flight(const struct tt_paths *p, uint32_t nlanes)
+{
+	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;
+
+	return width < TT_MAX_LANES / nlanes ? width : TT_MAX_LANES / nlanes;
+}
+
+static size_t lines(size_t bytes)
+{
+	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
+}
+
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t most, size_t bytes,
+		  struct tt_binding *b)
+{
+	bool even = plan->rule == TT_EVEN;
+
+	b->total = even ? bytes : SIZE_MAX;
+	b->unit = even ? lines((bytes + plan->nblocks - 1) / plan->nblocks) : bytes;
+	b->ntiles = b->unit <= most ? 1 : (uint32_t)((b->unit + most - 1) / most);
+	b->tile_bytes = b->ntiles == 1 ? b->unit : most;
+	b->group = b->ntiles > 1 || b->unit == 0 ? 1 : (uint32_t)(most / b->unit);
+	b->width = plan->nlanes ? tiles_in_flight(paths, plan->nlanes) : 1;
+	if (b->width > b->ntiles)
+		b->width = b->ntiles;
+}
