@@ -52,8 +52,10 @@ static void status(const uint8_t *data, size_t bytes)
 	tt_put_status(&w, &s);
 	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
 	free(w.data);
-	tt_call_text(&s.call, s.started, text, sizeof(text));
-	tt_call_words(&s.call, true, text, sizeof(text));
+	for (int i = 0; i < s.trail.nruns; i++) {
+		tt_call_text(&s.trail.run[i].call, s.started, text, sizeof(text));
+		tt_call_words(&s.trail.run[i].call, true, text, sizeof(text));
+	}
 }
 
 static void hello(const uint8_t *data, size_t bytes)

@@ -403,6 +403,37 @@ Test(trouble, calls_that_differ_are_told_to_every_rank_with_both_calls, .timeout
 	}
 }
 
+/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed: the first of them is what must be told. */
+static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
+{
+	int culprit;
+
+	for (uint64_t seq = 1; seq <= 40; seq++) {
+		bool other = rank == 2 && (seq == 5 || seq == 7 || seq == 8);
+
+		tt_control_note(ctl, seq, other ? &sum_512 : &sum_1024);
+		if (seq < 40)
+			tt_control_done(ctl, seq);
+	}
+	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
+		if (rank == 0)
+			tt_control_waiting(ctl, 40, 2, 39);
+		sleep_ms(1);
+	}
+	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
+}
+
+Test(trouble, the_earliest_call_that_differs_is_told, .timeout = 60)
+{
+	struct meet m = { .n = 3, .body = differ_long_ago };
+
+	meet_run(&m);
+	for (int r = 0; r < 3; r++) {
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+		SAYS(r, "called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
+	}
+}
+
 Test(trouble, a_stamp_tells_calls_apart_but_not_the_sides_of_a_send, .timeout = 10)
 {
 	struct tt_call a = sum_1024, b = sum_1024;

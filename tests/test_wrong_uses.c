@@ -54,6 +54,35 @@ static tuttiResult_t roots(tuttiComm_t c, int rank, int n)
 	return tuttiBroadcast(in, out, 1000, tuttiFloat32, rank == n - 1 ? 0 : 1, c, NULL);
 }
 
+/* Everybody is the root: nobody waits, and the ranks are operations further before any of them stops. */
+static tuttiResult_t own_roots(tuttiComm_t c, int rank, int n)
+{
+	tuttiResult_t rc = tuttiBroadcast(in, out, 10, tuttiFloat32, rank, c, NULL);
+
+	(void)n;
+	for (int i = 0; !rc && i < 3; i++)
+		rc = tuttiBroadcast(in, out, 20 + (size_t)i, tuttiFloat32, rank, c, NULL);
+	return rc;
+}
+
+static tuttiResult_t own_reduce_roots(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return tuttiReduce(in, out, 10, tuttiFloat32, tuttiSum, rank, c, NULL);
+}
+
+static tuttiResult_t own_gather_roots(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return tuttiGather(in, out, 10, tuttiFloat32, rank, c, NULL);
+}
+
+static tuttiResult_t own_scatter_roots(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return tuttiScatter(in, out, 10, tuttiFloat32, rank, c, NULL);
+}
+
 static tuttiResult_t order(tuttiComm_t c, int rank, int n)
 {
 	(void)n;
@@ -72,7 +101,12 @@ static const struct wrong wrongs[] = {
 	{ "big counts", big_counts, { "70000", "65000" }, false },
 	{ "types", types, { "int32", "float" }, false },
 	{ "ops", ops, { "sum", "max" }, false },
-	{ "roots", roots, { "broadcast", "root" }, true },
+	{ "roots", roots, { "broadcast", "root 0", "root 1" }, true },
+	{ "own roots", own_roots, { "called broadcast of 10 float32 (root ", "as operation 1, rank ",
+				    " called broadcast of 10 float32 (root " }, true },
+	{ "own reduce roots", own_reduce_roots, { "called reduce of 10 float32 (sum, root ", "as operation 1, rank " }, true },
+	{ "own gather roots", own_gather_roots, { "called gather of 10 float32 (root ", "as operation 1, rank " }, true },
+	{ "own scatter roots", own_scatter_roots, { "called scatter of 10 float32 (root ", "as operation 1, rank " }, true },
 	{ "order", order, { "allgather", "allreduce" }, false },
 	{ "barrier", barrier, { "barrier", "allreduce" }, false },
 };

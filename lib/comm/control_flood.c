@@ -30,7 +30,7 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 	size_t have = strlen(ctl->text);
 	char name[128];
 
-	tt_status_name(ctl, last, name, sizeof(name));
+	tt_board_name(ctl, last, name, sizeof(name));
 	if (last)
 		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last heard of it is %s", name);
 	else if (atomic_load(&ctl->started))
@@ -166,7 +166,7 @@ static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 {
 	char text[512], name[160];
 
-	tt_status_name(ctl, seq, name, sizeof(name));
+	tt_board_name(ctl, seq, name, sizeof(name));
 	snprintf(text, sizeof(text), "rank %d left after operation %llu; %s of rank %d waits for it", rank,
 		 (unsigned long long)ctl->left_after[rank], name, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, rank, ctl->left_after[rank], text, NULL);

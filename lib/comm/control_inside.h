@@ -7,7 +7,8 @@
  *   control.c          make, service thread, leave          control_accept.c   listener, guests (pending handshakes)
  *   control_conn.c     frames in and out                     control_dial.c     connect to a rank; data sockets
  *   control_flood.c    broken, abort, goodbye, deaths        control_gather.c   allgather
- *   control_status.c   call board, statuses, who is missing  control_call.c     calls in words
+ *   control_board.c    call board                            control_call.c     calls in words
+ *   control_status.c   statuses, who is missing
  *   bootstrap.c        join                                  control_desk.c     rank 0's side of it
  *   control_tree.c     the tree and the ring come to be      control_split.c    some ranks of an existing control
  */
@@ -23,6 +24,7 @@
 
 #define TT_FANOUT 8
 #define TT_HISTORY 64            /* calls that the board remembers */
+#define TT_TRAIL 8               /* runs of equal calls that a status tells */
 #define TT_GUESTS 64             /* handshakes under way, at most */
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
@@ -67,12 +69,18 @@ struct tt_parked {               /* an accepted data socket that tt_control_take
 /* One line of the board: seq is 0 while the words change. Written by the calling thread, read by any. */
 struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
 
+/* The newest calls, newest first; calls that repeat are told once. */
+struct tt_trail {
+	int nruns;
+	struct { uint8_t times; struct tt_call call; } run[TT_TRAIL];
+};
+
 struct tt_status {
 	int origin, awaited;             /* awaited: -1 none or several */
 	uint32_t serial;
 	bool urgent;                     /* at a deadline: answer at once */
 	uint64_t started, finished;      /* collective numbers */
-	struct tt_call call;             /* number `started` */
+	struct tt_trail trail;           /* number `started` and those before it */
 	uint64_t heard;                  /* last operation in which awaited was heard of */
 };
 
@@ -213,17 +221,26 @@ bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *d
 bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 void tt_gather_gone(struct tt_control *ctl, int rank);                  /* said goodbye */
 
+/* control_board.c: the call that this rank made as operation seq (false: not remembered); the calls up to last */
+bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
+bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail);
+/* The earliest call of a trail that ends at last, and that this rank made differently: its number, 0: none known. */
+uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail, struct tt_call *ret_mine,
+			  struct tt_call *ret_theirs);
+void tt_put_call(struct tt_writer *w, const struct tt_call *call);
+void tt_get_call(struct tt_reader *r, struct tt_call *ret_call);
+void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail);
+void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail);
+/* "operation 4 (allreduce of ...)", or only the number when the call is not remembered */
+void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+
 /* control_status.c, locked */
 void tt_put_status(struct tt_writer *w, const struct tt_status *status);
 bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status);
 bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
-/* The call that this rank made as operation seq; false: not remembered. */
-bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
 /* The last operation in which rank was heard of by anybody this rank knows of. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);
-/* "operation 4 (allreduce of ...)", or only the number when the call is not remembered */
-void tt_status_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
 
 /* control_desk.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
 int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);

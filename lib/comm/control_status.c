@@ -1,9 +1,9 @@
 /*
- * control_status.c - the call board, and statuses: what every rank is doing, told only while somebody waits long
+ * control_status.c - statuses: what every rank is doing, told only while somebody waits long
  *
- * note and done are on the way of every call: a few plain stores. A rank that waits long floods its status; whoever
- * gets one compares it with its own board, so that calls that differ are found, and answers with its own, so that who
- * does not answer is known. Nothing of this runs while calls are quick.
+ * Called by run (through waiting and missing) and by the service thread. A rank that waits long floods its status;
+ * whoever gets one compares it with its own board, so that calls that differ are found, and answers with its own, so
+ * that who does not answer is known. Nothing of this runs while calls are quick.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,57 +16,6 @@
 #define HASTE_NS (TT_SECOND / 5)         /* between two statuses when there is news or a deadline; else a second */
 #define ASK_NS TT_SECOND                 /* at a deadline: who has not answered by then is silent */
 
-/* ---- the board --------------------------------------------------------------------------------------------------- */
-
-/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new word must also see
- * the 0 before it. */
-void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
-{
-	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
-	uint64_t word[2];
-
-	memcpy(word, call, sizeof(word));
-	atomic_store_explicit(&line->seq, 0, memory_order_relaxed);
-	atomic_store_explicit(&line->word[0], word[0], memory_order_release);
-	atomic_store_explicit(&line->word[1], word[1], memory_order_release);
-	atomic_store_explicit(&line->seq, seq, memory_order_release);
-	atomic_store_explicit(&ctl->started, seq, memory_order_release);
-	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
-		pthread_mutex_lock(&ctl->lock);
-		tt_flood_check_left(ctl);
-		pthread_mutex_unlock(&ctl->lock);
-	}
-}
-
-void tt_control_done(struct tt_control *ctl, uint64_t seq)
-{
-	atomic_store_explicit(&ctl->finished, seq, memory_order_release);
-}
-
-bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
-{
-	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
-	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
-
-	_Static_assert(sizeof(*ret_call) == sizeof(word), "a call is two words of the board");
-	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
-	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
-	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
-		return false;
-	memcpy(ret_call, word, sizeof(word));
-	return true;
-}
-
-void tt_status_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
-{
-	struct tt_call call;
-
-	if (tt_board_read(ctl, seq, &call))
-		tt_call_text(&call, seq, text, bytes);
-	else
-		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
-}
-
 /* ---- on the wire ------------------------------------------------------------------------------------------------- */
 
 void tt_put_status(struct tt_writer *w, const struct tt_status *s)
@@ -76,12 +25,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put(w, s->urgent, 1);
 	tt_put(w, s->started, 8);
 	tt_put(w, s->finished, 8);
-	tt_put(w, s->call.collective, 1);
-	tt_put(w, s->call.type, 1);
-	tt_put(w, s->call.op, 1);
-	tt_put(w, s->call.algorithm, 1);
-	tt_put(w, (uint32_t)s->call.root, 4);
-	tt_put(w, s->call.count, 8);
+	tt_put_trail(w, &s->trail);
 	tt_put(w, (uint32_t)s->awaited, 4);
 	tt_put(w, s->heard, 8);
 }
@@ -97,12 +41,7 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	s->urgent = tt_get_upto(&r, 1, 1);
 	s->started = tt_get(&r, 8);
 	s->finished = tt_get(&r, 8);
-	s->call.collective = (uint8_t)tt_get(&r, 1);
-	s->call.type = (uint8_t)tt_get(&r, 1);
-	s->call.op = (uint8_t)tt_get(&r, 1);
-	s->call.algorithm = (uint8_t)tt_get(&r, 1);
-	s->call.root = (int32_t)tt_get(&r, 4);
-	s->call.count = tt_get(&r, 8);
+	tt_get_trail(&r, &s->trail);
 	s->awaited = (int)tt_get(&r, 4);
 	s->heard = tt_get(&r, 8);
 	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
@@ -118,7 +57,7 @@ static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
 	s.finished = atomic_load(&ctl->finished);
 	do
 		s.started = atomic_load(&ctl->started);
-	while (s.started && !tt_board_read(ctl, s.started, &s.call));    /* overtaken by 64 calls meanwhile */
+	while (!tt_board_trail(ctl, s.started, &s.trail));       /* overtaken by 64 calls meanwhile */
 	s.awaited = s.started > s.finished ? ctl->awaited : -1;
 	s.heard = s.awaited >= 0 ? ctl->awaited_heard : 0;
 	tt_put_status(&w, &s);
@@ -170,22 +109,21 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank)
 /* Both of two ranks that differ find it; they say the same, the lower rank first. */
 static void compare(struct tt_control *ctl, const struct tt_status *s)
 {
-	struct tt_call mine;
+	struct tt_call mine, theirs, *low = ctl->rank < s->origin ? &mine : &theirs, *high = low == &mine ? &theirs : &mine;
+	uint64_t seq = tt_board_differs(ctl, s->started, &s->trail, &mine, &theirs);
 	char a[128], b[128], text[400];
-	bool same_words;
 
-	if (!s->started || !tt_board_read(ctl, s->started, &mine) || tt_call_equal(&mine, &s->call))
+	if (!seq)
 		return;
-	tt_call_words(ctl->rank < s->origin ? &mine : &s->call, false, a, sizeof(a));
-	tt_call_words(ctl->rank < s->origin ? &s->call : &mine, false, b, sizeof(b));
-	same_words = !strcmp(a, b);
-	if (same_words) {
-		tt_call_words(ctl->rank < s->origin ? &mine : &s->call, true, a, sizeof(a));
-		tt_call_words(ctl->rank < s->origin ? &s->call : &mine, true, b, sizeof(b));
+	tt_call_words(low, false, a, sizeof(a));
+	tt_call_words(high, false, b, sizeof(b));
+	if (!strcmp(a, b)) {
+		tt_call_words(low, true, a, sizeof(a));
+		tt_call_words(high, true, b, sizeof(b));
 	}
 	snprintf(text, sizeof(text), "rank %d called %s as operation %llu, rank %d called %s",
-		 ctl->rank < s->origin ? ctl->rank : s->origin, a, (unsigned long long)s->started,
-		 ctl->rank < s->origin ? s->origin : ctl->rank, b);
+		 low == &mine ? ctl->rank : s->origin, a, (unsigned long long)seq,
+		 low == &mine ? s->origin : ctl->rank, b);
 	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
 }
 
@@ -268,7 +206,7 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, uint64_t si
 	uint64_t last = tt_status_last(ctl, rank);
 	char name[160];
 
-	tt_status_name(ctl, last, name, sizeof(name));
+	tt_board_name(ctl, last, name, sizeof(name));
 	if (!last)
 		snprintf(name, sizeof(name), "none");
 	if (ctl->left[rank])
