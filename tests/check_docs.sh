@@ -31,6 +31,15 @@ else
 	skip "tutti info and tutti.7 list the same variables" "perf/tutti was not made"
 fi
 
+if [ -x perf/tutti ]; then
+	same "tutti plan --print json has the keys that tutti.1 explains" \
+		"$(perf/tutti plan two-shot --np 3 --print json | grep -o '"[a-z_]*":' | tr -d '":')" \
+		"$(awk '/^\.S[hs]/ { on = /Plans as JSON/ } on && /^\.(It )?Cm/' "$man/tutti.1" | grep -oE '[a-z_]{2,}' |
+			grep -v json)"
+else
+	skip "tutti plan --print json and tutti.1" "perf/tutti was not made"
+fi
+
 for tool in perf/tutti perf/allreduce_perf trainer/tutti-train; do
 	page=$man/$(basename $tool).1
 	[ -x $tool ] || { skip "$tool --help" "not made"; continue; }
