@@ -12,8 +12,11 @@ struct tt_algorithm {
 	const char *help;                /* one line: when it is good */
 	const char *source;              /* author, year, title */
 	const char *argument;            /* what "name" alone stands for behind "name:"; NULL: it takes none */
+	const char *form;                /* what else may stand there, for people: "INNER/OUTER"; NULL: nothing */
 	/* Is this an argument of it? NULL member: only what `argument` says. */
 	bool (*takes)(const char *argument);
+	/* Calls tt_fail with the part of the argument that is wrong. NULL member: there is no more to say than `form`. */
+	void (*explain)(const char *argument);
 	/* Can it be built for this shape? Returns NULL, or the reason why not as a sentence. NULL member: always. */
 	const char *(*refuses)(const struct tt_shape *shape);
 	/* Into how many blocks the buffer is cut (EVEN), and how many lanes are used. NULL member: one and one. The same on
@@ -25,10 +28,12 @@ struct tt_algorithm {
 
 extern const struct tt_algorithm *const tt_algorithms[];       /* NULL-terminated; the index is the wire number */
 
-/* The row for (collective, "name" or "name:argument"), or NULL with the known names in the error text. */
+/* The row for (collective, "name" or "name:argument"), or NULL: the error text has what is wrong and what there is. */
 const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, const char *name);
 /* The same without a word, for asking only. */
 const struct tt_algorithm *tt_algorithm_look(enum tt_collective collective, const char *name);
+/* ", ring, tree": the names of a collective, of all for TT_COLLECTIVES; none twice. Returns text. */
+const char *tt_algorithm_names(enum tt_collective collective, char text[512]);
 /* The argument in "name" or "name:argument": points into name, or at the default. 0 | TT_ARG: the row takes no such. */
 int tt_algorithm_argument(const struct tt_algorithm *algorithm, const char *name, const char **ret_argument);
 /* "name:argument", or "name" where there is no argument: so one algorithm has one name. */

@@ -64,6 +64,19 @@ static bool takes(const struct tt_algorithm *a, const char *argument)
 	return !argument || (a->argument && (!strcmp(argument, a->argument) || (a->takes && a->takes(argument))));
 }
 
+/* The row takes no such argument: say which part of it is wrong, or what it takes. */
+static int refuse_argument(const struct tt_algorithm *a, const char *name, const char *argument)
+{
+	if (a->explain)
+		a->explain(argument);
+	else if (a->form)
+		tt_fail(TT_ARG, "algorithm \"%s\": there is no \"%s\" of %s; use %s or %s:%s", name, argument, a->name,
+			a->name, a->name, a->form);
+	else
+		tt_fail(TT_ARG, "algorithm \"%s\": %s has no variants; use %s", name, a->name, a->name);
+	return TT_ARG;
+}
+
 int tt_algorithm_argument(const struct tt_algorithm *a, const char *name, const char **ret_argument)
 {
 	const char *given = given_argument(name);
@@ -71,8 +84,7 @@ int tt_algorithm_argument(const struct tt_algorithm *a, const char *name, const 
 	if (!is_named(a, name))
 		return tt_fail(TT_ARG, "algorithm \"%s\" is not %s", name, a->name);
 	if (!takes(a, given))
-		return tt_fail(TT_ARG, "algorithm \"%s\": %s does not take \"%s\"; see tutti_algorithms(7)", name, a->name,
-			       given);
+		return refuse_argument(a, name, given);
 	*ret_argument = given ? given : a->argument ? a->argument : "";
 	return TT_OK;
 }
@@ -82,23 +94,33 @@ void tt_algorithm_full_name(const struct tt_algorithm *a, const char *argument, 
 	snprintf(ret_name, 64, "%s%s%s", a->name, *argument ? ":" : "", argument);
 }
 
-/* "ring, tree, ...": what a collective can be asked for. */
-static const char *known_names(enum tt_collective collective, char text[512])
+static bool has_name(int row, enum tt_collective collective, const char *name)
+{
+	return (collective == TT_COLLECTIVES || tt_algorithms[row]->collective == collective) &&
+	       is_named(tt_algorithms[row], name);
+}
+
+const char *tt_algorithm_names(enum tt_collective collective, char text[512])
 {
 	size_t used = 0;
 
 	text[0] = '\0';
-	for (int i = 0; tt_algorithms[i]; i++)
-		if (tt_algorithms[i]->collective == collective && used < 400)
-			used += (size_t)snprintf(text + used, 512 - used, ", %s", tt_algorithms[i]->name);
+	for (int i = 0; tt_algorithms[i]; i++) {
+		const char *name = tt_algorithms[i]->name;
+		bool new = has_name(i, collective, name);
+
+		for (int e = 0; e < i && new; e++)
+			new = !has_name(e, collective, name);
+		if (new && used < 400)
+			used += (size_t)snprintf(text + used, 512 - used, ", %s", name);
+	}
 	return text;
 }
 
 const struct tt_algorithm *tt_algorithm_look(enum tt_collective collective, const char *name)
 {
 	for (int i = 0; tt_algorithms[i]; i++)
-		if (tt_algorithms[i]->collective == collective && is_named(tt_algorithms[i], name) &&
-		    takes(tt_algorithms[i], given_argument(name)))
+		if (has_name(i, collective, name) && takes(tt_algorithms[i], given_argument(name)))
 			return tt_algorithms[i];
 	return NULL;
 }
@@ -108,8 +130,13 @@ const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, cons
 	const struct tt_algorithm *a = tt_algorithm_look(collective, name);
 	char known[512];
 
+	for (int i = 0; tt_algorithms[i] && !a; i++)
+		if (has_name(i, collective, name)) {
+			refuse_argument(tt_algorithms[i], name, given_argument(name));
+			return NULL;
+		}
 	if (!a)
 		tt_fail(TT_ARG, "%s has no algorithm \"%s\"; use auto%s", tt_collective_name(collective), name,
-			known_names(collective, known));
+			tt_algorithm_names(collective, known));
 	return a;
 }

@@ -72,6 +72,27 @@ static bool takes(const char *argument)
 	return read_both(argument, &inner, &outer);
 }
 
+/* Names the half that is wrong. */
+static void explain(const char *argument)
+{
+	const char *slash = strchr(argument, '/');
+	size_t length = slash ? (size_t)(slash - argument) : 0;
+	bool inner_is_wrong;
+	struct half half;
+	char names[512];
+
+	tt_algorithm_names(TT_ALLREDUCE, names);
+	if (!slash) {
+		tt_fail(TT_ARG, "algorithm \"hierarchical:%s\": want hierarchical:INNER/OUTER, as in "
+			"hierarchical:two-shot/ring, of%s", argument, names + 1);
+		return;
+	}
+	inner_is_wrong = !read_half(&half, argument, length);
+	tt_fail(TT_ARG, "algorithm \"hierarchical:%s\": \"%.*s\" cannot be its %s algorithm; use any of%s but "
+		"hierarchical", argument, inner_is_wrong ? (int)length : (int)strlen(slash + 1),
+		inner_is_wrong ? argument : slash + 1, inner_is_wrong ? "inner" : "outer", names + 1);
+}
+
 static const struct form *form_of(const struct tt_algorithm *row)
 {
 	const struct form *f = forms;
@@ -262,5 +283,5 @@ const struct tt_algorithm tt_allreduce_hierarchical = {
 	.help = "several hosts: INNER in each host, OUTER between them",
 	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
 		  "hierarchy",
-	.argument = "two-shot/ring", .takes = takes, .cut = cut, .build = build,
+	.argument = "two-shot/ring", .form = "INNER/OUTER", .takes = takes, .explain = explain, .cut = cut, .build = build,
 };

@@ -51,7 +51,7 @@ static void reduce(struct tt_builder *b, const char *argument)
 const struct tt_algorithm tt_allreduce_reduce_to_one = {
 	.collective = TT_ALLREDUCE, .name = "reduce-to-one",
 	.help = "small messages: rank 0 sums in rank order, then sends",
-	.source = SOURCE, .argument = "", .takes = takes, .cut = cut, .build = allreduce,
+	.source = SOURCE, .argument = "", .form = "rotate", .takes = takes, .cut = cut, .build = allreduce,
 };
 
 const struct tt_algorithm tt_reduce_to_one = {

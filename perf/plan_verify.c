@@ -246,10 +246,20 @@ static bool wanted(const struct tt_verify *what, const struct tt_algorithm *a)
 	return !what->algorithm || (strlen(a->name) == length && !strncmp(a->name, what->algorithm, length));
 }
 
+static const char *names_of(const char *collective, char names[512])
+{
+	int c = 0;
+
+	while (collective && c < TT_COLLECTIVES && strcmp(tt_collective_name((enum tt_collective)c), collective))
+		c++;
+	return tt_algorithm_names(collective ? (enum tt_collective)c : TT_COLLECTIVES, names);
+}
+
 int tt_plan_verify(const struct tt_verify *what)
 {
 	bool named = what->algorithm && strchr(what->algorithm, ':');
 	struct total t = { 0 };
+	char names[512];
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
@@ -266,9 +276,9 @@ int tt_plan_verify(const struct tt_verify *what)
 			prove_arguments(what, a, &t);
 	}
 	if (!t.rows) {
-		fprintf(stderr, "tutti plan: no algorithm %s%s%s; tutti plan --list shows all\n",
+		fprintf(stderr, "tutti plan: no algorithm %s%s%s; there are%s\n",
 			what->algorithm ? what->algorithm : "", what->collective ? " for " : "",
-			what->collective ? what->collective : "");
+			what->collective ? what->collective : "", names_of(what->collective, names) + 1);
 		return 2;
 	}
 	printf("%d passed, %d failed\n", t.passed, t.failed);

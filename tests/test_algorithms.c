@@ -457,10 +457,6 @@ Test(algorithms, and_their_sources_stand_in_the_manual)
 
 Test(algorithms, are_found_by_name_and_argument)
 {
-	static const char *const wrong[] = { "", "rings", "rin", "ring:", "ring:x", "reduce-to-one:twice", "hierarchical:",
-					     "hierarchical:ring", "hierarchical:ring/", "hierarchical:/ring",
-					     "hierarchical:ring/hierarchical", "hierarchical:ring/tree/ring",
-					     "hierarchical:hierarchical:ring/tree/ring", "direct" };
 	char name[64];
 
 	for (int i = 0; tt_algorithms[i]; i++) {
@@ -471,10 +467,36 @@ Test(algorithms, are_found_by_name_and_argument)
 	}
 	for (int i = 0; i < HALVES * HALVES; i++)
 		cr_expect_not_null(tt_algorithm_find(TT_ALLREDUCE, pair(i / HALVES, i % HALVES, name)), "%s", name);
+}
+
+#define NAMES "ring, tree, recursive-doubling, halving-doubling, reduce-to-one, hierarchical, hierarchical-copy, one-shot, " \
+	"two-shot"
+
+Test(algorithms, an_unknown_name_is_refused_with_the_part_that_is_wrong_and_what_there_is)
+{
+	static const struct { const char *name, *why; } wrong[] = {
+		{ "", "\"\"; use auto, " NAMES },
+		{ "rings", "\"rings\"; use auto, " NAMES },
+		{ "rin", "\"rin\"; use auto, " NAMES },
+		{ "direct", "\"direct\"; use auto, " NAMES },
+		{ "ring:", "\"ring:\": ring has no variants" },
+		{ "ring:x", "\"ring:x\": ring has no variants" },
+		{ "reduce-to-one:twice", "no \"twice\" of reduce-to-one; use reduce-to-one or reduce-to-one:rotate" },
+		{ "hierarchical:", "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of " NAMES },
+		{ "hierarchical:ring", "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of " NAMES },
+		{ "hierarchical:ring/foo", "\"foo\" cannot be its outer algorithm; use any of " NAMES },
+		{ "hierarchical:foo/ring", "\"foo\" cannot be its inner algorithm; use any of " NAMES },
+		{ "hierarchical:ring/", "\"\" cannot be its outer algorithm" },
+		{ "hierarchical:/ring", "\"\" cannot be its inner algorithm" },
+		{ "hierarchical:ring/hierarchical", "\"hierarchical\" cannot be its outer algorithm; use any of " NAMES
+		  " but hierarchical" },
+		{ "hierarchical:ring/tree/ring", "\"tree/ring\" cannot be its outer" },
+		{ "hierarchical:hierarchical:ring/tree/ring", "\"hierarchical:ring\" cannot be its inner" },
+	};
+
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		cr_expect_null(tt_algorithm_find(TT_ALLREDUCE, wrong[i]), "\"%s\" was found", wrong[i]);
-		cr_expect(strstr(tt_error_text(), "ring, tree, recursive-doubling, halving-doubling, reduce-to-one, hierarchical, "
-				 "hierarchical-copy, one-shot, two-shot"), "%s", tt_error_text());
+		cr_expect_null(tt_algorithm_find(TT_ALLREDUCE, wrong[i].name), "\"%s\" was found", wrong[i].name);
+		cr_expect(strstr(tt_error_text(), wrong[i].why), "%s", tt_error_text());
 	}
 }
 
