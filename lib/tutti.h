@@ -187,8 +187,10 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 /* tuttiCommSplit - make communicators of the ranks with equal color, ordered by key, then by rank in comm
  *
  *   color      >= 0, or TUTTI_SPLIT_NOCOLOR: this rank takes part in the split but gets *newcomm = NULL
- *   Call       by every rank of comm, in order with its other calls
- *   Returns    as tuttiCommInitRank; tuttiInvalidArgument for a negative color     Blocks   yes */
+ *   Call       by every rank of comm, in order with its other calls, also by one whose arguments are wrong
+ *   Returns    as tuttiCommInitRank; tuttiInvalidArgument for a negative color. All ranks of comm get their communicators,
+ *              or all fail: the others with tuttiRemoteError and the sentence of the rank that could not. comm goes on.
+ *   Blocks     yes */
 #define TUTTI_SPLIT_NOCOLOR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config);

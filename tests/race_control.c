@@ -86,7 +86,7 @@ static int work(struct meet *m, int rank, struct tt_control *ctl)
 	tt_id_unpack(&m->id, &id);
 	knock(id.port);
 	failed |= dial_around(m, rank, ctl);
-	failed |= tt_control_split(ctl, rank % 2, rank, 20000, &part, &new_rank, &n);
+	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, &part, &new_rank, &n);
 	if (part)
 		tt_control_leave(part);
 	return failed;

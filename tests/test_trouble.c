@@ -599,7 +599,7 @@ static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[MEET_MOST];
 	struct tt_control *part;
-	int rc = tt_control_split(ctl, color, -rank, 10000, &part, &new_rank, &n);
+	int rc = tt_control_split(ctl, color, -rank, 0, 10000, &part, &new_rank, &n);
 
 	if (rc || (color < 0) != !part) {
 		snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -396,6 +397,82 @@ Test(wrong_uses, too_few_descriptors_are_an_error_in_words, .timeout = 60)
 
 	j.ranks = (struct ranks){ .n = 6, .no_join = true, .limit_s = 30, .arg = &j };
 	cr_expect_eq(ranks_run(&j.ranks, few_descriptors), 0);
+}
+
+/* With `spare` descriptors left on one rank, a split and the first calls on it work or fail: on all ranks alike, and all
+ * know which rank it was and why. */
+struct shortage {
+	struct ranks ranks;
+	int spare, victim;
+	struct outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
+};
+
+static void keep_descriptors(int spare)
+{
+	int lowest = dup(0);
+	struct rlimit limit;
+
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = (rlim_t)(lowest + spare);
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int split_in_need(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct shortage *s = arg;
+	struct outcome *o = &s->outcome[rank];
+	tuttiComm_t child = NULL;
+	float x = 1;
+
+	if (rank == s->victim)
+		keep_descriptors(s->spare);
+	o->rc = tuttiCommSplit(*comm, 0, n - rank, &child, NULL);
+	for (int i = 0; !o->rc && i < 3; i++)
+		o->rc = tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, child, NULL);
+	snprintf(o->text, sizeof(o->text), "%s", o->rc ? tuttiGetLastError(NULL) : "");
+	if (child)
+		tuttiCommDestroy(child);
+	return 0;
+}
+
+/* The rank that ran out: by its number in the parent, or, once the split stands, in the child. */
+static bool is_blamed(const struct shortage *s, const char *text)
+{
+	char parent[32], child[32];
+
+	snprintf(parent, sizeof(parent), "rank %d", s->victim);
+	snprintf(child, sizeof(child), "rank %d", s->ranks.n - 1 - s->victim);
+	return (strstr(text, parent) || strstr(text, child)) && strstr(text, "open files");
+}
+
+static bool some_fail(struct shortage *s)
+{
+	int failed = 0;
+
+	cr_expect_eq(ranks_run(&s->ranks, split_in_need), 0, "%d spare", s->spare);
+	for (int r = 0; r < s->ranks.n; r++)
+		failed += s->outcome[r].rc != 0;
+	cr_expect(failed == 0 || failed == s->ranks.n, "%d spare: %d of %d fail", s->spare, failed, s->ranks.n);
+	for (int r = 0; failed && r < s->ranks.n; r++)
+		cr_expect(is_blamed(s, s->outcome[r].text), "%d spare, rank %d: %s", s->spare, r, s->outcome[r].text);
+	return failed;
+}
+
+Test(wrong_uses, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .timeout = 240)
+{
+	static const char *const transports[] = { "auto", "tcp" };
+
+	for (int t = 0; t < 2; t++) {
+		struct shortage s = { .victim = 1 + t };
+
+		s.outcome = mmap(NULL, 4 * sizeof(*s.outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		s.ranks = (struct ranks){ .n = 4, .transport = transports[t], .timeout_ms = 100000, .limit_s = 30,
+					  .arg = &s };
+		while (some_fail(&s))
+			s.spare++;
+		cr_expect_gt(s.spare, 5);        /* a listener, two to watch, a spare one and a connection at least */
+	}
 }
 
 Test(wrong_uses, a_bad_environment_value_is_an_error_that_names_it, .timeout = 30)

@@ -30,7 +30,7 @@ struct tt_joining {
 	int color, key;
 	bool configured;
 	tuttiConfig_t config;
-	int result;
+	int result;                     /* before run: why it cannot be, with text */
 	char text[1024];
 };
 tuttiResult_t tt_group_join(const struct tt_joining *joining);

@@ -47,7 +47,9 @@ static int run_join(struct tt_joining *j)
 static int run_split(struct tt_joining *j)
 {
 	tt_run_drain(j->parent);
-	return tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->comm);
+	if (j->result)
+		tt_fail(j->result, "%s", j->text);
+	return tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
@@ -123,9 +125,12 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 				       tuttiConfig_t *config)
 {
 	struct tt_joining j = { .run = run_split, .comm = newcomm, .parent = comm, .color = color, .key = key };
+	tuttiResult_t joined;
 	int rc = tt_comm_check(comm);
 
-	if (!rc && atomic_load(&comm->finalized))
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	if (atomic_load(&comm->finalized))
 		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommSplit: the communicator was finalized", comm->rank);
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
@@ -134,10 +139,13 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 			     comm->rank, color);
 	if (!rc)
 		rc = check_config(config);
+	j.result = rc;                           /* the others wait for this rank: it takes part, to say that it cannot */
 	if (rc)
-		return tt_result(tt_group_fail(rc));
-	copy_config(&j, config);
-	return tt_group_join(&j);
+		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
+	else
+		copy_config(&j, config);
+	joined = tt_group_join(&j);
+	return joined ? joined : tt_result(rc);
 }
 
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)

@@ -22,18 +22,21 @@ static int check_algorithm(const char *name)
 	return known ? 0 : TT_ARG;
 }
 
-/* config over environment; texts are copied because the environment may change later */
-static int read_settings(tuttiComm_t c, const tuttiConfig_t *config, struct tt_env *ret_env)
+/* config over the parent's (of a split) over environment; texts are copied because the environment may change later */
+static int read_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
+			 struct tt_env *ret_env)
 {
 	const char *transport, *algo;
 	int rc = tt_env_read(ret_env);
 
 	if (rc)
 		return rc;
-	transport = config && config->transport ? config->transport : ret_env->transport;
-	algo = config && config->algo ? config->algo : ret_env->algo;
-	c->timeout_ms = config && config->timeout_ms > 0 ? (uint32_t)config->timeout_ms
-							  : (uint32_t)ret_env->timeout_ms;
+	transport = config && config->transport ? config->transport :
+		    parent ? parent->transport : ret_env->transport;
+	algo = config && config->algo ? config->algo : parent ? parent->algo : ret_env->algo;
+	c->timeout_ms = config && config->timeout_ms > 0 ? (uint32_t)config->timeout_ms :
+			parent ? parent->timeout_ms : (uint32_t)ret_env->timeout_ms;
+	c->tile_bytes = parent ? parent->tile_bytes : (size_t)ret_env->tile_bytes;
 	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >= (int)sizeof(c->transport))
 		return tt_fail(TT_ARG, "transport \"%s\" is not known; use auto, shm, tcp or self", transport);
 	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
@@ -159,13 +162,15 @@ void tt_comm_free(tuttiComm_t c)
 	free(c);
 }
 
-/* What is left to do once control stands; on failure the other ranks learn it from control at once. */
+/* What is left to do once control stands; on failure the other ranks learn it from control at once. No rank is through
+ * before all are. */
 static int furnish(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
 	if ((rc = host_topology(c)) || (rc = decide_waiting(c, env->wait)) ||
-	    (rc = tt_endpoints_open(c, (size_t)env->tile_bytes))) {
+	    (rc = tt_endpoints_open(c)) ||
+	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
 	}
@@ -186,12 +191,12 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	c = blank(rank, nranks);
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
-	if ((rc = read_settings(c, config, &env)) || (rc = read_fault(c, env.fault))) {
+	if ((rc = read_settings(c, NULL, config, &env)) || (rc = read_fault(c, env.fault))) {
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
 	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld", TUTTI_VERSION_CODE,
-		 c->transport, c->algo, (long long)env.tile_bytes);
+		 c->transport, c->algo, (long long)c->tile_bytes);
 	join.settings = settings;
 	join.timeout_ms = c->timeout_ms;
 	join.ifname = env.ifname;
@@ -225,38 +230,47 @@ static int agree(tuttiComm_t c)
 	return rc;
 }
 
-int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
+/* The communicator of a split with its settings, with room for all ranks of the parent: its size is not known yet. */
+static int prepare_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env, tuttiComm_t *ret_comm)
+{
+	tuttiComm_t c = blank(parent->rank, parent->nranks);
+	int rc;
+
+	if (!c)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", parent->rank,
+			       parent->nranks);
+	rc = read_settings(c, parent, config, ret_env);
+	if (rc)
+		tt_comm_free(c);
+	else
+		*ret_comm = c;
+	return rc;
+}
+
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm)
 {
 	struct tt_env env;
 	struct tt_control *ctl = NULL;
 	tuttiComm_t c = NULL;
 	int rc, rank, nranks;
 
-	rc = tt_control_split(parent->ctl, color, key, parent->timeout_ms, &ctl, &rank, &nranks);
-	if (rc || !ctl) {                        /* failed, or this rank takes part without a color */
-		*ret_comm = NULL;
-		return rc;
+	if (!code && color >= 0)
+		code = prepare_child(parent, config, &env, &c);
+	rc = tt_control_split(parent->ctl, color, key, code, parent->timeout_ms, &ctl, &rank, &nranks);
+	if (!rc && c) {
+		c->ctl = ctl;
+		c->rank = rank;
+		c->nranks = nranks;
+		if (!(rc = agree(c)))
+			rc = furnish(c, &env);
 	}
-	c = blank(rank, nranks);
-	if (!c) {
-		tt_control_leave(ctl);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
+	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->timeout_ms));
+	if (rc) {
+		tt_comm_free(c);
+		c = NULL;
 	}
-	c->ctl = ctl;
-	if ((rc = read_settings(c, config, &env)))
-		goto free_comm;
-	if (!config || !config->transport)
-		memcpy(c->transport, parent->transport, sizeof(c->transport));
-	if (!config || !config->algo)
-		memcpy(c->algo, parent->algo, sizeof(c->algo));
-	if (!config || config->timeout_ms <= 0)
-		c->timeout_ms = parent->timeout_ms;
-	if ((rc = agree(c)) || (rc = furnish(c, &env)))
-		goto free_comm;
-	*ret_comm = c;
-	return 0;
-free_comm:
-	tt_comm_free(c);
+	if (ret_comm)
+		*ret_comm = c;           /* NULL also where this rank takes part without a color */
 	return rc;
 }
 

@@ -55,6 +55,7 @@ struct tuttiComm {
 	int rank, nranks;
 	uint32_t timeout_ms;
 	char name[64], transport[16], algo[64];
+	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
 
 	/* how each pair is reached */
@@ -102,7 +103,8 @@ int tt_comm_check(tuttiComm_t comm);
 
 /* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
-int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
+/* code: 0, or why this rank cannot take part, with this thread's last sentence: then all ranks fail. */
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
 /* The link to (peer, channel), connected and ready; waits at most until deadline_ns. 0 | < 0 */

@@ -57,15 +57,21 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 int tt_control_decline(const struct tt_join *join, int code);
 
 /* A control for the ranks of an existing one that give the same color, ordered by key, then by rank. Collective: every
- * rank of parent calls it, in order with its allgathers; color -1: takes part and gets NULL. */
-int tt_control_split(struct tt_control *parent, int color, int key, uint32_t timeout_ms, struct tt_control **ret_ctl,
-		     int *ret_rank, int *ret_nranks);
+ * rank of parent calls it, in order with its allgathers; color -1: takes part and gets NULL. code: 0, or why this rank
+ * cannot split (this thread's last sentence): then no rank does. After a failure the sentences differ: tt_control_agree. */
+int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
+		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
 
 /* Topology: host_of[nranks] and how many; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 
 /* Collective over the tree; ranks call it in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline. */
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all, uint64_t deadline_ns);
+
+/* How did it go everywhere? Collective. code: this rank's result, with this thread's last sentence. 0 where all say 0;
+ * else every rank returns a failure: a rank with a reason of its own that one, the others the first such rank's sentence,
+ * after what, "the split". Blocks until deadline. */
+int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns);
 
 /* Data sockets for tcp (struct tt_world): authenticated both ways like everything else. */
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns, int *ret_fd);

@@ -22,7 +22,7 @@
 #define CROWDED_GUEST_NS (TT_SECOND / 4)         /* ... when all places are taken */
 #define AT_ONCE 16
 #define PAUSE_NS (TT_SECOND / 20)
-#define FULL_NS (2 * TT_SECOND)                  /* without descriptors for so long: joining fails */
+#define FULL_NS (2 * TT_SECOND)                  /* without descriptors for so long: what waits for a guest fails */
 
 static void dismiss(struct tt_control *ctl, struct tt_guest *guest, bool close_fd)
 {
@@ -70,12 +70,13 @@ static void turn_away(struct tt_control *ctl)
 	uint64_t now = tt_now_ns();
 	int fd;
 
-	if (!ctl->full_since_ns) {
+	if (!ctl->full_since_ns || now - ctl->full_last_ns > TT_SECOND) {
 		ctl->full_since_ns = now;
 		snprintf(ctl->accept_trouble, sizeof(ctl->accept_trouble),
 			 "rank %d cannot accept connections: %s; raise its ulimit -n", ctl->rank, strerror(errno));
 		tt_log(TT_LOG_WARN, "%s", ctl->accept_trouble);
 	}
+	ctl->full_last_ns = now;
 	tt_sock_close(ctl->spare);
 	fd = accept4(ctl->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0 && tt_reply_put(&ctl->key, blank, TT_V_FULL, reply))
@@ -83,7 +84,7 @@ static void turn_away(struct tt_control *ctl)
 	if (fd >= 0)
 		close(fd);
 	ctl->spare = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if (!ctl->has_table && now - ctl->full_since_ns > FULL_NS)
+	if ((!ctl->joined || now - ctl->taking_ns < TT_SECOND) && now - ctl->full_since_ns > FULL_NS)
 		tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ctl->accept_trouble, NULL);
 	listen_again(ctl, false);
 }

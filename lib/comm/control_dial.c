@@ -219,6 +219,8 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 		tt_sock_set_blocking(p->fd, true);
 		free(p);
 		rc = 1;
+	} else {
+		ctl->taking_ns = tt_now_ns();
 	}
 	pthread_mutex_unlock(&ctl->lock);
 	return rc;

@@ -63,7 +63,11 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	tt_control_wake(ctl);
 }
 
-/* What failed at another rank for its own reasons (memory, descriptors) is that rank's failure here. */
+int tt_flood_code(int code)
+{
+	return code == TT_USAGE || code == TT_TIMEOUT ? code : TT_REMOTE;
+}
+
 bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
@@ -78,9 +82,7 @@ bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 		return true;
 	if (culprit >= ctl->nranks && code != TT_USAGE)
 		culprit = -1;
-	if (code != TT_USAGE && code != TT_TIMEOUT)
-		code = TT_REMOTE;
-	tt_control_break(ctl, code, culprit, last, text, conn);
+	tt_control_break(ctl, tt_flood_code(code), culprit, last, text, conn);
 	return true;
 }
 

@@ -164,7 +164,6 @@ static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *
 
 	ctl->gathers++;
 	ctl->gathering = true;
-	ctl->gathered = false;
 	ctl->gather_bytes = bytes;
 	ctl->gather_all = bytes ? all : nothing;
 	memset(ctl->gather_have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather_have));
@@ -209,6 +208,7 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large", bytes, ctl->nranks);
 	pthread_mutex_lock(&ctl->lock);
+	ctl->gathered = false;           /* the last one may have been */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step", NULL);
 	while (!ctl->broken && !ctl->gathered && tt_control_await(ctl, deadline_ns))
@@ -220,5 +220,59 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
 	ctl->gathering = false;
 	pthread_mutex_unlock(&ctl->lock);
+	return rc;
+}
+
+/* ---- how did it go everywhere? ---------------------------------------------------------------------------------- */
+
+struct outcome { int32_t code; char text[508]; };
+
+/* A reason of its own says more than a deadline, and that more than what came from others. */
+static int weight(int code)
+{
+	return code == 0 ? 0 : code == TT_REMOTE ? 1 : code == TT_TIMEOUT ? 2 : 3;
+}
+
+/* Some rank failed: exchange the sentences, and take one. */
+static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *what, struct outcome *all,
+			 uint64_t deadline_ns)
+{
+	struct outcome mine = { .code = code };
+	int rc, first = 0;
+
+	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
+	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	if (rc)
+		return rc;
+	for (int r = 1; r < ctl->nranks; r++)
+		if (weight(all[r].code) > weight(all[first].code))
+			first = r;
+	all[first].text[sizeof(mine.text) - 1] = '\0';
+	if (weight(code) == 3 || first == ctl->rank)
+		return tt_fail(code, "%s", why);
+	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s", ctl->rank, what, first,
+		       all[first].text);
+}
+
+int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns)
+{
+	struct outcome *all = malloc((size_t)ctl->nranks * sizeof(*all));
+	int32_t mine = code, worst = 0;
+	char why[1024];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", tt_error_text());
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank, ctl->nranks);
+	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	for (int r = 0; !rc && r < ctl->nranks; r++) {
+		memcpy(&mine, (char *)all + (size_t)r * sizeof(mine), sizeof(mine));
+		worst |= mine;
+	}
+	if (worst)
+		rc = share_reasons(ctl, code, why, what, all, deadline_ns);
+	else if (rc && code)
+		rc = tt_fail(code, "%s", why);
+	free(all);
 	return rc;
 }

@@ -98,7 +98,7 @@ struct tt_control {
 	pid_t pid;
 	struct tt_key key;
 	uint8_t job[TT_NONCE];
-	uint64_t splits;                         /* calling thread */
+	uint64_t splits;                         /* begun; calling thread */
 	struct tt_card *cards;                   /* [nranks] */
 	int *host_of, nhosts;
 	bool threaded;
@@ -113,11 +113,13 @@ struct tt_control {
 	struct tt_guest *guests;
 	int nguests;
 	bool deaf;                               /* the listener is out of epoll: no guest may come, or no descriptor */
-	uint64_t hear_again_ns, full_since_ns;
+	uint64_t hear_again_ns, full_since_ns, full_last_ns;
+	uint64_t taking_ns;                      /* when tt_control_take last found nothing */
 	char accept_trouble[160];
 	struct tt_parked *parked;
 
 	/* joining */
+	bool joined;                             /* tree and ring stand */
 	struct tt_desk *desk;                    /* rank 0 */
 	bool has_parent, has_table;
 	struct tt_card parent;
@@ -141,6 +143,12 @@ struct tt_control {
 	uint8_t *gather_all;
 	bool *gather_have;                       /* [nranks] */
 	int gather_count;
+
+	/* splitting */
+	struct tt_control *child;                /* being connected */
+	uint64_t split_failed;                   /* number of the last split that came to nothing: */
+	int split_code;
+	char split_text[1024];
 
 	/* statuses */
 	struct tt_status *status;                /* [nranks] the latest of each */
@@ -213,6 +221,8 @@ void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn);
 void tt_flood_leave(struct tt_control *ctl);
 void tt_flood_check_left(struct tt_control *ctl);        /* does this rank's operation wait for one that left? */
 void tt_flood_hook(struct tt_control *ctl);              /* on_broken is due; lets the lock go meanwhile */
+/* What failed at another rank for its own reasons (memory, descriptors) is that rank's failure here. */
+int tt_flood_code(int code);
 /* tt_fail with what broke ctl */
 int tt_control_fail(struct tt_control *ctl);
 
@@ -233,6 +243,9 @@ void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail);
 void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail);
 /* "operation 4 (allreduce of ...)", or only the number when the call is not remembered */
 void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+
+/* control_split.c, locked */
+bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 
 /* control_status.c, locked */
 void tt_put_status(struct tt_writer *w, const struct tt_status *status);

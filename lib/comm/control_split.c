@@ -2,7 +2,8 @@
  * control_split.c - a control for some ranks of an existing one
  *
  * Called by comm. The ranks know and trust each other already: they exchange colours and the ports of new listeners
- * over the parent's tree, and connect by a key made from the parent's. Nobody keeps a desk.
+ * over the parent's tree, and connect by a key made from the parent's. Nobody keeps a desk. A rank that cannot connect
+ * floods the reason over the parent, since the others wait for it where it cannot reach them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,11 @@
 
 #include "comm/control_inside.h"
 
+#define EVERYBODY (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
+
 struct offer {
 	int32_t color, key, port;
-	int32_t failed;                  /* this rank could not make its listener */
+	int32_t failed;                  /* this rank cannot split */
 };
 
 /* members[] in the new order; returns how many, and this rank's place. */
@@ -64,77 +67,134 @@ static int connect_all(struct tt_control *ctl, uint64_t deadline_ns)
 	return rc || ctl->nranks == 1 ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-static int give_up(struct tt_control *ctl, int code)
+/* ---- failing ----------------------------------------------------------------------------------------------------- */
+
+/* The first failure of split `number` wins; locked. */
+static void fail_split(struct tt_control *parent, uint64_t number, int code, const char *text, const struct tt_conn *from)
+{
+	struct tt_writer w = { 0 };
+
+	if (number <= parent->split_failed)
+		return;
+	parent->split_failed = number;
+	parent->split_code = tt_flood_code(code);
+	snprintf(parent->split_text, sizeof(parent->split_text), "%s", text);
+	tt_put(&w, number, 8);
+	tt_put(&w, (uint8_t)-code, 1);
+	tt_put_text(&w, parent->split_text);
+	tt_conn_send_all(parent, EVERYBODY, from, TT_F_SPLIT_FAILED, w.data, w.have);
+	free(w.data);
+	if (parent->child)
+		tt_control_raise(parent->child, parent->split_code, -1, text);
+}
+
+bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	uint64_t number = tt_get(&r, 8);
+	int code = -(int)tt_get_upto(&r, 1, tuttiNumResults);
+	char text[sizeof(ctl->split_text)];
+
+	tt_get_text(&r, text, sizeof(text));
+	if (!tt_get_end(&r) || !code)
+		return false;
+	fail_split(ctl, number, code, text, conn);
+	return true;
+}
+
+static int give_up(struct tt_control *parent, struct tt_control *ctl, int code)
 {
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%s", tt_error_text());
 	tt_control_raise(ctl, code, ctl->rank, text);
+	pthread_mutex_lock(&parent->lock);
+	parent->child = NULL;
+	fail_split(parent, parent->splits, code, text, NULL);
+	pthread_mutex_unlock(&parent->lock);
 	tt_control_leave(ctl);
 	return tt_fail(code, "%s", text);
 }
 
-static int first_failed(const struct offer *offers, int nranks)
+/* ---- splitting --------------------------------------------------------------------------------------------------- */
+
+/* From here on a failure elsewhere breaks the child; it may have come before. */
+static void set_child(struct tt_control *parent, struct tt_control *child)
+{
+	pthread_mutex_lock(&parent->lock);
+	parent->child = child;
+	if (child && parent->split_failed == parent->splits)
+		tt_control_raise(child, parent->split_code, -1, parent->split_text);
+	pthread_mutex_unlock(&parent->lock);
+}
+
+static bool any_failed(const struct offer *offers, int nranks)
 {
 	for (int r = 0; r < nranks; r++)
 		if (offers[r].failed)
-			return r;
-	return -1;
+			return true;
+	return false;
 }
 
-static int split(struct tt_control *parent, struct tt_control *ctl, const struct offer *mine, struct offer *offers,
-		 int *members, uint32_t timeout_ms, struct tt_control **ret_ctl)
+static int connect_members(struct tt_control *parent, struct tt_control *ctl, const struct offer *offers, int *members,
+			   uint64_t deadline_ns)
 {
-	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
-	int rc = tt_control_allgather(parent, mine, sizeof(*mine), offers, deadline_ns), bad, rank = 0, n;
+	int rank = 0, n = choose_members(offers, parent->nranks, parent->rank, members, &rank), rc;
 
-	*ret_ctl = NULL;
-	bad = rc ? -1 : first_failed(offers, parent->nranks);
-	if (bad >= 0 && bad != parent->rank)
-		rc = tt_fail(TT_REMOTE, "rank %d: the split failed: rank %d could not open a socket to listen",
-			     parent->rank, bad);
-	if (rc || bad >= 0 || mine->color < 0) {
-		if (ctl)
-			tt_control_free(ctl);
-		return rc;
-	}
-	n = choose_members(offers, parent->nranks, parent->rank, members, &rank);
 	settle(ctl, parent, offers, members, n, rank, parent->splits);
+	set_child(parent, ctl);
 	rc = connect_all(ctl, deadline_ns);
 	if (rc)
-		return give_up(ctl, rc);
-	*ret_ctl = ctl;
+		return give_up(parent, ctl, rc);
+	set_child(parent, NULL);
 	return 0;
 }
 
-int tt_control_split(struct tt_control *parent, int color, int key, uint32_t timeout_ms, struct tt_control **ret_ctl,
-		     int *ret_rank, int *ret_nranks)
+/* Takes ctl, which is NULL without a color, or when code says why there is none. */
+static int split(struct tt_control *parent, struct tt_control *ctl, struct offer *mine, int code, uint32_t timeout_ms,
+		 struct tt_control **ret_ctl)
 {
-	struct offer mine = { .color = color < 0 ? -1 : color, .key = key };
+	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
 	struct offer *offers = calloc((size_t)parent->nranks, sizeof(*offers));
 	int *members = calloc((size_t)parent->nranks, sizeof(*members));
-	struct tt_control *ctl = NULL;
-	int made, rc;
-	char why[1024];
+	int rc = TT_SYSTEM;
 
-	if (!offers || !members) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank, parent->nranks);
-		goto free_lists;
-	}
+	if (offers && members)
+		rc = tt_control_allgather(parent, mine, sizeof(*mine), offers, deadline_ns);
+	else
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank, parent->nranks);
+	if (!rc && any_failed(offers, parent->nranks))
+		rc = code ? code : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
+	if (!rc && ctl)
+		rc = connect_members(parent, ctl, offers, members, deadline_ns);
+	else if (ctl)
+		tt_control_free(ctl);
+	if (!rc)
+		*ret_ctl = ctl;
+	free(members);
+	free(offers);
+	return rc;
+}
+
+int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
+		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks)
+{
+	struct offer mine = { .color = color < 0 ? -1 : color, .key = key };
+	struct tt_control *ctl = NULL;
+	char why[1024];
+	int rc;
+
 	parent->splits++;
-	made = color < 0 ? 0 : tt_control_make(parent->rank, parent->nranks, 0, &ctl);
-	snprintf(why, sizeof(why), "%s", made ? tt_error_text() : "");
+	if (!code && color >= 0)
+		code = tt_control_make(parent->rank, parent->nranks, 0, &ctl);
+	snprintf(why, sizeof(why), "%s", tt_error_text());
 	mine.port = ctl ? ctl->port : 0;
-	mine.failed = made != 0;
-	rc = split(parent, ctl, &mine, offers, members, timeout_ms, ret_ctl);
-	if (!rc && made)
-		rc = tt_fail(made, "%s", why);
+	mine.failed = code;
+	*ret_ctl = NULL;
+	rc = split(parent, ctl, &mine, code, timeout_ms, ret_ctl);
 	if (!rc && *ret_ctl) {
 		*ret_rank = (*ret_ctl)->rank;
 		*ret_nranks = (*ret_ctl)->nranks;
 	}
-free_lists:
-	free(members);
-	free(offers);
-	return rc;
+	return rc && code ? tt_fail(code, "%s", why) : rc;
 }

@@ -105,7 +105,12 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 			rc = await_neighbour(ctl, peer, deadline_ns);
 	}
 	/* Nobody may leave, and close its listener, before everybody is connected. */
-	return rc ? rc : tt_control_allgather(ctl, NULL, 0, NULL, deadline_ns);
+	if (!rc)
+		rc = tt_control_allgather(ctl, NULL, 0, NULL, deadline_ns);
+	pthread_mutex_lock(&ctl->lock);
+	ctl->joined = true;
+	pthread_mutex_unlock(&ctl->lock);
+	return rc;
 }
 
 /* ---- frames of joining ------------------------------------------------------------------------------------------- */

@@ -5,10 +5,17 @@
  * table that reaches a peer carries the pair; both sides come to the same answer because `reaches` is symmetric.
  */
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm/endpoints.h"
 #include "plan/bind.h"
+
+#define YIELDS 50                  /* before sleeping, while a peer connects */
+#define PAUSE_MIN_NS 50000u
+#define PAUSE_MAX_NS 1000000u
+#define ASK_AFTER_NS 500000000ull
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
@@ -61,7 +68,8 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 
 	if (!t->probe(why, sizeof(why))) {
 		if (!strcmp(c->transport, t->name))
-			return tt_fail(TT_SYSTEM, "transport %s cannot be used on this host: %s", t->name, why);
+			return tt_fail(TT_SYSTEM, "rank %d: transport %s cannot be used on this host: %s", c->rank, t->name,
+				       why);
 		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name, why);
 	}
 	/* open is collective: a rank that cannot use the transport still takes part and reaches nobody by it */
@@ -71,16 +79,16 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	return rc;
 }
 
-int tt_endpoints_open(tuttiComm_t c, size_t tile_bytes)
+int tt_endpoints_open(tuttiComm_t c)
 {
 	struct tt_paths paths;
+	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;     /* a tile must not end within an element */
 	int rc = check_name(c);
 
 	if (rc)
 		return rc;
 	c->over_tcp = !strcmp(c->transport, "tcp");
 	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
-	tile_bytes -= tile_bytes % TT_LINE;              /* a tile must not end within an element */
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
@@ -110,20 +118,58 @@ void tt_endpoints_close(tuttiComm_t c)
 	}
 }
 
+/* ---- links ------------------------------------------------------------------------------------------------------ */
+
+/* Break the communicator with who is missing, or else with what the dial heard last. */
+static int late(tuttiComm_t c, int peer)
+{
+	char heard[512], missing[512] = "", text[900];
+	int who;
+
+	snprintf(heard, sizeof(heard), "%s", tt_error_text());
+	who = tt_control_missing(c->ctl, c->seq, missing, sizeof(missing));
+	if (who < 0 && c->rank < peer && heard[0])
+		snprintf(missing, sizeof(missing), "%s", heard);
+	else if (who < 0)
+		snprintf(missing, sizeof(missing), "rank %d has made no call that needs it", peer);
+	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s", c->rank, peer, c->timeout_ms,
+		 missing);
+	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
+	return TT_TIMEOUT;
+}
+
+/* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
+static int await(tuttiComm_t c, struct tt_link *l, int peer, uint64_t deadline_ns)
+{
+	uint64_t began_ns = tt_now_ns(), pause_ns = PAUSE_MIN_NS;
+	int rc;
+
+	for (int round = 0; !(rc = l->t->ready(l)); round++) {
+		uint64_t now = tt_now_ns();
+
+		if ((rc = tt_control_broken(c->ctl)))
+			return rc;
+		if (now > deadline_ns)
+			return late(c, peer);
+		if (now - began_ns > ASK_AFTER_NS)
+			tt_control_waiting(c->ctl, c->seq, peer, c->heard[peer]);
+		if (round < YIELDS) {
+			sched_yield();
+			continue;
+		}
+		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ns }, NULL);
+		pause_ns = pause_ns * 2 < PAUSE_MAX_NS ? pause_ns * 2 : PAUSE_MAX_NS;
+	}
+	return rc < 0 ? rc : 0;
+}
+
 int tt_comm_connect(tuttiComm_t c, int peer, int channel, uint64_t deadline_ns)
 {
 	struct tt_link **l = &c->links[channel * c->nranks + peer];
 	struct tt_endpoint *ep = c->via[peer];
-	int rc = 0;
+	int rc;
 
-	if (!*l)
-		rc = ep->t->connect(ep, peer, channel, l);
-	while (!rc && !(rc = ep->t->ready(*l))) {
-		if ((rc = tt_control_broken(c->ctl)))
-			return rc;
-		if (tt_now_ns() > deadline_ns)
-			return TT_TIMEOUT;
-		sched_yield();
-	}
-	return rc < 0 ? rc : 0;
+	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
+		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? late(c, peer) : rc;
+	return await(c, *l, peer, deadline_ns);
 }

@@ -4,8 +4,8 @@
 
 #include "comm/comm.h"
 
-/* Opens the transports that the setting allows and fills via[]; tile_bytes 0: choose. Collective. */
-int tt_endpoints_open(tuttiComm_t comm, size_t tile_bytes);
+/* Opens the transports that the setting allows and fills via[]; Collective. */
+int tt_endpoints_open(tuttiComm_t comm);
 void tt_endpoints_close(tuttiComm_t comm);
 
 #endif
