@@ -1,0 +1,150 @@
+"""contenders.py - who takes part in perf/compare, how each is compiled and started
+
+A contender is one library in one setting. absent() says in one line why it is not there; command() is what starts its
+ranks. Tutti comes from the build folder; the others from what is installed.
+"""
+import os
+import shutil
+import socket
+import subprocess
+
+MPI_CALLS = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall")
+
+
+class Contender:
+    """label: its column; calls: the collectives it has; spins: waits without giving way."""
+
+    label, calls, transports, spins, ours = "", MPI_CALLS, ("shm", "tcp"), False, False
+
+    def __init__(self, build):
+        self.program = os.path.join(build, "perf/peers", self.label)
+        self.peer_library = os.path.join(build, "perf/peers/.libs/libpeer.a")
+        self.environment = {}
+
+    def absent(self):
+        """Why it cannot run at all, or None."""
+        return None
+
+    def compile(self, top):
+        """Make self.program from the sources in perf/peers."""
+
+    def run_compiler(self, compiler, source, top, *libraries):
+        source = os.path.join(top, "perf/peers", source)
+        newest = max(os.path.getmtime(f) for f in (source, self.peer_library, os.path.join(top, "perf/peers/peer.h")))
+        if os.path.exists(self.program) and os.path.getmtime(self.program) > newest:
+            return
+        subprocess.run([compiler, "-O2", "-I", top, source, self.peer_library, "-o", self.program, *libraries],
+                       check=True)
+
+    def version(self):
+        return ""
+
+    def command(self, np, transport, crowded):
+        """(command, its environment, how many of it)"""
+        raise NotImplementedError
+
+
+def output_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Tutti(Contender):
+    label, ours = "tutti", True
+
+    def compile(self, top):
+        build = os.path.dirname(os.path.dirname(os.path.dirname(self.program)))
+        subprocess.run(["make", "-s", "-C", build, "perf/peers/tutti"], check=True, stdout=subprocess.DEVNULL)
+        self.at = output_of("git", "-C", top, "describe", "--always", "--dirty").strip()
+
+    def version(self):
+        return self.at
+
+    def command(self, np, transport, crowded):
+        return [self.program], {"TUTTI_NRANKS": str(np), "TUTTI_ROOT": f"127.0.0.1:{free_port()}",
+                                "TUTTI_SECRET": "compare", "TUTTI_TRANSPORT": transport, **self.environment}, np
+
+
+class TuttiRegistered(Tutti):
+    """The same program, with buffers of tuttiMemAlloc that are registered."""
+
+    def __init__(self, build):
+        super().__init__(build)
+        self.label = "tutti-registered"
+        self.environment = {"PEER_REGISTERED": "1"}
+
+
+class OpenMPI(Contender):
+    label, source = "openmpi", "mpi.c"
+    pml = {"shm": "--mca pml ob1 --mca btl vader,self", "tcp": "--mca pml ob1 --mca btl tcp,self "
+           "--mca btl_tcp_if_include lo"}
+    pml_environment = {"shm": {}, "tcp": {}}
+
+    def absent(self):
+        return None if shutil.which("mpicc.openmpi") else "not installed (packages openmpi-bin libopenmpi-dev)"
+
+    def compile(self, top):
+        self.run_compiler("mpicc.openmpi", "mpi.c", top)
+
+    def version(self):
+        return output_of("mpirun.openmpi", "--version").split("\n")[0].split()[-1]
+
+    def command(self, np, transport, crowded):
+        line = ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "-n", str(np)]
+        line += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"] if crowded else []
+        return line + self.pml[transport].split() + [self.program], self.pml_environment[transport], 1
+
+
+class OpenMPIoverUCX(OpenMPI):
+    label = "openmpi-ucx"
+    pml = dict.fromkeys(("shm", "tcp"), "--mca pml ucx --mca osc ^ucx --mca pml_ucx_tls any --mca pml_ucx_devices any")
+    pml_environment = {"shm": {"UCX_TLS": "sm,self"}, "tcp": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}}
+
+    def absent(self):
+        if super().absent():
+            return super().absent()
+        return None if "pml: ucx" in output_of("ompi_info") else "this Open MPI has no UCX"
+
+
+class MPICH(Contender):
+    label, spins = "mpich", True
+
+    def absent(self):
+        return None if shutil.which("mpicc.mpich") else "not installed (packages mpich libmpich-dev)"
+
+    def compile(self, top):
+        self.run_compiler("mpicc.mpich", "mpi.c", top)
+
+    def version(self):
+        return output_of("mpichversion").split("\n")[0].split()[-1]
+
+    def command(self, np, transport, crowded):
+        tcp = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
+        return (["mpirun.mpich", "-bind-to", "none", "-n", str(np), self.program],
+                tcp if transport == "tcp" else {}, 1)
+
+
+class Gloo(Contender):
+    label, calls, transports = "gloo", ("allreduce",), ("tcp",)
+
+    def absent(self):
+        if not os.path.exists("/usr/include/gloo/context.h"):
+            return "not installed (package libgloo-dev)"
+        return None if shutil.which("g++") else "needs g++"
+
+    def compile(self, top):
+        self.run_compiler("g++", "gloo.cc", top, "-lgloo", "-lpthread")
+
+    def version(self):
+        return output_of("dpkg-query", "-W", "-f", "${Version}", "libgloo-dev")
+
+    def command(self, np, transport, crowded):
+        return [self.program], {}, np
+
+
+ALL = (Tutti, TuttiRegistered, OpenMPI, OpenMPIoverUCX, MPICH, Gloo)

@@ -1,0 +1,106 @@
+"""world.py - the ranks of one contender: started once, asleep between turns, asked for one measurement at a time
+
+The ranks share a memfd (board.c); rank 0 reads turns from one pipe and answers into another (bench.c).
+"""
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+TURN_SECONDS = 120      # a turn that takes longer is a hang
+
+
+class Gone(Exception):
+    """This contender cannot go on; the text says why."""
+
+
+class World:
+    def __init__(self, contender, np, transport, crowded, max_bytes):
+        self.contender, self.label = contender, contender.label
+        self.folder = tempfile.mkdtemp(prefix="compare-")
+        self.board = os.memfd_create("compare")
+        self.said = open(os.path.join(self.folder, "said"), "w+")
+        command, environment, copies = contender.command(np, transport, crowded)
+        turns, results = (os.path.join(self.folder, name) for name in ("turns", "results"))
+        os.mkfifo(turns)
+        os.mkfifo(results)
+        base = {k: v for k, v in os.environ.items() if k not in ("TUTTI_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")}
+        base.update(environment, PEER_BOARD=f"/proc/{os.getpid()}/fd/{self.board}", PEER_TURNS=turns,
+                    PEER_RESULTS=results, PEER_MAX_BYTES=str(max_bytes), PEER_CROWDED=str(int(crowded)),
+                    PEER_BIND=str(int(not crowded)), PEER_FOLDER=self.folder, PEER_RANKS=str(np))
+        self.processes = []
+        for rank in range(copies):
+            if copies > 1:
+                base.update(PEER_RANK=str(rank), TUTTI_RANK=str(rank))
+            self.processes.append(subprocess.Popen(command, env=base, stdin=subprocess.DEVNULL, stdout=self.said,
+                                                   stderr=self.said, start_new_session=True))
+        self.results = os.open(results, os.O_RDONLY | os.O_NONBLOCK)
+        self.turns = None
+        self.rest = b""
+        try:
+            self.expect(60)
+            self.turns = os.open(turns, os.O_WRONLY)
+        except BaseException:
+            self.kill()
+            raise
+
+    def expect(self, seconds):
+        """The next line that rank 0 answers."""
+        until = time.monotonic() + seconds
+        while b"\n" not in self.rest:
+            if any(p.poll() is not None for p in self.processes):
+                raise Gone(f"{self.label} ended: {self.last_words()}")
+            if time.monotonic() > until:
+                raise Gone(f"{self.label}: no answer within {seconds} s: {self.last_words()}")
+            if select.select([self.results], [], [], 0.2)[0]:
+                got = os.read(self.results, 4096)
+                self.rest += got
+                if not got:
+                    time.sleep(0.02)        # nobody has opened the other end yet
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode()
+
+    def last_words(self):
+        self.said.seek(0)
+        lines = [line.strip() for line in self.said if line.strip(" -\n")]
+        return " / ".join(lines[:4]) if lines else "it said nothing"
+
+    def turn(self, collective, size, place, buffers, verify, target_us):
+        """(calls, mean us, median us, wrong elements), or None where the library has no such call."""
+        try:
+            os.write(self.turns, f"{collective} {size} {place} {buffers} {int(verify)} {target_us}\n".encode())
+        except BrokenPipeError:
+            raise Gone(f"{self.label} ended: {self.last_words()}") from None
+        words = self.expect(TURN_SECONDS).split()
+        return None if words == ["none"] else tuple(float(w) for w in words)
+
+    def close(self):
+        """Let them end by themselves (the pipe ends), then by force; nothing stays behind."""
+        if self.turns is not None:
+            os.close(self.turns)
+            self.turns = None
+        until = time.monotonic() + 5
+        for p in self.processes:
+            try:
+                p.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self):
+        for signal_number, seconds in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):
+            left = [p for p in self.processes if p.poll() is None]
+            for p in left:
+                os.killpg(p.pid, signal_number)
+            for p in left:
+                try:
+                    p.wait(seconds)
+                except subprocess.TimeoutExpired:
+                    pass
+        self.said.close()
+        os.close(self.board)
+        os.close(self.results)
+        shutil.rmtree(self.folder, ignore_errors=True)
