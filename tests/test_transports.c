@@ -98,6 +98,63 @@ Test(transports, a_slow_reader_loses_nothing, .timeout = 120)
 	cr_assert(run_all(2, 2, 20000, traffic_body, &tr) == 0);
 }
 
+/* Rank r casts bytes that follow from (number, r); everyone checks everyone's. At the end one rank is in another call. */
+static uint8_t cast_byte(uint64_t number, int rank, size_t at)
+{
+	return (uint8_t)mix(number * 64 + (uint64_t)rank + (at << 32));
+}
+
+static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t number, uint32_t stamp, const uint8_t **ret)
+{
+	int rc;
+
+	while ((rc = rig->ep->t->seen(rig->ep, peer, bytes, number, stamp, (const void **)ret)) == 0)
+		sched_yield();
+	return rc;
+}
+
+static int cast_body(const struct tt_world *world, void *arg)
+{
+	const struct tt_transport *t = ((struct setup *)arg)->t;
+	uint8_t mine[TT_CAST_BYTES];
+	const uint8_t *lines;
+	struct rig rig;
+
+	EXPECT(rig_open(&rig, t, world, 1) == 0);
+	for (uint64_t k = 1; k <= 3000; k++) {
+		size_t bytes = 1 + mix(k) % TT_CAST_BYTES;
+		bool last = k == 3000;
+
+		for (size_t i = 0; i < bytes; i++)
+			mine[i] = cast_byte(k, world->rank, i);
+		t->cast(rig.ep, mine, bytes, k, (uint32_t)k + (last && world->rank == 1));
+		for (int r = 0; r < world->nranks; r++) {
+			if (r == world->rank)
+				continue;
+			if (last && (r == 1 || world->rank == 1)) {
+				EXPECT(await_cast(&rig, r, bytes, k, (uint32_t)k + (world->rank == 1), &lines) == TT_USAGE);
+				continue;
+			}
+			EXPECT(await_cast(&rig, r, bytes, k, (uint32_t)k, &lines) == 1);
+			for (size_t i = 0; i < bytes; i++)
+				EXPECT(lines[i / TT_CAST_LINE * 64 + i % TT_CAST_LINE] == cast_byte(k, r, i));
+		}
+	}
+	harness_meet(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(transports, casts_reach_everyone_without_acknowledgement, .timeout = 120)
+{
+	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
+		if (!(*t)->cast)
+			continue;
+		cr_assert(run_on(*t, 4, 1, 4096, false, cast_body, NULL) == 0);
+		cr_assert(run_on(*t, 3, 1, 4096, true, cast_body, NULL) == 0);
+	}
+}
+
 /* Nobody reads until the writer is refused; then all that was taken must come. */
 static int flood_body(const struct tt_world *world, void *arg)
 {

@@ -1,8 +1,8 @@
 /*
  * shm.c - messages through memory that the ranks of a host share
  *
- * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the messages of one link; here
- * are the endpoint, its links, and sleep.
+ * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the messages of one link,
+ * shm_board.c those from one to all; here are the endpoint, its links, and sleep.
  *
  * Sleep: a rank that arms sets `sleeping` in its bell and, the first time, the group's `sleepers`. Who commits or releases
  * looks at the bell only when sleepers is set, so that jobs that never sleep pay for nothing. The very first doze of
@@ -18,14 +18,6 @@
 #include "transports/shm_ring.h"
 
 #define FIRST_DOZE_US 1000
-
-struct shm_ep {
-	struct tt_endpoint base;
-	struct tt_shm_segment segment;
-	struct tt_shm_bell *bell;      /* NULL: alone */
-	bool has_dozed;
-	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-};
 
 /* ---- endpoint and links ----------------------------------------------------------------------------------------- */
 
@@ -43,7 +35,7 @@ static int shm_probe(char *why, size_t bytes)
 
 static void shm_close(struct tt_endpoint *base)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
 		free(ep->links[i]);
@@ -54,7 +46,7 @@ static void shm_close(struct tt_endpoint *base)
 
 static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
-	struct shm_ep *ep = calloc(1, sizeof(*ep));
+	struct tt_shm_ep *ep = calloc(1, sizeof(*ep));
 	size_t nlinks;
 	int rc;
 
@@ -80,10 +72,10 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 static bool shm_reaches(struct tt_endpoint *base, int peer)
 {
-	return peer != base->world->rank && ((struct shm_ep *)base)->segment.local_of[peer] >= 0;
+	return peer != base->world->rank && ((struct tt_shm_ep *)base)->segment.local_of[peer] >= 0;
 }
 
-static struct tt_shm_link *make(struct shm_ep *ep, int peer, int channel)
+static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 {
 	struct tt_shm_segment *s = &ep->segment;
 	int other = s->local_of[peer];
@@ -105,7 +97,7 @@ static struct tt_shm_link *make(struct shm_ep *ep, int peer, int channel)
 
 static int shm_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_link **l = &ep->links[ep->segment.local_of[peer] * ep->segment.nchannels + channel];
 
 	if (!*l) {
@@ -132,7 +124,7 @@ static int shm_ready(struct tt_link *l)
 
 static uint32_t shm_arm(struct tt_endpoint *base)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	if (!ep->bell)
 		return 0;
@@ -145,7 +137,7 @@ static uint32_t shm_arm(struct tt_endpoint *base)
 
 static void shm_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	if (!ep->bell) {
 		usleep(timeout_us < FIRST_DOZE_US ? timeout_us : FIRST_DOZE_US);
@@ -159,7 +151,7 @@ static void shm_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout
 
 static void shm_disarm(struct tt_endpoint *base)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	if (ep->bell)
 		atomic_store_explicit(&ep->bell->sleeping, 0, memory_order_relaxed);
@@ -167,7 +159,7 @@ static void shm_disarm(struct tt_endpoint *base)
 
 static void shm_wake(struct tt_endpoint *base)
 {
-	struct shm_ep *ep = (struct shm_ep *)base;
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	if (ep->bell)
 		tt_futex_wake(&ep->bell->word);
@@ -175,7 +167,7 @@ static void shm_wake(struct tt_endpoint *base)
 
 static size_t shm_memory(struct tt_endpoint *base)
 {
-	return atomic_load(&((struct shm_ep *)base)->segment.claimed);
+	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
 }
 
 const struct tt_transport tt_shm = {
@@ -191,6 +183,8 @@ const struct tt_transport tt_shm = {
 	.commit = tt_shm_commit,
 	.peek = tt_shm_peek,
 	.release = tt_shm_release,
+	.cast = tt_shm_cast,
+	.seen = tt_shm_seen,
 	.arm = shm_arm,
 	.doze = shm_doze,
 	.disarm = shm_disarm,

@@ -23,11 +23,6 @@
 #include "transports/futex.h"
 #include "transports/shm_ring.h"
 
-static uint64_t flag_of(uint64_t number, size_t bytes, uint32_t stamp)
-{
-	return number << 32 | (stamp ^ (uint32_t)bytes * 0x9e3779b1u);
-}
-
 static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
 {
 	return &ring->lines[number % TT_SHM_LINES];
@@ -63,6 +58,16 @@ static __attribute__((noinline)) void wake_writer(struct tt_shm_link *l)
 	tt_full_fence();               /* my done before its starved; pairs with starve */
 	if (atomic_load_explicit(&l->rx->starved, memory_order_relaxed))
 		ring_bell(l->peer_bell);
+}
+
+__attribute__((noinline)) void tt_shm_wake_all(struct tt_shm_ep *ep)
+{
+	struct tt_shm_segment *s = &ep->segment;
+
+	tt_full_fence();               /* my flags before their sleeping; pairs with arm in shm.c */
+	for (int i = 0; i < s->nlocal; i++)
+		if (i != s->me)
+			ring_bell(&s->header->bells[i]);
 }
 
 static bool anyone_sleeps(const struct tt_shm_link *l)
@@ -180,7 +185,7 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 	struct tt_shm_line *line = line_at(l->tx, l->sent);
-	uint64_t flag = flag_of(l->sent + 1, bytes, stamp);
+	uint64_t flag = tt_shm_flag(l->sent + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
 
 	if (lines > 1) {
@@ -244,7 +249,7 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 	struct tt_shm_line *line = line_at(l->rx, l->got);
-	uint64_t flag, expected = flag_of(l->got + 1, bytes, stamp);
+	uint64_t flag, expected = tt_shm_flag(l->got + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
 
 	l->spread = lines;

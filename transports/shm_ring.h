@@ -9,6 +9,20 @@
 
 #include "transports/shm_segment.h"
 
+struct tt_shm_ep {
+	struct tt_endpoint base;
+	struct tt_shm_segment segment;
+	struct tt_shm_bell *bell;      /* NULL: alone */
+	bool has_dozed;
+	struct tt_shm_link **links;    /* [nlocal * nchannels] */
+};
+
+/* What says that a line is there, and for which call: its number, and a mix of stamp and length. */
+static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp)
+{
+	return number << 32 | (stamp ^ (uint32_t)bytes * 0x9e3779b1u);
+}
+
 #define TT_SHM_SPREAD 6        /* lines that a message is spread over at most */
 #define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
 
@@ -41,6 +55,13 @@ void *tt_shm_reserve(struct tt_link *link, size_t bytes);
 void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_release(struct tt_link *link);
+
+/* shm_board.c: the members with these names. */
+void tt_shm_cast(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
+int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp, const void **ret_data);
+
+/* Wake whoever dozes in the group. */
+void tt_shm_wake_all(struct tt_shm_ep *ep);
 
 /* Memory behind both control pages and the first slot. 0 | TT_SYSTEM */
 int tt_shm_ring_claim(struct tt_shm_link *l);

@@ -100,8 +100,14 @@ static void lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	fit = CHANNEL_BYTES / s->slot_bytes;
 	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
 	s->ring_bytes = TT_SHM_PAGE + s->nslots * s->slot_bytes;
-	s->rings_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_SHM_PAGE);
+	s->boards_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
+	s->rings_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
 	s->bytes = s->rings_at + (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
+}
+
+struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
+{
+	return (struct tt_shm_board *)((char *)s->header + s->boards_at) + place;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader, int channel)

@@ -51,6 +51,9 @@ enum {
 	TT_T_POST = 2        /* sends by post; exactly one of the two */
 };
 
+#define TT_CAST_LINE 56        /* bytes of a cast in each cache line */
+#define TT_CAST_BYTES (6 * TT_CAST_LINE)
+
 struct tt_transport {
 	const char *name, *help;
 	unsigned flags;
@@ -90,6 +93,15 @@ struct tt_transport {
 	/* Optional: the next message straight into dst. Called again with the same arguments until it is all there;
 	 * dst may be half written meanwhile. Results as peek; no release. */
 	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
+
+	/* Optional: the same bytes (1..TT_CAST_BYTES) to every rank that this endpoint reaches, at once. number counts the
+	 * casts of the endpoint from 1; every rank casts every number, the same length, and only when it has seen the number
+	 * before of all the others. Wakes dozing peers.
+	 * seen: 1 it is there: *ret_data are its lines, TT_CAST_LINE bytes in each 64, readable until this rank casts the
+	 * next | 0 not yet | TT_USAGE: what came has another stamp or length. */
+	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
+	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+		    const void **ret_data);
 
 	/* Optional: move posts along. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);

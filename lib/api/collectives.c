@@ -15,7 +15,11 @@ TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, siz
 {
 	struct tt_request r = { .collective = TT_ALLREDUCE, .in = sendbuff, .out = recvbuff, .count = count,
 				.type = datatype, .op = op, .root = -1, .comm = comm, .stream = stream };
+	int rc;
 
+	if (!stream && !tt_group_open() && !tt_comm_check(comm) &&
+	    (rc = tt_express(comm, sendbuff, recvbuff, count, datatype, op)) <= 0)
+		return tt_result(rc);
 	return submit(&r, "tuttiAllReduce");
 }
 

@@ -189,7 +189,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	snprintf(text, sizeof(text), "rank %d aborted the communicator", comm->rank);
 	atomic_store(&comm->finalized, true);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
-	while (atomic_load(&comm->inside))
+	tt_hush();
+	while (atomic_load(&comm->inside) || atomic_load(&comm->briefly))
 		nanosleep(&pause, NULL);
 	tt_run_drain(comm);
 	tt_comm_free(comm);

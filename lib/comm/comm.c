@@ -116,6 +116,7 @@ static tuttiComm_t blank(int rank, int nranks)
 
 	if (!c)
 		return NULL;
+	tt_hush_prepare();
 	c->magic = TT_COMM_MAGIC;
 	c->fork_count = tt_fork_count();
 	c->rank = rank;

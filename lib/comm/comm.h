@@ -47,6 +47,20 @@ struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
 	uint64_t value;                        /* the element's bytes */
 };
 
+/* What a call of few bytes needs, kept so that the next one like it looks nothing up (run/express.c). */
+#define TT_EXPRESS_ROWS 16
+struct tt_express {
+	tt_reduce_fn *reduce;                  /* NULL: the row is empty */
+	size_t count, bytes;
+	unsigned type, op;
+	struct tt_call call;
+	uint64_t digest;
+};
+static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiRedOp_t op)
+{
+	return ((unsigned)count + 5u * (unsigned)type + 3u * (unsigned)op) % TT_EXPRESS_ROWS;
+}
+
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
 struct tuttiComm {
@@ -69,10 +83,14 @@ struct tuttiComm {
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
+	uint64_t history;                      /* a digest of all of them; its high half is the stamp of the newest */
+	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL; agreed */
+	uint64_t casts;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
 	uint64_t *heard;                       /* [nranks] the last collective in which a message of theirs came */
 	struct tt_kept *kept;
 	struct tt_memo memo[TT_MEMOS];
+	struct tt_express express[TT_EXPRESS_ROWS];
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_user_op *user_ops;
@@ -80,6 +98,7 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
+	uint32_t impatience, waits;            /* see wait.c */
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */
 	const char *fault_what;                /* TUTTI_FAULT for this rank, NULL: none */
@@ -91,6 +110,7 @@ struct tuttiComm {
 	uint64_t next_ticket, serving;
 	atomic_bool queued;                    /* a stream was ever used with it: tickets are needed */
 	atomic_int inside;                     /* a thread runs an operation: abort waits for it */
+	atomic_bool briefly;                   /* the caller is in the short way; written by it alone, without a fence */
 	atomic_bool finalized;
 	int error;                             /* TT_..., first one wins; under lock */
 	char error_text[1024];
@@ -121,6 +141,10 @@ void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 struct tt_cores { uint64_t mask[TT_CPU_WORDS]; uint32_t quota; };      /* quota: cgroup cpu.max in cores, 0 none */
 void tt_cores_mine(struct tt_cores *ret_cores);
 int tt_cores_count(const struct tt_cores *cores, int n);
+
+/* hush.c: afterwards every thread of this process sees what this one stored before, and this one what they did. */
+void tt_hush_prepare(void);
+void tt_hush(void);
 
 /* fork.c */
 unsigned tt_fork_count(void);

@@ -28,7 +28,18 @@ struct tt_call {
 	int32_t root;                              /* -1 where there is none; SENDRECV: the peer */
 	uint64_t count;
 };
-uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq);               /* hash that rides on every message */
+/* What makes the stamp that rides on every message. A collective's is a digest of all calls so far, so that one that was
+ * different shows at the next at the latest; a send's or receive's is of itself and its number. */
+uint64_t tt_call_digest(const struct tt_call *call);
+static inline uint64_t tt_mix(uint64_t h, uint64_t value)
+{
+	h = (h ^ value) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
+}
+static inline uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq)
+{
+	return (uint32_t)(tt_mix(tt_call_digest(call), seq) >> 32);
+}
 /* "operation 17 (allreduce of 1024 float32, sum, ring)" into text */
 void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t bytes);
 

@@ -99,19 +99,12 @@ bool tt_call_equal(const struct tt_call *a, const struct tt_call *b)
 	       a->root == b->root && a->count == b->count;
 }
 
-static uint64_t mix(uint64_t h, uint64_t value)
-{
-	h = (h ^ value) * 0x9e3779b97f4a7c15ull;
-	return h ^ h >> 29;
-}
-
-uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq)
+uint64_t tt_call_digest(const struct tt_call *call)
 {
 	uint64_t what = (uint64_t)call->collective | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
 			(uint64_t)call->algorithm << 24;
-	uint64_t h = mix(mix(0x54555454u, what), call->count);
+	uint64_t h = tt_mix(tt_mix(0x54555454u, what), call->count);
 
-	if (call->collective != TT_SENDRECV)     /* there it is the peer, another one on each side */
-		h = mix(h, (uint32_t)call->root);
-	return (uint32_t)(mix(h, seq) >> 32);
+	/* of a send or receive it is the peer, another one on each side */
+	return call->collective != TT_SENDRECV ? tt_mix(h, (uint32_t)call->root) : h;
 }

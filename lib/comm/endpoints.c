@@ -107,6 +107,10 @@ int tt_endpoints_open(tuttiComm_t c)
 				       "or tcp where ranks are on several hosts", c->rank, peer, c->transport);
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
 	}
+	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;
+	for (int peer = 0; c->caster && peer < c->nranks; peer++)
+		if (!c->caster->t->cast || (peer != c->rank && c->via[peer] != c->caster))
+			c->caster = NULL;
 	return 0;
 }
 

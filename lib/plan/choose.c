@@ -21,7 +21,8 @@ struct row {
 #define KIB(n) ((size_t)(n) << 10)
 
 static const struct row table[] = {
-	{ TT_ALLREDUCE, SHM, 2, KIB(32), "one-shot" },
+	{ TT_ALLREDUCE, SHM, 8, 336, "one-shot" },
+	{ TT_ALLREDUCE, SHM, 2, KIB(64), "one-shot" },
 	{ TT_ALLREDUCE, SHM, 2, 0, "two-shot" },
 	{ TT_ALLREDUCE, SHM, 0, KIB(2), "recursive-doubling" },
 	{ TT_ALLREDUCE, SHM, 8, 0, "two-shot" },

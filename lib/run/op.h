@@ -54,6 +54,8 @@ struct tt_op {
 	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
 	uint32_t stamp;
 	bool started, complete;
+	bool express, cast;             /* runs on the board instead of by its plan; has cast */
+	int awaited;                    /* express: the first rank whose bytes are not there */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
 	struct tt_step own_step;
@@ -75,6 +77,8 @@ void tt_op_init(struct tt_op *op, const struct tt_request *request);
 /* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the call on the board,
  * connects links that are new, scales inputs. Blocks only for new links. 0 | what the call returns. */
 int tt_op_start(struct tt_op *op, uint64_t deadline_ns);
+/* One that express has numbered, noted and cast; only its sum is missing. */
+void tt_op_resume(struct tt_op *op);
 /* After the last step: average, board. */
 void tt_op_finish(struct tt_op *op);
 
@@ -86,8 +90,21 @@ int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, 
 int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cursor);
 /* Forget posts that are complete; true when none is left. */
 bool tt_op_settled(struct tt_op *op);
-/* The peer whose message (or room) the cursor waits for, -1 if it waits for another lane; *ret_link may be NULL. */
-int tt_cursor_waits_for(const struct tt_op *op, const struct tt_cursor *cursor, struct tt_link **ret_link);
+/* The peer whose message (or room) cursor i waits for, -1: none, or it waits for another lane; *ret_ep: where, or NULL. */
+int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep);
+/* For tests of deaths: TUTTI_FAULT names the step before which this rank dies or stops. */
+void tt_fault(tuttiComm_t comm);
+static inline void tt_fault_point(tuttiComm_t comm)
+{
+	if (tt_unlikely(comm->fault_what))
+		tt_fault(comm);
+}
+
+/* express.c: does this prepared operation run on the board? As tt_cursor_advance, for all of it. What the next call
+ * like it needs is remembered. */
+bool tt_express_takes(const struct tt_op *op);
+int tt_express_advance(struct tt_op *op);
+void tt_express_learn(const struct tt_op *op);
 
 
 /* run.c: the operations of a set to completion; on failure their communicators are broken, everywhere. 0 | the first failure */
@@ -96,10 +113,12 @@ int tt_run(struct tt_op *set);
 /* wait.c */
 struct tt_wait {
 	uint64_t started_ns, deadline_ns;      /* 0: the clock was not needed yet */
-	uint32_t idle;                         /* rounds in a row in which nothing moved */
+	uint32_t idle, spins;                  /* rounds in a row in which nothing moved; how many of them to spin */
 	bool armed;                            /* endpoints know that this rank is about to sleep */
 	uint32_t ticket[TT_MAX_TRANSPORTS];
 };
+/* Rounds to spin in the next wait of comm. */
+uint32_t tt_wait_spins(tuttiComm_t comm);
 /* Something moved: start over with spinning. */
 void tt_wait_reset(struct tt_wait *w, struct tt_op *set);
 /* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in place. */

@@ -14,7 +14,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->next = op->after = NULL;
 	op->comm = r->comm;
 	op->request = r;
-	op->started = op->complete = false;
+	op->started = op->complete = op->express = op->cast = false;
 	op->ncursors = op->nfinished = op->npending = 0;
 }
 
@@ -163,9 +163,11 @@ static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 	if (rc)
 		return rc;
 	op->seq = ++c->seq;
-	op->stamp = tt_call_stamp(&op->call, op->seq);
+	c->history = tt_mix(c->history, tt_call_digest(&op->call));
+	op->stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, op->seq, &op->call);
-	if (tt_unlikely(op->kept->channels < (int)op->ncursors) && (rc = connect_links(op, deadline_ns)))
+	op->express = tt_express_takes(op);
+	if (tt_unlikely(op->kept->channels < (int)op->ncursors) && !op->express && (rc = connect_links(op, deadline_ns)))
 		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);
@@ -183,6 +185,18 @@ int tt_op_start(struct tt_op *op, uint64_t deadline_ns)
 	return r->collective == TT_SENDRECV ? start_p2p(op, deadline_ns) : start_collective(op, deadline_ns);
 }
 
+/* The plan was found when the row was learnt, so nothing can fail here. */
+void tt_op_resume(struct tt_op *op)
+{
+	op->started = op->express = op->cast = true;
+	op->element_bytes = tt_type_bytes(op->request->type);
+	op->base[TT_IN] = (char *)(uintptr_t)op->request->in;
+	op->base[TT_OUT] = op->request->out;
+	prepare_collective(op);
+	op->seq = op->comm->seq;
+	op->stamp = (uint32_t)(op->comm->history >> 32);
+}
+
 void tt_op_finish(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
@@ -192,6 +206,8 @@ void tt_op_finish(struct tt_op *op)
 		if (r->op == tuttiAvg && (r->collective != TT_REDUCE || r->root == c->rank))
 			tt_average_finish(op->base[TT_OUT], (uint32_t)c->nranks, r->count, r->type);
 		tt_control_done(c->ctl, op->seq);
+		if (op->express)
+			tt_express_learn(op);
 	}
 	op->complete = true;
 	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,

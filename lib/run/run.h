@@ -8,6 +8,10 @@
  * broken every communicator of the set that had not finished. Blocks until the deadline. */
 int tt_run_requests(const struct tt_request *requests, size_t n);
 
+/* express.c: the short way of an allreduce of few bytes, NULL stream, outside groups. 0 done | < 0 as tt_run_requests |
+ * 1 not for this call: nothing was checked or done. comm: checked by tt_comm_check. */
+int tt_express(tuttiComm_t comm, const void *in, void *out, size_t count, tuttiDataType_t type, tuttiRedOp_t op);
+
 /* turn.c: in call order. Blocks until it is this thread's turn on every communicator of the requests (at once when no
  * stream was ever used with them), runs, passes the turn on. */
 int tt_run_in_turn(const struct tt_request *requests, size_t n);

@@ -90,8 +90,7 @@ static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *t
 	return rc;
 }
 
-/* For tests of deaths: TUTTI_FAULT names the step before which this rank dies or stops. */
-static void fault(tuttiComm_t c)
+void tt_fault(tuttiComm_t c)
 {
 	if (++c->steps != c->fault_step)
 		return;
@@ -126,8 +125,7 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	rc = l->t->recv(l, dst, bytes, op->stamp);
 	if (rc > 0) {
 		op->comm->heard[l->peer] = op->comm->seq;
-		if (tt_unlikely(op->comm->fault_what))
-			fault(op->comm);
+		tt_fault_point(op->comm);
 	}
 	return rc;
 }
@@ -162,8 +160,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	}
 	if (dst && still_needed(op, dst, bytes))
 		return 0;
-	if (tt_unlikely(op->comm->fault_what))
-		fault(op->comm);
+	tt_fault_point(op->comm);
 	compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
 	while (wires > 0) {
 		wires--;
@@ -254,27 +251,28 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 	return 1;
 }
 
-int tt_cursor_waits_for(const struct tt_op *op, const struct tt_cursor *cu, struct tt_link **ret_link)
+static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_cursor *cu)
 {
 	const struct tt_step *s = &op->plan->steps[op->plan->lanes[cu->lane].first + cu->step];
 	const void *data;
 
-	*ret_link = NULL;
 	if (cu->finished || s->op == TT_NOP || !may_start(op, cu, s))
-		return -1;
+		return NULL;
 	for (int i = 0; !cu->computed && i < s->nsrc; i++) {
 		tt_ref r = tt_step_source(s, i);
 		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? link_of(op, cu, r) : NULL;
 		size_t bytes = length(op, cu, s, message_blocks(op, cu, s));
 
-		if (!l)
-			continue;
-		*ret_link = l;
-		if ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, bytes, op->stamp, &data) <= 0)
-			return l->peer;
+		if (l && ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, bytes, op->stamp, &data) <= 0))
+			return l;
 	}
-	if (tt_ref_buf(s->to) != TT_WIRE)
-		return -1;
-	*ret_link = link_of(op, cu, s->to);
-	return (*ret_link)->peer;
+	return tt_ref_buf(s->to) == TT_WIRE ? link_of(op, cu, s->to) : NULL;
+}
+
+int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
+{
+	const struct tt_link *l = op->express ? NULL : awaited_link(op, &op->cursor[i]);
+
+	*ret_ep = op->express ? op->comm->caster : l ? l->ep : NULL;
+	return op->express ? op->awaited : l ? l->peer : -1;
 }

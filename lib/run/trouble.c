@@ -28,8 +28,8 @@ static int awaited(const struct tt_op *op)
 	int peer = -1;
 
 	for (uint32_t i = 0; op->started && i < op->ncursors; i++) {
-		struct tt_link *l;
-		int p = op->cursor[i].finished ? -1 : tt_cursor_waits_for(op, &op->cursor[i], &l);
+		struct tt_endpoint *ep;
+		int p = op->cursor[i].finished ? -1 : tt_op_waits_for(op, i, &ep);
 
 		if (p >= 0 && peer >= 0 && p != peer)
 			return -1;

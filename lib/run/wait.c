@@ -5,6 +5,8 @@
  * sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits for costs a time slice. So a rank
  * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long.
  *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
+ *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
+ *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
  * Every wait looks at the communicator's health each round and at the deadline whenever it reads the clock.
  */
 #include <sched.h>
@@ -13,7 +15,8 @@
 #include "run/op.h"
 
 #define SPINS_OWN_CORE 4000u       /* rounds of about 10 ns: some 40 us */
-#define SPINS_CROWDED 16u
+#define IMPATIENCE_MAX 12u         /* halvings of the spins */
+#define TRY_AGAIN 256u             /* every so many waits */
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
 #define ASK_AFTER_MS 500u
@@ -38,8 +41,26 @@ static void disarm(struct tt_wait *w, struct tt_op *set)
 	w->armed = false;
 }
 
+uint32_t tt_wait_spins(tuttiComm_t c)
+{
+	if (c->policy != TT_WAIT_SPIN)
+		return 0;
+	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? SPINS_OWN_CORE : SPINS_OWN_CORE >> c->impatience;
+}
+
+/* A wait has ended: was it worth spinning? */
+static void learn(tuttiComm_t c, const struct tt_wait *w)
+{
+	if (w->idle <= w->spins)
+		c->impatience -= c->impatience && w->spins == SPINS_OWN_CORE;
+	else if (w->idle <= w->spins + 3 && c->impatience < IMPATIENCE_MAX)
+		c->impatience++;
+}
+
 void tt_wait_reset(struct tt_wait *w, struct tt_op *set)
 {
+	if (w->idle && set->comm->policy == TT_WAIT_SPIN)
+		learn(set->comm, w);
 	w->idle = 0;
 	if (tt_unlikely(w->armed))
 		disarm(w, set);
@@ -77,12 +98,12 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	for (struct tt_op *op = set; op; op = op->next) {
 		mixed |= op->comm != c;
 		for (uint32_t i = 0; !op->complete && op->comm == c && i < op->ncursors; i++) {
-			struct tt_link *l = NULL;
+			struct tt_endpoint *ep = NULL;
 
 			if (!op->cursor[i].finished)
-				tt_cursor_waits_for(op, &op->cursor[i], &l);
-			for (int e = 0; l && e < c->nep; e++)
-				kinds |= (unsigned)(c->ep[e] == l->ep) << e;
+				tt_op_waits_for(op, i, &ep);
+			for (int e = 0; ep && e < c->nep; e++)
+				kinds |= (unsigned)(c->ep[e] == ep) << e;
 		}
 		for (uint32_t i = 0; op->comm == c && i < op->npending; i++)
 			for (int e = 0; e < c->nep; e++)
@@ -114,18 +135,18 @@ static int look_around(struct tt_wait *w, struct tt_op *set)
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 {
 	enum tt_wait_policy policy = set->comm->policy;
-	uint32_t spins = policy == TT_WAIT_SPIN ? SPINS_OWN_CORE : SPINS_CROWDED;
 	uint32_t yields = policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
 
 	for (struct tt_op *op = set; op; op = op->next)
 		if (tt_unlikely(!op->complete && tt_control_broken(op->comm->ctl)))
 			return tt_trouble_broken(op);
-	w->idle++;
-	if (w->idle <= spins && policy != TT_WAIT_SLEEP) {
+	if (w->idle++ == 0)
+		w->spins = tt_wait_spins(set->comm);
+	if (w->idle <= w->spins && policy != TT_WAIT_SLEEP) {
 		tt_cpu_relax();
 		return 0;
 	}
-	if (w->idle <= spins + yields && policy != TT_WAIT_SLEEP) {
+	if (w->idle <= w->spins + yields && policy != TT_WAIT_SLEEP) {
 		sched_yield();
 		return 0;
 	}

@@ -1,0 +1,153 @@
+/*
+ * express.c - allreduces of one to six cache lines: one-shot without messages
+ *
+ * Where the ranks of a communicator share one host's memory, few ranks sum few bytes like this, whatever the path that
+ * leads here (agreed facts decide, so all ranks take it or none):
+ *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no room to wait for
+ *   2  when the bytes of all are there, they are summed in rank order, straight from the board: the bits of one-shot
+ *
+ *   tt_express           the short way there: called by api, for a call like one that went before. No request is checked,
+ *                        no plan looked up; what is needed stands in the communicator's `express` row. If the others are
+ *                        late, the call goes on as an ordinary operation that has cast already
+ *   tt_express_advance   the ordinary way: called by run, for an operation with `express` set
+ */
+#include <string.h>
+
+#include "run/run.h"
+
+extern const struct tt_algorithm tt_allreduce_one_shot;
+
+bool tt_express_takes(const struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+
+	return c->caster && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 && op->total <= TT_CAST_BYTES &&
+	       c->nranks <= TT_MAX_SOURCES;
+}
+
+/* The ranks whose bytes are there, from *from on. 1 all are, lines points at them | 0 not yet | < 0 */
+static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **lines, int *from)
+{
+	for (int r = *from; r < c->nranks; r++) {
+		int rc = r == c->rank ? 1 : c->caster->t->seen(c->caster, r, bytes, c->casts, stamp, &lines[r]);
+
+		*from = r;
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in, const void *const *lines,
+		       size_t bytes, size_t element_bytes)
+{
+	for (size_t line = 0, at = 0; at < bytes; line++, at += TT_CAST_LINE) {
+		const void *src[TT_MAX_SOURCES];
+		size_t some = bytes - at < TT_CAST_LINE ? bytes - at : TT_CAST_LINE;
+
+		for (int r = 0; r < c->nranks; r++)
+			src[r] = r == c->rank ? (const char *)in + at : (const char *)lines[r] + line * TT_LINE;
+		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
+	}
+	for (int r = 0; r < c->nranks; r++)
+		c->heard[r] = c->seq;
+}
+
+/* ---- the ordinary way ------------------------------------------------------------------------------------------- */
+
+int tt_express_advance(struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	const void *lines[TT_MAX_SOURCES];
+	int rc;
+
+	if (!op->cast) {
+		tt_fault_point(c);
+		c->caster->t->cast(c->caster, op->base[TT_IN], op->total, ++c->casts, op->stamp);
+		op->cast = true;
+	}
+	op->awaited = 0;
+	rc = look(c, op->total, op->stamp, lines, &op->awaited);
+	if (rc <= 0)
+		return rc;
+	tt_fault_point(c);
+	sum(c, op->reduce, op->base[TT_OUT], op->base[TT_IN], lines, op->total, op->element_bytes);
+	op->cursor[0].finished = true;
+	op->nfinished = op->ncursors;
+	return 1;
+}
+
+void tt_express_learn(const struct tt_op *op)
+{
+	const struct tt_request *r = op->request;
+	tuttiComm_t c = op->comm;
+
+	if (r->barrier || r->scaled || r->op == tuttiAvg || c->fault_what)
+		return;
+	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
+		.reduce = op->reduce, .count = r->count, .bytes = op->total, .type = (uint8_t)r->type,
+		.op = (uint8_t)r->op, .call = op->call, .digest = tt_call_digest(&op->call),
+	};
+}
+
+/* ---- the short way ---------------------------------------------------------------------------------------------- */
+
+/* in place or apart, and both there */
+static bool buffers_fit(const void *in, const void *out, size_t bytes)
+{
+	uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
+
+	return i && o && (i == o || (i - o >= bytes && o - i >= bytes));
+}
+
+static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
+{
+	struct tt_request r = { .collective = TT_ALLREDUCE, .in = in, .out = out, .count = x->count, .type = x->type,
+				.op = x->op, .root = -1, .comm = c };
+	struct tt_op op;
+
+	tt_op_init(&op, &r);
+	tt_op_resume(&op);
+	return tt_run(&op);
+}
+
+static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
+{
+	const void *lines[TT_MAX_SOURCES];
+	uint32_t stamp, spins = tt_wait_spins(c);
+	int rc, from = 0;
+
+	c->history = tt_mix(c->history, x->digest);
+	stamp = (uint32_t)(c->history >> 32);
+	tt_control_note(c->ctl, ++c->seq, &x->call);
+	c->caster->t->cast(c->caster, in, x->bytes, ++c->casts, stamp);
+	while ((rc = look(c, x->bytes, stamp, lines, &from)) == 0 && spins-- > 0)
+		tt_cpu_relax();
+	if (tt_unlikely(rc <= 0))
+		return go_on(c, x, in, out);
+	sum(c, x->reduce, out, in, lines, x->bytes, x->bytes / x->count);
+	tt_control_done(c->ctl, c->seq);
+	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	return 0;
+}
+
+int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiDataType_t type, tuttiRedOp_t op)
+{
+	const struct tt_express *x = &c->express[tt_express_row(count, type, op)];
+	struct tt_fpmode mode;
+	int rc = 1;
+
+	if (x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
+	    !buffers_fit(in, out, x->bytes) || atomic_load_explicit(&c->queued, memory_order_acquire))
+		return 1;
+	atomic_store_explicit(&c->briefly, true, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);         /* abort pays for the real one (hush.c) */
+	if (!atomic_load_explicit(&c->finalized, memory_order_relaxed) && !tt_control_broken(c->ctl)) {
+		mode = tt_fpmode_enter();
+		rc = begin_and_end(c, x, in, out);
+		tt_fpmode_leave(mode);
+	}
+	atomic_store_explicit(&c->briefly, false, memory_order_release);
+	return rc;
+}
