@@ -101,13 +101,19 @@ static void lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
 	s->ring_bytes = TT_SHM_PAGE + s->nslots * s->slot_bytes;
 	s->boards_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
-	s->rings_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
+	s->pages_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
+	s->rings_at = s->pages_at + (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
 	s->bytes = s->rings_at + (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
 
 struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
 {
 	return (struct tt_shm_board *)((char *)s->header + s->boards_at) + place;
+}
+
+void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t number)
+{
+	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_CAST_BYTES;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader, int channel)

@@ -1,7 +1,8 @@
 /*
  * shm_segment.h - the memory that the ranks of one host share: how they come to it, and how it is laid out
  *
- *   header | a bell a rank | a board a rank | ring [writer][reader][channel] ...        ring = control page | slots
+ *   header | a bell a rank | a board a rank | two pages a rank | ring [writer][reader][channel] ...
+ *                                                                         ring = control page | slots
  *
  * One sealed memfd a host group. It has no name in any file system, so nothing can be left behind; pages cost nothing
  * until they are claimed. Every field has one writer; fields of different writers lie 128 bytes apart.
@@ -49,7 +50,7 @@ struct tt_shm_cast_line {
 	alignas(TT_LINE) uint8_t payload[TT_CAST_LINE];
 	_Atomic uint64_t flag;
 };
-struct tt_shm_board { alignas(TT_APART) struct tt_shm_cast_line notice[2][TT_CAST_BYTES / TT_CAST_LINE]; };
+struct tt_shm_board { alignas(TT_APART) struct tt_shm_cast_line notice[2][TT_CAST_SMALL / TT_CAST_LINE]; };
 _Static_assert(sizeof(struct tt_shm_cast_line) == TT_LINE, "layout");
 
 struct tt_shm_header {
@@ -66,7 +67,7 @@ struct tt_shm_segment {
 	size_t bytes;
 	int nlocal, me, nchannels;
 	int *local_of;                 /* [nranks] place in the group, -1: not reached */
-	size_t slot_bytes, ring_bytes, boards_at, rings_at;
+	size_t slot_bytes, ring_bytes, boards_at, pages_at, rings_at;
 	uint32_t nslots;
 	_Atomic size_t claimed;        /* bytes, by this rank */
 };
@@ -76,6 +77,7 @@ int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret
 void tt_shm_segment_close(struct tt_shm_segment *segment);
 
 struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *segment, int place);
+void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);   /* of a cast */
 
 /* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);

@@ -51,8 +51,10 @@ enum {
 	TT_T_POST = 2        /* sends by post; exactly one of the two */
 };
 
-#define TT_CAST_LINE 56        /* bytes of a cast in each cache line */
-#define TT_CAST_BYTES (6 * TT_CAST_LINE)
+#define TT_CAST_LINE 56        /* bytes of a small cast in each cache line */
+#define TT_CAST_SMALL (6 * TT_CAST_LINE)
+#define TT_CAST_BYTES (64u << 10)
+#define TT_CAST_RANKS 8        /* that can cast more than TT_CAST_SMALL */
 
 struct tt_transport {
 	const char *name, *help;
@@ -94,11 +96,11 @@ struct tt_transport {
 	 * dst may be half written meanwhile. Results as peek; no release. */
 	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
 
-	/* Optional: the same bytes (1..TT_CAST_BYTES) to every rank that this endpoint reaches, at once. number counts the
-	 * casts of the endpoint from 1; every rank casts every number, the same length, and only when it has seen the number
-	 * before of all the others. Wakes dozing peers.
-	 * seen: 1 it is there: *ret_data are its lines, TT_CAST_LINE bytes in each 64, readable until this rank casts the
-	 * next | 0 not yet | TT_USAGE: what came has another stamp or length. */
+	/* Optional: the same bytes (1..TT_CAST_BYTES; TT_CAST_SMALL where more than TT_CAST_RANKS take part) to every rank
+	 * that this endpoint reaches, at once. number counts the casts of the endpoint from 1; every rank casts every number,
+	 * the same length, and only when it has seen the number before of all the others. Wakes dozing peers.
+	 * seen: 1 it is there: *ret_data are its bytes; up to TT_CAST_SMALL they are lines, TT_CAST_LINE bytes in each 64;
+	 * readable until this rank casts the next | 0 not yet | TT_USAGE: what came has another stamp or length. */
 	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
 	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);

@@ -1,7 +1,7 @@
 /*
- * express.c - allreduces of one to six cache lines: one-shot without messages
+ * express.c - allreduces of up to 64 KiB among few ranks of one host: one-shot without messages
  *
- * Where the ranks of a communicator share one host's memory, few ranks sum few bytes like this, whatever the path that
+ * Where the ranks of a communicator share one host's memory, one-shot goes like this, whatever the path that
  * leads here (agreed facts decide, so all ranks take it or none):
  *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no room to wait for
  *   2  when the bytes of all are there, they are summed in rank order, straight from the board: the bits of one-shot
@@ -16,13 +16,14 @@
 #include "run/run.h"
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
+_Static_assert(TT_CAST_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
 
 bool tt_express_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
 	return c->caster && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 && op->total <= TT_CAST_BYTES &&
-	       c->nranks <= TT_MAX_SOURCES;
+	       c->nranks <= TT_CAST_RANKS;
 }
 
 /* The ranks whose bytes are there, from *from on. 1 all are, lines points at them | 0 not yet | < 0 */
@@ -41,9 +42,11 @@ static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void *
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in, const void *const *lines,
 		       size_t bytes, size_t element_bytes)
 {
-	for (size_t line = 0, at = 0; at < bytes; line++, at += TT_CAST_LINE) {
-		const void *src[TT_MAX_SOURCES];
-		size_t some = bytes - at < TT_CAST_LINE ? bytes - at : TT_CAST_LINE;
+	size_t step = bytes <= TT_CAST_SMALL ? TT_CAST_LINE : bytes;
+
+	for (size_t line = 0, at = 0; at < bytes; line++, at += step) {
+		const void *src[TT_CAST_RANKS];
+		size_t some = bytes - at < step ? bytes - at : step;
 
 		for (int r = 0; r < c->nranks; r++)
 			src[r] = r == c->rank ? (const char *)in + at : (const char *)lines[r] + line * TT_LINE;
@@ -58,7 +61,7 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 int tt_express_advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	const void *lines[TT_MAX_SOURCES];
+	const void *lines[TT_CAST_RANKS];
 	int rc;
 
 	if (!op->cast) {
@@ -113,7 +116,7 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_expres
 
 static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
 {
-	const void *lines[TT_MAX_SOURCES];
+	const void *lines[TT_CAST_RANKS];
 	uint32_t stamp, spins = tt_wait_spins(c);
 	int rc, from = 0;
 
