@@ -116,7 +116,9 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
-def tables_of(samples, ours):
+def tables_of(samples):
+    """A table for each case and each of our contenders, whose labels begin with tutti."""
+    ours = sorted({s["contender"] for s in samples if s["contender"].startswith("tutti")})
     cases = dict.fromkeys(tuple(s[f] for f in FIELDS[:5]) for s in samples)
     for case in cases:
         mine = [s for s in samples if tuple(s[f] for f in FIELDS[:5]) == case]
@@ -149,34 +151,73 @@ def machine():
             f"{', '.join(caches)}, {memory} GiB, Linux {'.'.join(platform.release().split('.')[:2])}")
 
 
-def write_csv(path, samples):
+def write_csv(path, facts, samples):
+    """Samples, behind the facts as lines `# name: text`."""
     with open(path, "w", newline="") as f:
-        writer = csv.DictWriter(f, FIELDS, extrasaction="ignore")
+        f.writelines(f"# {name}: {text}\n" for name, text in facts)
+        writer = csv.DictWriter(f, FIELDS, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(samples)
 
 
-def write_markdown(path, facts, tables, plot):
+def read_csv(path):
+    """(facts, samples) of what write_csv wrote."""
+    with open(path, newline="") as f:
+        lines = f.readlines()
+    facts = [tuple(line[2:].strip().split(": ", 1)) for line in lines if line.startswith("# ")]
+    samples = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+    for s in samples:
+        s.update({k: int(s[k]) for k in ("np", "bytes", "round", "calls")})
+        s.update({k: float(s[k]) for k in ("mean_us", "median_us")})
+    return facts, samples
+
+
+def write_markdown(path, facts, tables, picture):
     with open(path, "w") as f:
         f.write("# Tutti beside its peers\n\n")
         f.write("".join(f"- {name}: {text}\n" for name, text in facts))
-        f.write("\nMicroseconds a call (median over the rounds), float32 sum, `*` the best peer; then Tutti's time over "
-                "the best peer's: of the means over all rounds, of the medians, and the quartiles over the rounds; last "
+        f.write("\nMicroseconds a call (median over the rounds), float32 sum, `*` the best peer; then Tutti's time over\n"
+                "the best peer's: of the means over all rounds, of the medians, and the quartiles over the rounds; last\n"
                 "how far the best peer's own quartiles lie apart. HACKING.md has the method.\n\n")
-        if plot:
-            f.write(f"![ratios]({os.path.basename(plot)})\n\n")
+        f.write("| case | up to 64K | above | behind by more than 5 % at |\n| --- | ---: | ---: | --- |\n")
+        for t in tables:
+            means = dict((name.split()[0], median) for name, _, median in t.classes())
+            cells = [f"{means[c]:.2f}" if c in means else "-" for c in ("up", "above")]
+            f.write(f"| {t.title()} | {cells[0]} | {cells[1]} | {', '.join(t.behind()) or 'nowhere'} |\n")
+        f.write("\nThat is the geometric mean of the medians' ratios. ")
+        f.write(f"![ratios]({os.path.basename(picture)})\n\n" if picture else "\n\n")
         f.write("\n".join(t.markdown() for t in tables))
 
 
-def plot(path, tables):
-    """Ratio over size, a curve a table; None without gnuplot."""
-    if not shutil.which("gnuplot") or not tables:
+# ---- picture ----------------------------------------------------------------------------------------------------------
+
+def panel(case, tables):
+    """gnuplot's lines for one collective with so many ranks over one transport: a curve a case."""
+    np, transport, collective = case
+    curves = ["1 with lines lc 'black' notitle"]
+    data = ""
+    for t in tables:
+        place = "in place" if t.case[3] == "in" else "out of place"
+        name = f"{place}, {t.case[4]}" + ("" if t.us == "tutti" else f", {t.us}")
+        curves.append(f"'-' using 1:2 with lines lw 2 title '{name}'")
+        data += "".join(f"{r.size} {r.median}\n" for r in t.rows) + "e\n"
+    title = f"{collective}, {transport}, n = {np}".replace("_", "-")
+    return f"set title '{title}'\nplot {', '.join(curves)}\n{data}"
+
+
+def picture_of(path, tables):
+    """Ratio over size, a panel a collective; None without gnuplot."""
+    panels = {}
+    for t in tables:
+        panels.setdefault(t.case[:3], []).append(t)
+    if not shutil.which("gnuplot") or not panels:
         return None
-    curves = ", ".join(f"'-' using 1:2 with linespoints title '{t.title()}'" for t in tables)
-    data = "".join("".join(f"{r.size} {r.median}\n" for r in t.rows) + "e\n" for t in tables)
-    script = (f"set terminal svg size 900,{420 + 18 * len(tables)} background 'white'\nset output '{path}'\n"
-              "set logscale x 2\nset format x '%.0b%B'\nset xlabel 'bytes'\nset yrange [0:*]\n"
-              "set ylabel 'time over the best peer'\nset key below left Left reverse maxcols 1\nset grid\n"
-              f"plot 1 with lines lc 'black' title 'as fast as the best peer', {curves}\n{data}")
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    script = (f"set terminal svg size {420 * columns},{330 * rows} font 'sans,10' background 'white'\n"
+              f"set output '{path}'\nset multiplot layout {rows},{columns}\nset logscale x 2\n"
+              "set xtics ('4' 4, '64' 64, '1K' 1024, '16K' 16384, '256K' 262144, '4M' 4194304, '64M' 67108864)\n"
+              "set yrange [0:2]\nset ylabel 'time over the best peer'\nset key top right samplen 1\nset grid\n")
+    script += "".join(panel(case, ts) for case, ts in panels.items())
     done = subprocess.run(["gnuplot"], input=script, text=True, stderr=subprocess.PIPE)
     return path if done.returncode == 0 else None
