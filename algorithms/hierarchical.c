@@ -5,7 +5,8 @@
  * rails: each host reduce-scatters among its first g ranks, g the size of the smallest host; the i-th ranks of all
  * hosts allreduce part i between them; each host allgathers. Ranks beyond g hand theirs to one of the g before and
  * get the result after. Other inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One
- * host: the inner algorithm alone; one rank a host: the outer alone. A host's ranks need not be neighbours.
+ * host: where its ranks are bound to different parts of it, these groups are the hosts; else the inner algorithm alone.
+ * One rank a host: the outer alone. A host's ranks need not be neighbours.
  *
  *   n = 4 on hosts (0 1) (2 3), two-shot/ring:
  *
@@ -104,9 +105,17 @@ static const struct form *form_of(const struct tt_algorithm *row)
 
 /* ---- the hosts --------------------------------------------------------------------------------------------------- */
 
+/* The hosts, or the groups of the only one. */
+static const struct tt_topology *level_of(const struct tt_shape *shape)
+{
+	const struct tt_topology *t = shape->topology;
+
+	return t && t->nhosts == 1 && t->groups ? t->groups : t;
+}
+
 static int hosts_of(const struct tt_shape *shape)
 {
-	return shape->topology ? shape->topology->nhosts : 1;
+	return level_of(shape) ? level_of(shape)->nhosts : 1;
 }
 
 /* How many ranks of a host talk to other hosts: as many as the smallest host has. */
@@ -143,7 +152,7 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 		return inner.row->cut ? inner.row->cut(shape, inner.argument) : c;
 	c = outer_cut(&outer, nhosts);
 	if (nhosts < shape->nranks)
-		c.blocks *= (uint32_t)rails_of(shape->topology, form_of(inner.row));
+		c.blocks *= (uint32_t)rails_of(level_of(shape), form_of(inner.row));
 	return c;
 }
 
@@ -160,7 +169,7 @@ struct seat {
 /* Fills local, size and index: one look at every rank. */
 static void sit_down(struct tt_builder *b, struct seat *s)
 {
-	const struct tt_topology *t = b->shape->topology;
+	const struct tt_topology *t = level_of(b->shape);
 
 	for (int r = 0; r < t->nranks; r++) {
 		if (t->host_of[r] != t->host_of[b->rank])
@@ -181,7 +190,7 @@ static void find_across(const struct tt_topology *t, struct seat *s, int *seen)
 
 static bool take_seat(struct tt_builder *b, struct seat *s)
 {
-	const struct tt_topology *t = b->shape->topology;
+	const struct tt_topology *t = level_of(b->shape);
 	int *seen = calloc((size_t)t->nhosts, sizeof(*seen));
 
 	s->rails = rails_of(t, s->form);
@@ -280,7 +289,7 @@ static void build(struct tt_builder *b, const char *argument)
 
 const struct tt_algorithm tt_allreduce_hierarchical = {
 	.collective = TT_ALLREDUCE, .name = "hierarchical",
-	.help = "several hosts: INNER in each host, OUTER between them",
+	.help = "several hosts, or groups: INNER in each, OUTER between them",
 	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
 		  "hierarchy",
 	.argument = "two-shot/ring", .form = "INNER/OUTER", .takes = takes, .explain = explain, .cut = cut, .build = build,

@@ -109,6 +109,8 @@ static void print_topology(void)
 	printf("  %-22s %d of %.1f MiB\n", "L3 caches", t.l3_caches, (double)t.l3_bytes / 1048576);
 	printf("  %-22s %d\n", "cores", t.cores);
 	printf("  %-22s %d, of which this process may use %d\n", "processors", t.processors, t.allowed);
+	printf("  %-22s ", "groups of ranks");
+	tt_host_print_groups();
 	if (bytes != UINT64_MAX)
 		printf("  %-22s %.1f GiB\n", "free memory", (double)bytes / 1073741824);
 	printf("  %-22s %s\n", "as told by", t.source);

@@ -13,4 +13,7 @@ struct tt_host_topology {
 
 void tt_host_topology(struct tt_host_topology *ret_topology);
 
+/* groups.c: the rest of a line: "by package, when ranks are bound: 0-15 16-31" */
+void tt_host_print_groups(void);
+
 #endif

@@ -302,7 +302,8 @@ Test(mutants, harmful_damage_to_the_algorithms_is_refused)
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		for (int n = 2; n <= 9; n++) {
-			const struct tt_topology topology = { n, n < 4 ? 1 : n < 7 ? 2 : 3, hosts };
+			const struct tt_topology topology = { .nranks = n, .nhosts = n < 4 ? 1 : n < 7 ? 2 : 3,
+								.host_of = hosts };
 			struct tt_plan *plans[9];
 
 			if (!build(tt_algorithms[i], &topology, (n - 1) / 2, (n + i) % 2, plans))

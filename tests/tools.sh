@@ -285,6 +285,32 @@ info_tells() {
 	done
 }
 point "tutti info tells build, transports, host, environment, algorithms" info_tells
+# two processors made two packages: a folder takes the place of /sys/devices/system
+two_packages() {
+	cpus=$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g')
+	for cpu in ${cpus% *} ${cpus#* }; do
+		mkdir -p "$tmp/sys/cpu/cpu$cpu/topology"
+		echo "$cpu" | tee "$tmp/sys/cpu/cpu$cpu/topology/package_cpus_list" >"$tmp/sys/cpu/cpu$cpu/topology/thread_siblings_list"
+	done
+}
+grouped() {
+	run 0 unshare -rm sh -c "mount --bind $tmp/sys /sys/devices/system && TUTTI_LOG=debug \"\$@\"" - "$@"
+}
+divided_host() {
+	grouped perf/allreduce_perf --np 5 --pin -b 4K -e 64K -f 16 -n 2 --algo hierarchical && rows | awk '$9 + $13 { exit 1 }' || return 1
+	[ "$(grep -o 'rank [0-4]: in group [01] of 2' "$tmp/err" | sort -u | tr -dc '0-9\n' | tr '\n' ' ')" = "002 112 202 312 402 " ] ||
+		{ echo "groups: $(grep -o 'in group.*' "$tmp/err")"; return 1; }
+}
+unbound_ranks() {
+	grouped perf/allreduce_perf --np 5 -b 4K -e 4K -n 2 --algo hierarchical && ! grep -q "in group" "$tmp/err"
+}
+if [ "$(nproc)" -eq 2 ] && unshare -rm true 2>/dev/null; then
+	two_packages
+	point "ranks bound to two packages form two groups, and hierarchical is right" divided_host
+	point "ranks that are not bound form none" unbound_ranks
+else
+	skip "ranks bound to two packages form two groups" "needs two processors and unshare -rm"
+fi
 wrong_variable() { TUTTI_TIMEOUT_MS=soon run 0 perf/tutti info && grep -q "wrong now: .*TUTTI_TIMEOUT_MS" "$tmp/out"; }
 point "tutti info names a variable with a wrong value" wrong_variable
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }

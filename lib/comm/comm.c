@@ -75,27 +75,66 @@ static int host_topology(tuttiComm_t c)
 	return 0;
 }
 
+/* What each rank tells the others about itself. */
+struct neighbour { struct tt_cores cores; struct tt_place place; };
+
 /* Who shares this rank's processors decides how it waits; the others of the host come to the same answer. */
-static int decide_waiting(tuttiComm_t c, const char *wait)
+static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
 {
-	struct tt_cores mine, *all = malloc((size_t)c->nranks * sizeof(*all));
-	int here = 0, cores, rc;
+	struct tt_cores *of_host = malloc((size_t)c->nranks * sizeof(*of_host));
+	int here = 0, cores;
+
+	if (!of_host)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	for (int r = 0; r < c->nranks; r++)
+		if (c->topology.host_of[r] == c->topology.host_of[c->rank])
+			of_host[here++] = all[r].cores;
+	cores = tt_cores_count(of_host, here);
+	free(of_host);
+	c->crowded = here > cores;
+	c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
+		    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
+	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, here, cores,
+	       c->policy == TT_WAIT_SPIN ? "spin" : c->policy == TT_WAIT_YIELD ? "yield" : "sleep");
+	return 0;
+}
+
+/* Ranks that are bound to different parts of a host. Of two ranks there are no groups. */
+static int form_groups(tuttiComm_t c, const struct neighbour *all)
+{
+	struct tt_place *places = malloc((size_t)c->nranks * sizeof(*places));
+
+	c->group_of = malloc((size_t)c->nranks * sizeof(*c->group_of));
+	if (!places || !c->group_of) {
+		free(places);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	}
+	for (int r = 0; r < c->nranks; r++)
+		places[r] = all[r].place;
+	c->groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->group_of };
+	c->groups.nhosts = tt_groups_form(places, c->topology.host_of, c->nranks, c->group_of);
+	if (c->groups.nhosts > c->topology.nhosts) {
+		c->topology.groups = &c->groups;
+		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->group_of[c->rank], c->groups.nhosts);
+	}
+	free(places);
+	return 0;
+}
+
+static int look_around(tuttiComm_t c, const char *wait)
+{
+	struct neighbour mine, *all = malloc((size_t)c->nranks * sizeof(*all));
+	int rc;
 
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	tt_cores_mine(&mine);
+	memset(&mine, 0, sizeof(mine));
+	tt_cores_mine(&mine.cores);
+	if (c->nranks > 2)
+		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
-	for (int r = 0; !rc && r < c->nranks; r++)
-		if (c->topology.host_of[r] == c->topology.host_of[c->rank])
-			all[here++] = all[r];
-	if (!rc) {
-		cores = tt_cores_count(all, here);
-		c->crowded = here > cores;
-		c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
-			    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
-		tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, here, cores,
-		       c->policy == TT_WAIT_SPIN ? "spin" : c->policy == TT_WAIT_YIELD ? "yield" : "sleep");
-	}
+	if (!rc && !(rc = decide_waiting(c, all, wait)) && c->nranks > 2)
+		rc = form_groups(c, all);
 	free(all);
 	return rc;
 }
@@ -157,6 +196,7 @@ void tt_comm_free(tuttiComm_t c)
 	free(c->p2p_sent);
 	free(c->p2p_received);
 	free(c->heard);
+	free(c->group_of);
 	pthread_cond_destroy(&c->turned);
 	pthread_mutex_destroy(&c->lock);
 	c->magic = 0;
@@ -169,7 +209,7 @@ static int furnish(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
-	if ((rc = host_topology(c)) || (rc = decide_waiting(c, env->wait)) ||
+	if ((rc = host_topology(c)) || (rc = look_around(c, env->wait)) ||
 	    (rc = tt_endpoints_open(c)) ||
 	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());

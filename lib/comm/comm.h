@@ -12,6 +12,7 @@
 
 #include "algorithms/algorithm.h"
 #include "comm/control.h"
+#include "comm/place.h"
 #include "mem/reduce.h"
 #include "plan/plan.h"
 #include "transports/transport.h"
@@ -74,7 +75,8 @@ struct tuttiComm {
 
 	/* how each pair is reached */
 	struct tt_world world;
-	struct tt_topology topology;
+	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
+	int *group_of;                         /* [nranks], groups' */
 	bool one_host, over_tcp;               /* agreed facts for the choice of a plan */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
@@ -137,8 +139,10 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 
 /* cores.c: processors that the ranks of this host may use together; each rank calls it with its own mask first. */
-#define TT_CPU_WORDS 16
-struct tt_cores { uint64_t mask[TT_CPU_WORDS]; uint32_t quota; };      /* quota: cgroup cpu.max in cores, 0 none */
+struct tt_cores {
+	uint64_t mask[TT_CPU_WORDS];
+	uint32_t quota;                        /* cgroup cpu.max in cores, 0 none */
+};
 void tt_cores_mine(struct tt_cores *ret_cores);
 int tt_cores_count(const struct tt_cores *cores, int n);
 

@@ -77,6 +77,9 @@ enum tt_rule { TT_EVEN, TT_EQUAL };
 struct tt_topology {
 	int nranks, nhosts;
 	const int *host_of;      /* [nranks], hosts numbered 0.. in order of their lowest rank */
+	/* The same ranks by groups instead of hosts: the parts of hosts (packages, NUMA nodes, caches) that ranks are bound
+	 * to, as if each were a host. NULL: no host is divided. */
+	const struct tt_topology *groups;
 };
 
 /* What a plan is built for; with the algorithm, the key under which it is kept. */
