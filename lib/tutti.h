@@ -105,7 +105,7 @@ typedef struct {
 	size_t size;            /* sizeof(tuttiConfig_t), set by the initializer */
 	unsigned magic;
 	unsigned version;
-	int timeout_ms;         /* deadline of every operation (TUTTI_TIMEOUT_MS) */
+	int timeout_ms;         /* deadline of every operation: so long without progress (TUTTI_TIMEOUT_MS) */
 	const char *transport;  /* auto, shm, tcp, self (TUTTI_TRANSPORT) */
 	const char *algo;       /* an algorithm's name or auto (TUTTI_ALGO) */
 	const char *name;       /* of the communicator, for messages and logs */
@@ -234,10 +234,10 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
  *                                    comm NULL, destroyed or used in a forked child
  *              tuttiInvalidUsage     another rank made a different call; the text names both
  *              tuttiRemoteError      another rank died, left or aborted; the text names it
- *              tuttiTimeout          the deadline passed; the text names who is missing and its last operation
+ *              tuttiTimeout          nothing moved for the time-out; the text names who is missing and its last operation
  *              tuttiSystemError      memory, descriptors, network
- *   Thread     any; one caller at a time per comm     Blocks   NULL stream: yes, at most the time-out
- * count 0 is ordinary: nothing moves, and the buffers may be NULL.
+ *   Thread     any; one caller at a time per comm     Blocks   NULL stream: yes, at most the time-out without progress
+ * count 0 is ordinary: no element moves, and the buffers may be NULL; a send of 0 elements needs its receive of 0.
  * Algorithms and their sources: tutti_algorithms(7).
  */
 

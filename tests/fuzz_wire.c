@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "comm/control_inside.h"
+#include "plan/plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -52,6 +53,8 @@ static void status(const uint8_t *data, size_t bytes)
 	tt_put_status(&w, &s);
 	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
 	free(w.data);
+	for (int i = 0; i < s.nwants; i++)
+		tt_want_words(&s.want[i], text, sizeof(text));
 	for (int i = 0; i < s.trail.nruns; i++) {
 		tt_call_text(&s.trail.run[i].call, s.started, text, sizeof(text));
 		tt_call_words(&s.trail.run[i].call, true, text, sizeof(text));
@@ -162,10 +165,13 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		ctl->gather_count = 1;
 	}
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
+	tt_control_note_message(ctl, false, 2, 2, &(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
 	tt_sock_set_blocking(fds[1], false);
 	(void)!send(fds[1], data, bytes, MSG_NOSIGNAL);
 	pthread_mutex_lock(&ctl->lock);
 	serve(ctl);
+	check(ctl, bytes);
+	tt_waits_check(ctl);
 	check(ctl, bytes);
 	close(fds[1]);
 	serve(ctl);

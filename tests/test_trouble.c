@@ -263,10 +263,11 @@ static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	meet_reached(m, victim, 2, HOLD_MS);
 	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl); sleep_ms(20))
-		tt_control_waiting(ctl, 3, victim, 2);
+		tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = victim, .heard = 2 });
 	until = tt_now_ns();
 	if (!tt_control_broken(ctl))
-		who = tt_control_missing(ctl, 3, m->report[rank].text, sizeof(m->report[rank].text));
+		who = tt_control_missing(ctl, 3, &(struct tt_stuck){ .awaited = victim, .heard = 2 },
+					 m->report[rank].text, sizeof(m->report[rank].text));
 	m->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
 	if (tt_control_broken(ctl))
 		who = victim;
@@ -320,9 +321,10 @@ static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
 		return 0;
 	}
 	call(ctl, 2, false);
-	tt_control_waiting(ctl, 2, 2, 1);
+	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 1 });
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 2, m->report[rank].text, sizeof(m->report[rank].text));
+	who = tt_control_missing(ctl, 2, &(struct tt_stuck){ .awaited = 2, .heard = 1 },
+					 m->report[rank].text, sizeof(m->report[rank].text));
 	if (rank == 0) {
 		meet_reached(m, 1, 1, HOLD_MS);
 		tt_control_raise(ctl, TT_TIMEOUT, who, m->report[rank].text);
@@ -347,11 +349,12 @@ static int all_are_in_it(struct meet *m, int rank, struct tt_control *ctl)
 	int who;
 
 	call(ctl, 1, false);
-	tt_control_waiting(ctl, 1, (rank + 1) % m->n, 0);
+	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = (rank + 1) % m->n, .heard = 0 });
 	atomic_store(&m->report[rank].stage, 1);
 	meet_all_reached(m, 1, HOLD_MS);
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 1, m->report[rank].text, sizeof(m->report[rank].text));
+	who = tt_control_missing(ctl, 1, &(struct tt_stuck){ .awaited = (rank + 1) % m->n },
+					 m->report[rank].text, sizeof(m->report[rank].text));
 	atomic_store(&m->report[rank].stage, 2);
 	meet_all_reached(m, 2, HOLD_MS);
 	return who == -1 ? 0 : 1;
@@ -384,7 +387,7 @@ static int differ(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 3)
-			tt_control_waiting(ctl, 5, 0, 4);
+			tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 0, .heard = 4 });
 		sleep_ms(1);
 	}
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
@@ -417,7 +420,7 @@ static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 0)
-			tt_control_waiting(ctl, 40, 2, 39);
+			tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 39 });
 		sleep_ms(1);
 	}
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;

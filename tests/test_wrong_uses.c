@@ -97,6 +97,76 @@ static tuttiResult_t barrier(tuttiComm_t c, int rank, int n)
 	return rank ? tuttiAllReduce(in, out, 1, tuttiUint8, tuttiBor, c, NULL) : tuttiBarrier(c, NULL);
 }
 
+/* Order, where only some make a collective: nobody sends what another waits for, and none of them can go on. */
+static tuttiResult_t receive_and_collective(tuttiComm_t c, int rank, int n)
+{
+	return rank ? tuttiAllReduce(in, out, 1000, tuttiFloat32, tuttiSum, c, NULL)
+		    : tuttiRecv(out, 10, tuttiFloat32, n - 1, c, NULL);
+}
+
+static tuttiResult_t receive_and_root(tuttiComm_t c, int rank, int n)
+{
+	return rank ? tuttiBroadcast(in, out, 1000, tuttiFloat32, 0, c, NULL)
+		    : tuttiRecv(out, 10, tuttiFloat32, n - 1, c, NULL);
+}
+
+static tuttiResult_t split_and_collective(tuttiComm_t c, int rank, int n)
+{
+	tuttiComm_t part;
+
+	return rank == n - 1 ? tuttiAllReduce(in, out, 1000, tuttiFloat32, tuttiSum, c, NULL)
+			     : tuttiCommSplit(c, 0, 0, &part, NULL);
+}
+
+static tuttiResult_t split_and_receive(tuttiComm_t c, int rank, int n)
+{
+	tuttiComm_t part;
+
+	return rank == 0 ? tuttiRecv(out, 10, tuttiFloat32, n - 1, c, NULL) : tuttiCommSplit(c, 0, 0, &part, NULL);
+}
+
+static tuttiResult_t receives_in_a_circle(tuttiComm_t c, int rank, int n)
+{
+	return tuttiRecv(out, 10, tuttiFloat32, (rank + 1) % n, c, NULL);
+}
+
+/* The second message from rank 0 to rank 1 is another on each side. */
+static tuttiResult_t messages(tuttiComm_t c, int rank, size_t sent, size_t received, tuttiDataType_t type)
+{
+	tuttiResult_t rc = tuttiSuccess;
+
+	if (rank == 0 && !(rc = tuttiSend(in, 3, tuttiInt8, 1, c, NULL)))
+		rc = tuttiSend(in, sent, tuttiFloat32, 1, c, NULL);
+	if (rank == 1 && !(rc = tuttiRecv(out, 3, tuttiInt8, 0, c, NULL)))
+		rc = tuttiRecv(out, received, type, 0, c, NULL);
+	return rc;
+}
+
+static tuttiResult_t message_counts(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return messages(c, rank, 70000, 60, tuttiFloat32);
+}
+
+static tuttiResult_t message_types(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return messages(c, rank, 60, 60, tuttiInt32);
+}
+
+static tuttiResult_t nothing_received(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return messages(c, rank, 60, 0, tuttiFloat32);
+}
+
+static tuttiResult_t nothing_sent(tuttiComm_t c, int rank, int n)
+{
+	(void)n;
+	return messages(c, rank, 0, 60, tuttiFloat32);
+}
+
+#define FOR_EVER "wait for each other, and none can go on"
 static const struct wrong wrongs[] = {
 	{ "counts", counts, { "512", "1024" }, false },
 	{ "big counts", big_counts, { "70000", "65000" }, false },
@@ -110,6 +180,20 @@ static const struct wrong wrongs[] = {
 	{ "own scatter roots", own_scatter_roots, { "called scatter of 10 float32 (root ", "as operation 1, rank " }, true },
 	{ "order", order, { "allgather", "allreduce" }, false },
 	{ "barrier", barrier, { "barrier", "allreduce" }, false },
+	{ "receive, collective", receive_and_collective, { FOR_EVER, "receive of 10 float32 from rank ", "allreduce of 1000" },
+	  false },
+	{ "receive, root", receive_and_root, { FOR_EVER, "receive of 10 float32 from rank ", "broadcast of 1000" }, true },
+	{ "split, collective", split_and_collective, { FOR_EVER, "tuttiCommSplit", "allreduce of 1000" }, false },
+	{ "split, receive", split_and_receive, { FOR_EVER, "tuttiCommSplit", "receive of 10 float32 from rank " }, false },
+	{ "circle", receives_in_a_circle, { FOR_EVER, " is in receive of 10 float32 from rank " }, false },
+	{ "message counts", message_counts, { "rank 0 called send of 70000 float32 to rank 1 (number 2), rank 1 called "
+	  "receive of 60 float32 from rank 0 (number 2)" }, true },
+	{ "message types", message_types, { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
+	  "receive of 60 int32 from rank 0 (number 2)" }, true },
+	{ "nothing received", nothing_received, { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
+	  "receive of 0 float32 from rank 0 (number 2)" }, true },
+	{ "nothing sent", nothing_sent, { "rank 0 called send of 0 float32 to rank 1 (number 2), rank 1 called "
+	  "receive of 60 float32 from rank 0 (number 2)" }, true },
 };
 
 static int make_wrong(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -141,6 +225,116 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 
 				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s", wrongs[i].name, n, transports[t]);
 			}
+}
+
+/* Right programs in which ranks wait long for each other, in chains and groups, and are told nothing. */
+static int wait_in_chains(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t c = *comm, part = NULL;
+	int next = (rank + 1) % n, before = (rank + n - 1) % n;
+	tuttiResult_t rc = tuttiSuccess;
+
+	(void)arg;
+	if (rank == n - 1)
+		usleep(1700000);
+	else
+		rc = tuttiRecv(out, 10, tuttiFloat32, next, c, NULL);
+	if (!rc && rank)
+		rc = tuttiSend(in, 10, tuttiFloat32, before, c, NULL);
+	if (!rc && rank == n - 1)
+		usleep(1700000);
+	tuttiGroupStart();
+	for (size_t i = 0; i < 3; i++) {
+		tuttiRecv(out + 10 * i, i, tuttiFloat32, before, c, NULL);
+		tuttiSend(in, i, tuttiFloat32, next, c, NULL);
+	}
+	tuttiAllReduce(in, out + 100, 50, tuttiFloat32, tuttiSum, c, NULL);
+	if (!rc)
+		rc = tuttiGroupEnd();
+	if (!rc && rank == 1)
+		usleep(1700000);
+	if (!rc)
+		rc = tuttiCommSplit(c, 0, 0, &part, NULL);
+	if (!rc && rank == 0)
+		usleep(1700000);
+	if (!rc)
+		rc = tuttiBarrier(c, NULL);
+	tuttiCommDestroy(part);
+	if (rc)
+		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(c));
+	return rc;
+}
+
+Test(wrong_uses, ranks_that_wait_long_but_not_for_ever_are_left_alone, .timeout = 120)
+{
+	static const char *const transports[] = { "shm", "tcp" };
+
+	for (int t = 0; t < 2; t++) {
+		struct ranks r = { .n = 4, .transport = transports[t], .timeout_ms = 20000, .limit_s = 50 };
+
+		cr_expect_eq(ranks_run(&r, wait_in_chains), 0, "%s", transports[t]);
+	}
+}
+
+static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiResult_t rc;
+
+	(void)n, (void)arg;
+	if (rank == 1) {
+		usleep(2500000);                 /* elsewhere: it might still send, so nothing is certain */
+		return 0;
+	}
+	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);
+	if (rc == tuttiTimeout && strstr(tuttiGetLastError(*comm), "rank 1 has not made the matching call, send of 10 float32 "
+					 "to rank 0 (number 1)"))
+		return 0;
+	fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+Test(wrong_uses, a_message_that_nobody_sends_is_named_at_the_deadline, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .timeout_ms = 1500, .limit_s = 20 };
+
+	cr_expect_eq(ranks_run(&r, receive_from_nobody), 0);
+}
+
+/* The deadline is a time in which nothing moves: five messages of a group come 0.5 s apart, the sixth never. */
+static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t c = *comm;
+	tuttiResult_t rc = tuttiSuccess;
+
+	(void)n, (void)arg;
+	for (int i = 0; i < 5 && rank && !rc; i++) {
+		usleep(500000);
+		rc = tuttiSend(in, 4, tuttiFloat32, 0, c, NULL);
+	}
+	if (rank) {
+		usleep(4000000);
+		return rc;
+	}
+	tuttiGroupStart();
+	for (int i = 0; i < 5; i++)
+		tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL);
+	rc = tuttiGroupEnd();
+	if (!rc && tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL) == tuttiTimeout &&
+	    strstr(tuttiGetLastError(c), "without progress") && strstr(tuttiGetLastError(c), "(number 6)"))
+		return 0;
+	fprintf(stderr, "result %d: %s\n", rc, tuttiGetLastError(c));
+	return 1;
+}
+
+Test(wrong_uses, what_moves_may_take_longer_than_the_time_out, .timeout = 60)
+{
+	static const char *const transports[] = { "shm", "tcp" };
+
+	for (int t = 0; t < 2; t++) {
+		struct ranks r = { .n = 2, .transport = transports[t], .timeout_ms = 1500, .limit_s = 20 };
+
+		cr_expect_eq(ranks_run(&r, slow_messages), 0, "%s", transports[t]);
+	}
 }
 
 /* Impossible arguments are refused at once, and leave the communicator usable. */

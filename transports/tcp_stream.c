@@ -164,6 +164,7 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		if (n == 0)
 			return lost(l, "closed the connection");
 		l->got += (size_t)n;
+		l->base.arrived += (size_t)n;
 		if (headless && l->got >= HEAD && (rc = check(l, bytes, stamp)))
 			return rc;
 	}

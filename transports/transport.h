@@ -43,6 +43,7 @@ struct tt_link {
 	int peer, channel;
 	uint64_t posted, completed;      /* posts accepted, posts whose bytes may be overwritten; monotone */
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
+	uint64_t arrived;                /* bytes taken from the network, also of messages that are not complete */
 	uint64_t received;               /* messages released or received so far: "when was it last heard" */
 };
 

@@ -129,8 +129,9 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, int peer, int channel, uint64_t deadline_ns);
+/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this rank is in meanwhile.
+ * 0 | < 0 */
+int tt_comm_connect(tuttiComm_t comm, int peer, int channel, const struct tt_stuck *in, uint64_t deadline_ns);
 
 /* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
 int tt_comm_failed(tuttiComm_t comm, int code);

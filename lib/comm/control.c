@@ -37,8 +37,10 @@ static bool allocate(struct tt_control *ctl)
 	ctl->status = calloc(n, sizeof(*ctl->status));
 	ctl->status_at_ns = calloc(n, sizeof(*ctl->status_at_ns));
 	ctl->heard = calloc(n, sizeof(*ctl->heard));
+	ctl->pair = calloc(n, sizeof(*ctl->pair));
+	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
 	return ctl->cards && ctl->host_of && ctl->attached && ctl->left && ctl->left_after && ctl->left_at_ns &&
-	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard;
+	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
 static int watch(struct tt_control *ctl, int fd, enum tt_source *source)
@@ -86,8 +88,8 @@ int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl)
 	ctl->wake_source = TT_SRC_WAKE;
 	ctl->listener_source = TT_SRC_LISTENER;
 	ctl->epoll = ctl->wake = ctl->listener = ctl->spare = -1;
-	ctl->gone_after = ctl->answer_due_ns = ctl->hear_again_ns = TT_NEVER;
-	ctl->awaited = ctl->culprit = -1;
+	ctl->gone_after = ctl->answer_due_ns = ctl->look_due_ns = ctl->hear_again_ns = TT_NEVER;
+	ctl->stuck.awaited = ctl->culprit = -1;
 	pthread_mutex_init(&ctl->lock, NULL);
 	pthread_mutex_init(&ctl->hook_lock, NULL);
 	pthread_condattr_init(&attr);
@@ -138,6 +140,10 @@ void tt_control_free(struct tt_control *ctl)
 	free(ctl->status);
 	free(ctl->status_at_ns);
 	free(ctl->heard);
+	for (int r = 0; r < ctl->nranks && ctl->pair; r++)
+		free(atomic_load(&ctl->pair[r]));
+	free(ctl->pair);
+	free(ctl->doomed);
 	free(ctl);
 }
 

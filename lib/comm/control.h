@@ -93,6 +93,9 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
 /* This rank starts (finishes) collective number seq. A few plain stores; the service thread reads them. */
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call);
 void tt_control_done(struct tt_control *ctl, uint64_t seq);
+/* The same for sends and receives, which are numbered by pair and direction. */
+void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number, const struct tt_call *call);
+void tt_control_done_message(struct tt_control *ctl);
 
 /* ---- trouble ------------------------------------------------------------------------------------------------- */
 
@@ -104,13 +107,25 @@ const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit);
 /* This rank's operation failed: break the communicator here and, by flood, everywhere. First one wins. Thread: any. */
 void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text);
 
-/* This rank waits long in operation seq for peer (-1: several): tell all, ask all. Cheap to call often; sends once a second.
- * heard: the number of the last operation in which peer was heard from here. */
-void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t heard);
+/* What a rank is in while nothing moves, besides its collective, which is on the board. */
+#define TT_WANTS 4
+struct tt_want { bool send; int peer; uint64_t number; struct tt_call call; };       /* a message of that pair */
+struct tt_stuck {
+	int awaited;                 /* the rank it waits for, -1: several */
+	uint64_t heard;              /* the last operation in which that one was heard of from here */
+	bool open;                   /* it may begin more operations before these end, so nothing certain follows */
+	int nwants;                  /* as many as fit */
+	struct tt_want want[TT_WANTS];
+};
 
-/* At a deadline: who is missing for operation seq and what it did last, as a sentence. Returns the first missing
- * rank, or -1 when every rank answers and is in this operation. Blocks: until all have answered, 1 s at most. */
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+/* This rank waits long: tell all, ask all. Cheap to call often; sends once a second. When the ranks turn out to wait
+ * for each other for ever, the communicator breaks (TT_USAGE). */
+void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck);
+
+/* At a deadline: who is missing for operation seq, or for the messages of stuck if it has some, and what it did last,
+ * as a sentence. Returns the first missing rank, or -1 when every rank answers and is in this operation. Blocks: until
+ * all have answered, 1 s at most. When the communicator broke meanwhile, that is what to tell instead. */
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck, char *text, size_t bytes);
 
 /* Called by the service thread right after the communicator broke (run wakes its sleepers). Set before use. */
 void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx);

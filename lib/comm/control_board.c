@@ -6,22 +6,40 @@
  * caught in a call that others made differently has mostly gone on to the next one when that is found.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/control_inside.h"
 
 /* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new word must also see
  * the 0 before it. */
-void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
+static inline void put_line(struct tt_board_line *line, uint64_t seq, const struct tt_call *call)
 {
-	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
 	uint64_t word[2];
 
+	_Static_assert(sizeof(*call) == sizeof(word), "a call is two words of the board");
 	memcpy(word, call, sizeof(word));
 	atomic_store_explicit(&line->seq, 0, memory_order_relaxed);
 	atomic_store_explicit(&line->word[0], word[0], memory_order_release);
 	atomic_store_explicit(&line->word[1], word[1], memory_order_release);
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
+}
+
+static bool get_line(struct tt_board_line *line, uint64_t seq, struct tt_call *ret_call)
+{
+	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
+
+	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
+	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
+	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
+		return false;
+	memcpy(ret_call, word, sizeof(word));
+	return true;
+}
+
+void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
+{
+	put_line(&ctl->board[seq % TT_HISTORY], seq, call);
 	atomic_store_explicit(&ctl->started, seq, memory_order_release);
 	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
 		pthread_mutex_lock(&ctl->lock);
@@ -37,16 +55,36 @@ void tt_control_done(struct tt_control *ctl, uint64_t seq)
 
 bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
 {
-	struct tt_board_line *line = &ctl->board[seq % TT_HISTORY];
-	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
+	return get_line(&ctl->board[seq % TT_HISTORY], seq, ret_call);
+}
 
-	_Static_assert(sizeof(*ret_call) == sizeof(word), "a call is two words of the board");
-	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
-	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
-	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
-		return false;
-	memcpy(ret_call, word, sizeof(word));
-	return true;
+/* Without memory for it the pair is not remembered: texts become poorer. */
+void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number, const struct tt_call *call)
+{
+	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_relaxed);
+
+	if (tt_unlikely(!pair)) {
+		pair = calloc(1, sizeof(*pair));
+		if (!pair)
+			return;
+		atomic_store_explicit(&ctl->pair[peer], pair, memory_order_release);
+	}
+	put_line(&pair->line[send][number % TT_MESSAGES], number, call);
+	atomic_store_explicit(&pair->started[send], number, memory_order_release);
+}
+
+void tt_control_done_message(struct tt_control *ctl)
+{
+	uint64_t done = atomic_load_explicit(&ctl->messages_done, memory_order_relaxed);
+
+	atomic_store_explicit(&ctl->messages_done, done + 1, memory_order_release);
+}
+
+bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number, struct tt_call *ret_call)
+{
+	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_acquire);
+
+	return pair && get_line(&pair->line[send][number % TT_MESSAGES], number, ret_call);
 }
 
 void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)

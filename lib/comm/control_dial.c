@@ -5,6 +5,7 @@
  * nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so whoever answers must prove that it
  * is the rank that was meant; otherwise the next address is tried, and all again until the deadline.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct attempt {
 	char last[160];                  /* what the last one said */
 	char full[160];                  /* somebody said that it has no descriptor left */
 	bool answered;                   /* in this round */
+	bool refused;                    /* in this round; a host is there, but nobody listens */
 };
 
 static bool is_over(void *ctx)
@@ -54,6 +56,7 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 	struct attempt *a = ret_a;
 
 	a->n = 0;
+	a->answered = a->refused = false;
 	a->last[0] = a->full[0] = '\0';
 	if (same_place) {
 		a->list[a->n++] = tt_loopback4;
@@ -98,6 +101,7 @@ static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struc
 	rc = tt_sock_connect(&a->list[i], dial->to->port, &patience, &fd);
 	if (rc) {
 		snprintf(a->last, sizeof(a->last), "%s", tt_error_text());
+		a->refused |= strstr(a->last, strerror(ECONNREFUSED)) != NULL;
 		return rc;
 	}
 	limit = tt_now_ns() + HANDSHAKE_NS;
@@ -131,6 +135,9 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 					 tt_address_text(&a->list[i], dial->to->port, where));
 	snprintf(what, sizeof(what), dial->purpose == TT_P_REGISTER ? "rank %d never came, or cannot be reached"
 								     : "rank %d cannot be reached", dial->to->rank);
+	if (dial->purpose == TT_P_REGISTER && a->refused && !a->answered && !a->full[0])
+		return tt_fail(TT_TIMEOUT, "rank %d: %s: nobody listens at %s; rank 0 did not call, or failed before it could "
+			       "listen and said why there", ctl->rank, what, text);
 	return tt_fail(TT_TIMEOUT, "rank %d: %s at %s; last answer: %s", ctl->rank, what, text,
 		       a->full[0] ? a->full : a->last);
 }
@@ -153,7 +160,7 @@ static void pause_ns(uint64_t ns)
 /* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
 static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int *ret_fd)
 {
-	a->answered = false;
+	a->answered = a->refused = false;
 	for (int i = 0; i < a->n; i++) {
 		int rc = try_address(ctl, dial, a, i, ret_fd);
 

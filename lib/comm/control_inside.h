@@ -8,7 +8,7 @@
  *   control_conn.c     frames in and out                     control_dial.c     connect to a rank; data sockets
  *   control_flood.c    broken, abort, goodbye, deaths        control_gather.c   allgather
  *   control_board.c    call board                            control_call.c     calls in words
- *   control_status.c   statuses, who is missing
+ *   control_status.c   statuses, who is missing              control_waits.c    who waits for whom for ever
  *   bootstrap.c        join                                  control_desk.c     rank 0's side of it
  *   control_tree.c     the tree and the ring come to be      control_split.c    some ranks of an existing control
  */
@@ -25,6 +25,8 @@
 #define TT_FANOUT 8
 #define TT_HISTORY 64            /* calls that the board remembers */
 #define TT_TRAIL 8               /* runs of equal calls that a status tells */
+#define TT_MESSAGES 16           /* messages that a pair remembers, each way */
+#define TT_PAIRS 8               /* pairs that a status tells */
 #define TT_GUESTS 64             /* handshakes under way, at most */
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
@@ -69,6 +71,12 @@ struct tt_parked {               /* an accepted data socket that tt_control_take
 /* One line of the board: seq is 0 while the words change. Written by the calling thread, read by any. */
 struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
 
+/* Messages with one rank; [0] received, [1] sent. Made by the first. */
+struct tt_pair {
+	atomic_uint_fast64_t started[2];
+	struct tt_board_line line[2][TT_MESSAGES];
+};
+
 /* The newest calls, newest first; calls that repeat are told once. */
 struct tt_trail {
 	int nruns;
@@ -82,6 +90,12 @@ struct tt_status {
 	uint64_t started, finished;      /* collective numbers */
 	struct tt_trail trail;           /* number `started` and those before it */
 	uint64_t heard;                  /* last operation in which awaited was heard of */
+	enum { TT_STUCK_NO, TT_STUCK_OPEN, TT_STUCK } stuck;     /* nothing moves; OPEN as in struct tt_stuck */
+	bool exchanging;                 /* in exchange number `exchanges`: a split */
+	uint64_t exchanges;
+	int nwants, npairs;
+	struct tt_want want[TT_WANTS];
+	struct { int peer; uint64_t started[2]; } pair[TT_PAIRS];        /* with ranks that want a message of it */
 };
 
 struct tt_desk;
@@ -90,6 +104,8 @@ struct tt_control {
 	/* what a call touches */
 	struct tt_board_line board[TT_HISTORY] __attribute__((aligned(TT_APART)));
 	atomic_uint_fast64_t started, finished;
+	_Atomic(struct tt_pair *) *pair;         /* [nranks] NULL until a message */
+	atomic_uint_fast64_t messages_done;
 	atomic_uint_fast64_t gone_after;         /* least operation after which some rank said goodbye */
 	atomic_int broken __attribute__((aligned(TT_APART)));
 
@@ -156,8 +172,11 @@ struct tt_control {
 	uint64_t *heard;                         /* [nranks] last operation in which any rank heard of it */
 	uint32_t serial;
 	uint64_t told_ns, told_started, answer_due_ns;
-	int awaited;
-	uint64_t awaited_heard;
+	struct tt_stuck stuck;                   /* as of: */
+	uint64_t stuck_started, stuck_done;
+	bool is_stuck;
+	uint64_t look_due_ns;                    /* at who waits for whom */
+	bool *doomed;                            /* [nranks] scratch of that look */
 	atomic_uint_fast64_t asked_ns;           /* when tt_control_waiting last did something */
 };
 
@@ -231,8 +250,10 @@ bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *d
 bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 void tt_gather_gone(struct tt_control *ctl, int rank);                  /* said goodbye */
 
-/* control_board.c: the call that this rank made as operation seq (false: not remembered); the calls up to last */
+/* control_board.c: the call that this rank made as operation seq, or for a message (false: not remembered); the calls up
+ * to last */
 bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
+bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number, struct tt_call *ret_call);
 bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail);
 /* The earliest call of a trail that ends at last, and that this rank made differently: its number, 0: none known. */
 uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail, struct tt_call *ret_mine,
@@ -254,6 +275,20 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which rank was heard of by anybody this rank knows of. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);
+
+void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);   /* what this rank is doing now */
+/* Nobody finishes one of these before every rank has begun it. */
+bool tt_status_needs_all(const struct tt_call *call);
+
+/* control_waits.c, locked. Break the communicator if this rank and others wait for each other for ever. */
+void tt_waits_check(struct tt_control *ctl);
+/* Does a message that the origin of a status wants differ from the one this rank made of it? Then that breaks it. */
+void tt_waits_compare(struct tt_control *ctl, const struct tt_status *status);
+/* What rank is in beside its collective, as far as its status tells: "a receive of ...", "" if nothing */
+void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t bytes);
+/* The other half of want, a message of this rank, has been begun by its peer? */
+bool tt_waits_met(const struct tt_control *ctl, const struct tt_want *want);
+void tt_want_words(const struct tt_want *want, char *text, size_t bytes);
 
 /* control_desk.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
 int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);

@@ -14,6 +14,7 @@
 
 #define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
 #define HASTE_NS (TT_SECOND / 5)         /* between two statuses when there is news or a deadline; else a second */
+#define LOOK_NS (TT_SECOND / 50)         /* from news of who waits for whom to a look at all of it */
 #define ASK_NS TT_SECOND                 /* at a deadline: who has not answered by then is silent */
 
 /* ---- on the wire ------------------------------------------------------------------------------------------------- */
@@ -28,6 +29,42 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put_trail(w, &s->trail);
 	tt_put(w, (uint32_t)s->awaited, 4);
 	tt_put(w, s->heard, 8);
+	tt_put(w, s->stuck, 1);
+	tt_put(w, s->exchanging, 1);
+	tt_put(w, s->exchanges, 8);
+	tt_put(w, (uint64_t)s->nwants, 1);
+	for (int i = 0; i < s->nwants; i++) {
+		tt_put(w, s->want[i].send, 1);
+		tt_put(w, (uint32_t)s->want[i].peer, 4);
+		tt_put(w, s->want[i].number, 8);
+		tt_put_call(w, &s->want[i].call);
+	}
+	tt_put(w, (uint64_t)s->npairs, 1);
+	for (int i = 0; i < s->npairs; i++) {
+		tt_put(w, (uint32_t)s->pair[i].peer, 4);
+		tt_put(w, s->pair[i].started[0], 8);
+		tt_put(w, s->pair[i].started[1], 8);
+	}
+}
+
+static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
+{
+	s->stuck = (unsigned)tt_get_upto(r, 1, TT_STUCK);
+	s->exchanging = tt_get_upto(r, 1, 1);
+	s->exchanges = tt_get(r, 8);
+	s->nwants = (int)tt_get_upto(r, 1, TT_WANTS);
+	for (int i = 0; i < s->nwants; i++) {
+		s->want[i].send = tt_get_upto(r, 1, 1);
+		s->want[i].peer = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
+		s->want[i].number = tt_get(r, 8);
+		tt_get_call(r, &s->want[i].call);
+	}
+	s->npairs = (int)tt_get_upto(r, 1, TT_PAIRS);
+	for (int i = 0; i < s->npairs; i++) {
+		s->pair[i].peer = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
+		s->pair[i].started[0] = tt_get(r, 8);
+		s->pair[i].started[1] = tt_get(r, 8);
+	}
 }
 
 bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status)
@@ -44,22 +81,60 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	tt_get_trail(&r, &s->trail);
 	s->awaited = (int)tt_get(&r, 4);
 	s->heard = tt_get(&r, 8);
+	get_messages(&r, nranks, s);
 	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
 }
 
 /* ---- telling -------------------------------------------------------------------------------------------------- */
 
-static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
+/* How many messages this rank has begun with those who want one of it. */
+static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 {
-	struct tt_status s = { .origin = ctl->rank, .serial = ++ctl->serial, .urgent = urgent };
-	struct tt_writer w = { 0 };
+	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
+		const struct tt_status *other = r == ctl->rank ? s : &ctl->status[r];
+		struct tt_pair *pair = atomic_load_explicit(&ctl->pair[r], memory_order_acquire);
+		bool wants = false;
+
+		for (int i = 0; i < other->nwants; i++)
+			wants |= other->want[i].peer == ctl->rank;
+		if (!wants)
+			continue;
+		s->pair[s->npairs].peer = r;
+		for (int way = 0; way < 2; way++)
+			s->pair[s->npairs].started[way] = pair ? atomic_load(&pair->started[way]) : 0;
+		s->npairs++;
+	}
+}
+
+/* What was said of being stuck holds as long as nothing began or ended since. */
+void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
+{
+	struct tt_status s = { .origin = ctl->rank, .awaited = -1, .exchanges = ctl->gathers };
 
 	s.finished = atomic_load(&ctl->finished);
 	do
 		s.started = atomic_load(&ctl->started);
 	while (!tt_board_trail(ctl, s.started, &s.trail));       /* overtaken by 64 calls meanwhile */
-	s.awaited = s.started > s.finished ? ctl->awaited : -1;
-	s.heard = s.awaited >= 0 ? ctl->awaited_heard : 0;
+	s.exchanging = ctl->gathering && !ctl->gathered;
+	if (ctl->is_stuck && ctl->stuck_started == s.started && ctl->stuck_done == s.finished + atomic_load(&ctl->messages_done)) {
+		s.stuck = ctl->stuck.open ? TT_STUCK_OPEN : TT_STUCK;
+		s.awaited = ctl->stuck.awaited;
+		s.heard = s.awaited >= 0 ? ctl->stuck.heard : 0;
+		s.nwants = ctl->stuck.nwants;
+		memcpy(s.want, ctl->stuck.want, sizeof(s.want));
+	}
+	fill_pairs(ctl, &s);
+	*ret_status = s;
+}
+
+static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
+{
+	struct tt_status s;
+	struct tt_writer w = { 0 };
+
+	tt_status_fill(ctl, &s);
+	s.serial = ++ctl->serial;
+	s.urgent = urgent;
 	tt_put_status(&w, &s);
 	tt_conn_send_all(ctl, TREE_AND_RING, NULL, TT_F_STATUS, w.data, w.have);
 	free(w.data);
@@ -79,7 +154,11 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 {
 	if (ctl->answer_due_ns <= now)
 		tell(ctl, now, false);
-	return ctl->answer_due_ns;
+	if (ctl->look_due_ns <= now) {
+		ctl->look_due_ns = TT_NEVER;
+		tt_waits_check(ctl);
+	}
+	return ctl->answer_due_ns < ctl->look_due_ns ? ctl->answer_due_ns : ctl->look_due_ns;
 }
 
 static void hear(struct tt_control *ctl, int rank, uint64_t seq)
@@ -88,8 +167,7 @@ static void hear(struct tt_control *ctl, int rank, uint64_t seq)
 		ctl->heard[rank] = seq;
 }
 
-/* Nobody finishes one of these before every rank has begun it. */
-static bool needs_everybody(const struct tt_call *call)
+bool tt_status_needs_all(const struct tt_call *call)
 {
 	return call->count && (call->collective == TT_ALLREDUCE || call->collective == TT_REDUCE_SCATTER ||
 			       call->collective == TT_ALLGATHER || call->collective == TT_ALLTOALL);
@@ -101,7 +179,7 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank)
 	struct tt_call call;
 
 	for (; seq > ctl->heard[rank] && tt_board_read(ctl, seq, &call); seq--)
-		if (needs_everybody(&call))
+		if (tt_status_needs_all(&call))
 			hear(ctl, rank, seq);
 	return ctl->heard[rank];
 }
@@ -131,6 +209,7 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 {
 	struct tt_status s;
 	uint64_t now = tt_now_ns(), at;
+	bool wants = false;
 
 	if (!tt_get_status(data, bytes, ctl->nranks, &s))
 		return false;
@@ -143,7 +222,12 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
 	pthread_cond_broadcast(&ctl->changed);
 	compare(ctl, &s);
-	at = may_tell_at(ctl, s.urgent);
+	tt_waits_compare(ctl, &s);
+	for (int i = 0; i < s.nwants; i++)
+		wants |= s.want[i].peer == ctl->rank;
+	if ((s.nwants || s.exchanging || ctl->stuck.nwants) && now + LOOK_NS < ctl->look_due_ns)
+		ctl->look_due_ns = now + LOOK_NS;
+	at = may_tell_at(ctl, s.urgent || wants);
 	if (at <= now)
 		tell(ctl, now, false);
 	else if (at < ctl->answer_due_ns)
@@ -165,20 +249,27 @@ static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
 }
 
-void tt_control_waiting(struct tt_control *ctl, uint64_t seq, int peer, uint64_t heard)
+static void remember(struct tt_control *ctl, const struct tt_stuck *stuck)
+{
+	ctl->stuck = *stuck;
+	ctl->stuck_started = atomic_load(&ctl->started);
+	ctl->stuck_done = atomic_load(&ctl->finished) + atomic_load(&ctl->messages_done);
+	ctl->is_stuck = true;
+	hear(ctl, stuck->awaited, stuck->heard);
+}
+
+void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
 {
 	uint64_t now = tt_now_ns(), asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
 
-	(void)seq;                               /* the board has it */
 	if (asked && now - asked < TT_SECOND)
 		return;
 	atomic_store_explicit(&ctl->asked_ns, now, memory_order_relaxed);
 	pthread_mutex_lock(&ctl->lock);
-	ctl->awaited = peer;
-	ctl->awaited_heard = heard;
-	hear(ctl, peer, heard);
+	remember(ctl, stuck);
 	tell(ctl, now, false);
-	check_peer(ctl, peer, now);
+	tt_waits_check(ctl);
+	check_peer(ctl, stuck->awaited, now);
 	pthread_mutex_unlock(&ctl->lock);
 }
 
@@ -200,27 +291,40 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
 }
 
-/* What is wrong with rank, for operation seq; false: nothing */
-static bool describe(struct tt_control *ctl, int rank, uint64_t seq, uint64_t since_ns, char *text, size_t bytes)
+/* What is wrong with rank, for operation seq, or for a message that it is wanted for; false: nothing */
+static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want, uint64_t since_ns,
+		     char *text, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
-	char name[160];
+	const struct tt_status *s = &ctl->status[rank];
+	char name[160], other[160], in[200], half[160];
 
-	tt_board_name(ctl, last, name, sizeof(name));
 	if (!last)
 		snprintf(name, sizeof(name), "none");
-	if (ctl->left[rank])
-		snprintf(text, bytes, "rank %d left after operation %llu", rank,
-			 (unsigned long long)ctl->left_after[rank]);
-	else if (!answers(ctl, rank, since_ns))
+	else if (last == s->started && s->trail.nruns)
+		tt_call_text(&s->trail.run[0].call, last, name, sizeof(name));
+	else
+		tt_board_name(ctl, last, name, sizeof(name));
+	tt_waits_words(ctl, rank, other, sizeof(other));
+	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
+	if (ctl->left[rank]) {
+		snprintf(text, bytes, "rank %d left after operation %llu", rank, (unsigned long long)ctl->left_after[rank]);
+		return want || ctl->left_after[rank] < seq;
+	}
+	if (!answers(ctl, rank, since_ns)) {
 		snprintf(text, bytes, "rank %d is not answering (stopped?); the last operation it was heard of in: %s",
 			 rank, name);
-	else if (rank != ctl->rank && ctl->status[rank].started < seq)
-		snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s", rank,
-			 (unsigned long long)seq, name);
-	else
-		return false;
-	return !ctl->left[rank] || ctl->left_after[rank] < seq;
+		return true;
+	}
+	if (want) {
+		tt_want_words(&(struct tt_want){ !want->send, ctl->rank, want->number, want->call }, half, sizeof(half));
+		snprintf(text, bytes, "rank %d has not made the matching call, %s; its last operation was: %s%s", rank, half,
+			 name, in);
+		return !tt_waits_met(ctl, want);
+	}
+	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank, (unsigned long long)seq,
+		 name, in);
+	return rank != ctl->rank && ctl->status[rank].started < seq;
 }
 
 /* Everybody is in it and nothing moves: say who waits for whom. */
@@ -230,7 +334,7 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 
 	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
 	for (int r = 0; r < ctl->nranks && have + 48 < bytes; r++) {
-		int awaited = r == ctl->rank ? ctl->awaited : ctl->status[r].awaited;
+		int awaited = r == ctl->rank ? ctl->stuck.awaited : ctl->status[r].awaited;
 
 		have = strlen(text);
 		if (awaited >= 0 && have + 48 < bytes)
@@ -238,19 +342,28 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 	}
 }
 
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+/* The first message that rank is wanted for */
+static const struct tt_want *want_of(const struct tt_stuck *stuck, int rank)
 {
-	uint64_t now = tt_now_ns();
-	char one[400];
-	size_t have = 0;
-	int first = -1, others = 0;
+	for (int i = 0; i < stuck->nwants; i++)
+		if (stuck->want[i].peer == rank)
+			return &stuck->want[i];
+	return NULL;
+}
 
-	text[0] = '\0';
-	pthread_mutex_lock(&ctl->lock);
-	tell(ctl, now, true);
-	await_answers(ctl, now, now + ASK_NS);
+/* In a collective every rank may be missing; otherwise those that messages are expected of. */
+static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck, uint64_t since_ns, char *text,
+			size_t bytes)
+{
+	bool collective = !stuck->nwants || atomic_load(&ctl->started) > atomic_load(&ctl->finished);
+	int first = -1, others = 0;
+	size_t have = 0;
+	char one[600];
+
 	for (int r = 0; r < ctl->nranks; r++) {
-		if (!describe(ctl, r, seq, now, one, sizeof(one)))
+		const struct tt_want *want = collective ? NULL : want_of(stuck, r);
+
+		if ((!collective && !want) || !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
 		if (have + strlen(one) + 32 < bytes)
@@ -260,8 +373,24 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, char *text, size_t 
 	}
 	if (others)
 		snprintf(text + have, bytes - have, "; and %d more", others);
-	if (first < 0)
+	if (first < 0 && collective)
 		describe_waits(ctl, seq, text, bytes);
+	return first;
+}
+
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck, char *text, size_t bytes)
+{
+	uint64_t now = tt_now_ns();
+	int first;
+
+	text[0] = '\0';
+	pthread_mutex_lock(&ctl->lock);
+	remember(ctl, stuck);
+	tell(ctl, now, true);
+	await_answers(ctl, now, now + ASK_NS);
+	if (!ctl->broken)
+		tt_waits_check(ctl);
+	first = describe_all(ctl, seq, stuck, now, text, bytes);
 	pthread_mutex_unlock(&ctl->lock);
 	return first;
 }

@@ -125,13 +125,13 @@ void tt_endpoints_close(tuttiComm_t c)
 /* ---- links ------------------------------------------------------------------------------------------------------ */
 
 /* Break the communicator with who is missing, or else with what the dial heard last. */
-static int late(tuttiComm_t c, int peer)
+static int late(tuttiComm_t c, int peer, const struct tt_stuck *stuck)
 {
 	char heard[512], missing[512] = "", text[900];
 	int who;
 
 	snprintf(heard, sizeof(heard), "%s", tt_error_text());
-	who = tt_control_missing(c->ctl, c->seq, missing, sizeof(missing));
+	who = tt_control_missing(c->ctl, c->seq, stuck, missing, sizeof(missing));
 	if (who < 0 && c->rank < peer && heard[0])
 		snprintf(missing, sizeof(missing), "%s", heard);
 	else if (who < 0)
@@ -143,7 +143,7 @@ static int late(tuttiComm_t c, int peer)
 }
 
 /* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
-static int await(tuttiComm_t c, struct tt_link *l, int peer, uint64_t deadline_ns)
+static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stuck *stuck, uint64_t deadline_ns)
 {
 	uint64_t began_ns = tt_now_ns(), pause_ns = PAUSE_MIN_NS;
 	int rc;
@@ -154,9 +154,9 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, uint64_t deadline_n
 		if ((rc = tt_control_broken(c->ctl)))
 			return rc;
 		if (now > deadline_ns)
-			return late(c, peer);
+			return late(c, peer, stuck);
 		if (now - began_ns > ASK_AFTER_NS)
-			tt_control_waiting(c->ctl, c->seq, peer, c->heard[peer]);
+			tt_control_waiting(c->ctl, stuck);
 		if (round < YIELDS) {
 			sched_yield();
 			continue;
@@ -167,13 +167,16 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, uint64_t deadline_n
 	return rc < 0 ? rc : 0;
 }
 
-int tt_comm_connect(tuttiComm_t c, int peer, int channel, uint64_t deadline_ns)
+int tt_comm_connect(tuttiComm_t c, int peer, int channel, const struct tt_stuck *in, uint64_t deadline_ns)
 {
 	struct tt_link **l = &c->links[channel * c->nranks + peer];
 	struct tt_endpoint *ep = c->via[peer];
+	struct tt_stuck stuck = *in;
 	int rc;
 
+	stuck.awaited = peer;
+	stuck.heard = c->heard[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
-		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? late(c, peer) : rc;
-	return await(c, *l, peer, deadline_ns);
+		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? late(c, peer, &stuck) : rc;
+	return await(c, *l, peer, &stuck, deadline_ns);
 }

@@ -114,6 +114,8 @@ int tt_run(struct tt_op *set);
 struct tt_wait {
 	uint64_t started_ns, deadline_ns;      /* 0: the clock was not needed yet */
 	uint32_t idle, spins;                  /* rounds in a row in which nothing moved; how many of them to spin */
+	uint32_t looked;                       /* idle at the last look around, 0: none yet */
+	uint64_t arrived;                      /* bytes that had come by then */
 	bool armed;                            /* endpoints know that this rank is about to sleep */
 	uint32_t ticket[TT_MAX_TRANSPORTS];
 };
@@ -131,7 +133,9 @@ int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);
 int tt_trouble_symptom(struct tt_op *op, int code);
 void tt_trouble_spread(struct tt_op *set, int code);
-/* This rank waits long: ask who is missing. */
+/* What op and the operations behind it in its set are in, for its communicator */
+void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck);
+/* This rank waits long, in what is unfinished of the set that begins with op: ask who is missing. */
 void tt_trouble_ask(struct tt_op *op);
 
 #endif

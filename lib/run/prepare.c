@@ -111,10 +111,12 @@ static void scale_inputs(struct tt_op *op)
 		tt_average_scale(op->base[TT_IN], r->in, (uint32_t)op->comm->nranks, count, r->type);
 }
 
-/* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of what must agree. */
+/* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of what must agree. A
+ * message of no elements travels as a byte, so that the other side's count is seen to be 0, too. */
 static void prepare_p2p(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
+	size_t bytes = r->count * op->element_bytes;
 	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)r->root);
 
 	op->own_step = (struct tt_step){ .op = TT_COPY, .nsrc = 1, .wait_lane = TT_NO_LANE, .nblocks = 1,
@@ -125,9 +127,23 @@ static void prepare_p2p(struct tt_op *op)
 					 .nsteps = 1, .lanes = { { 0, 1 } }, .steps = &op->own_step };
 	op->plan = &op->own_plan;
 	op->call = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type, .count = r->count };
-	cut_tiles(op, r->count * op->element_bytes);
+	if (!bytes)
+		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
+	cut_tiles(op, bytes ? bytes : 1);
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
+}
+
+/* A peer on sockets connects when it comes to the call: meanwhile the others are asked. */
+static int connect_link(struct tt_op *op, int peer, int channel, uint64_t deadline_ns)
+{
+	struct tt_link *l = op->comm->links[channel * op->comm->nranks + peer];
+	struct tt_stuck stuck;
+
+	if (tt_likely(l && l->t->ready(l) > 0))
+		return 0;
+	tt_trouble_describe(op, &stuck);
+	return tt_comm_connect(op->comm, peer, channel, &stuck, deadline_ns);
 }
 
 /* A step may need any link of the plan at any time, so all of them are connected before the first. */
@@ -137,7 +153,7 @@ static int connect_links(struct tt_op *op, uint64_t deadline_ns)
 
 	for (int ch = op->kept->channels; !rc && ch < (int)op->ncursors; ch++) {
 		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
-			rc = tt_comm_connect(op->comm, op->plan->peers[i], ch, deadline_ns);
+			rc = connect_link(op, op->plan->peers[i], ch, deadline_ns);
 		if (!rc)
 			op->kept->channels = ch + 1;
 	}
@@ -152,7 +168,8 @@ static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
 	prepare_p2p(op);
 	op->seq = ++counter[r->root];
 	op->stamp = tt_call_stamp(&op->call, op->seq);
-	return op->unit ? tt_comm_connect(op->comm, r->root, TT_P2P_CHANNEL, deadline_ns) : 0;
+	tt_control_note_message(op->comm->ctl, r->send, r->root, op->seq, &op->call);
+	return connect_link(op, r->root, TT_P2P_CHANNEL, deadline_ns);
 }
 
 static int start_collective(struct tt_op *op, uint64_t deadline_ns)
@@ -202,7 +219,9 @@ void tt_op_finish(struct tt_op *op)
 	const struct tt_request *r = op->request;
 	tuttiComm_t c = op->comm;
 
-	if (r->collective != TT_SENDRECV) {
+	if (r->collective == TT_SENDRECV) {
+		tt_control_done_message(c->ctl);
+	} else {
 		if (r->op == tuttiAvg && (r->collective != TT_REDUCE || r->root == c->rank))
 			tt_average_finish(op->base[TT_OUT], (uint32_t)c->nranks, r->count, r->type);
 		tt_control_done(c->ctl, op->seq);

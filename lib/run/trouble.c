@@ -27,6 +27,8 @@ static int awaited(const struct tt_op *op)
 {
 	int peer = -1;
 
+	if (op->request->collective == TT_SENDRECV)
+		return op->request->root;
 	for (uint32_t i = 0; op->started && i < op->ncursors; i++) {
 		struct tt_endpoint *ep;
 		int p = op->cursor[i].finished ? -1 : tt_op_waits_for(op, i, &ep);
@@ -39,23 +41,49 @@ static int awaited(const struct tt_op *op)
 	return peer;
 }
 
-void tt_trouble_ask(struct tt_op *op)
+void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck)
 {
 	tuttiComm_t c = op->comm;
-	int peer = awaited(op);
+	struct tt_stuck *s = ret_stuck;
 
-	tt_control_waiting(c->ctl, c->seq, peer, peer >= 0 ? c->heard[peer] : 0);
+	*s = (struct tt_stuck){ .awaited = awaited(op) };
+	s->heard = s->awaited >= 0 ? c->heard[s->awaited] : 0;
+	for (; op; op = op->next) {
+		const struct tt_request *r = op->request;
+
+		if (op->comm != c || op->complete)
+			continue;
+		s->open |= !op->started;
+		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WANTS)
+			s->want[s->nwants++] = (struct tt_want){ r->send, r->root, op->seq, op->call };
+	}
+}
+
+void tt_trouble_ask(struct tt_op *set)
+{
+	struct tt_stuck stuck;
+
+	for (struct tt_op *op = set, *last = NULL; op; op = op->next) {
+		if (op->complete || !op->started || (last && last->comm == op->comm))
+			continue;
+		tt_trouble_describe(op, &stuck);
+		tt_control_waiting(op->comm->ctl, &stuck);
+		last = op;
+	}
 }
 
 int tt_trouble_late(struct tt_op *op)
 {
-	char what[160], missing[512] = "";
-	int peer = awaited(op), who = tt_control_missing(op->comm->ctl, op->comm->seq, missing, sizeof(missing));
+	char what[160], missing[600] = "";
+	tuttiComm_t c = op->comm;
+	struct tt_stuck stuck;
 
-	if (who < 0 && peer >= 0 && op->request->collective == TT_SENDRECV)
-		snprintf(missing, sizeof(missing), "rank %d is awaited, and has not made the matching call", peer);
-	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms: %s", op->comm->rank, op_text(op, what),
-		       op->comm->timeout_ms, missing[0] ? missing : "all ranks are in it, and it needs more time");
+	tt_trouble_describe(op, &stuck);
+	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
+	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
+		return tt_trouble_broken(op);
+	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s", c->rank, op_text(op, what),
+		       c->timeout_ms, missing[0] ? missing : "the other side is in it as well");
 }
 
 int tt_trouble_broken(struct tt_op *op)
@@ -89,8 +117,7 @@ int tt_trouble_symptom(struct tt_op *op, int code)
 	char what[160], cause[512];
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until &&
-	       !(mismatch && op->request->collective == TT_SENDRECV)) {
+	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until) {
 		if (mismatch)
 			tt_trouble_ask(op);
 		nanosleep(&pause, NULL);

@@ -7,7 +7,8 @@
  *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
  *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
  *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
- * Every wait looks at the communicator's health each round and at the deadline whenever it reads the clock.
+ * Every wait looks at the communicator's health each round and at the deadline whenever it reads the clock. The deadline
+ * moves on with the bytes: it is a time in which nothing moved.
  */
 #include <sched.h>
 #include <string.h>
@@ -117,17 +118,44 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
 }
 
-/* broken, late, or long enough to ask the others? */
+/* Bytes of messages that are not complete count as well: a slow network moves few of them in a time-out. */
+static uint64_t arrived(const struct tt_op *set)
+{
+	const struct tuttiComm *last = NULL;
+	uint64_t sum = 0;
+
+	for (; set; last = set->comm, set = set->next)
+		for (int i = 0; set->comm != last && i < TT_CHANNELS * set->comm->nranks; i++)
+			if (set->comm->links[i])
+				sum += set->comm->links[i]->arrived;
+	return sum;
+}
+
+/* Since the last look: idle rounds count from 0 again whenever something moves. */
+static bool moved(struct tt_wait *w, const struct tt_op *set)
+{
+	uint64_t now = arrived(set);
+	bool yes = w->idle <= w->looked || !w->looked || now != w->arrived;
+
+	w->looked = w->idle;
+	w->arrived = now;
+	return yes;
+}
+
+/* broken, nothing moved for too long, or for long enough to ask the others? */
 static int look_around(struct tt_wait *w, struct tt_op *set)
 {
-	uint64_t deadline = tt_wait_deadline(w, set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
+	uint64_t deadline, now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
 	struct tt_op *op = first_live(set);
 
+	if (moved(w, set))
+		w->deadline_ns = 0;
+	deadline = tt_wait_deadline(w, set);
 	if (now >= deadline)
 		return tt_trouble_late(op);
 	if (ask > (deadline - w->started_ns) / 4)
 		ask = (deadline - w->started_ns) / 4;
-	if (now - w->started_ns > ask)
+	if (now > w->started_ns + ask)
 		tt_trouble_ask(op);
 	return 0;
 }
