@@ -300,6 +300,27 @@ Test(wrong_uses, a_message_that_nobody_sends_is_named_at_the_deadline, .timeout 
 	cr_expect_eq(ranks_run(&r, receive_from_nobody), 0);
 }
 
+/* A send might end without its receive, so only the deadline can tell. */
+static int split_and_send(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t part;
+	tuttiResult_t rc = rank ? tuttiSend(out, 280000, tuttiFloat32, 0, *comm, NULL)
+				: tuttiCommSplit(*comm, 0, 0, &part, NULL);
+
+	(void)n, (void)arg;
+	if (rc == tuttiTimeout && strstr(tuttiGetLastError(*comm), "of 280000 float"))
+		return 0;
+	fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+Test(wrong_uses, a_split_that_misses_a_sender_says_what_it_sends, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .transport = "shm", .timeout_ms = 2000, .limit_s = 20 };
+
+	cr_expect_eq(ranks_run(&r, split_and_send), 0);
+}
+
 /* The deadline is a time in which nothing moves: five messages of a group come 0.5 s apart, the sixth never. */
 static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 {

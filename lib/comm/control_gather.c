@@ -188,12 +188,17 @@ static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *
 
 static int too_late(struct tt_control *ctl)
 {
-	char ranks[256] = "", text[512];
-	int n = tt_rank_list(ctl->nranks, absent, ctl, ranks, sizeof(ranks));
+	char ranks[256] = "", text[800], in[160] = "", other[200] = "";
+	int n = tt_rank_list(ctl->nranks, absent, ctl, ranks, sizeof(ranks)), first = -1;
 
+	for (int r = 0; r < ctl->nranks && !in[0]; r++)
+		if (absent(ctl, r))
+			tt_waits_words(ctl, first = r, in, sizeof(in));
+	if (in[0])
+		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
-		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: %s did not come to it",
-			 ctl->rank, (unsigned long long)ctl->gathers, ranks);
+		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
+			 ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
 	else
 		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
 			 "its parent in the tree", ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));

@@ -35,9 +35,11 @@ void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t b
 	const struct tt_status *s = &ctl->status[rank];
 
 	text[0] = '\0';
-	if (rank != ctl->rank && s->exchanging)
+	if (rank == ctl->rank || tt_now_ns() - ctl->status_at_ns[rank] > 2 * TT_SECOND)
+		return;                          /* nobody asked it lately */
+	if (s->exchanging)
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)", (unsigned long long)s->exchanges);
-	else if (rank != ctl->rank && s->nwants)
+	else if (s->nwants)
 		tt_want_words(&s->want[0], text, bytes);
 }
 
