@@ -2,13 +2,16 @@
  * test_calls.c - what surrounds the collectives: groups, streams, point to point, split, operations, counters
  */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "ranks.h"
 
 #define MUST(call)                                                                                                    \
@@ -322,6 +325,134 @@ Test(calls, the_second_call_of_a_shape_allocates_nothing, .timeout = 60)
 		run_both(counted, n);
 }
 
+/* ---- what the process allocates, counted beside the library's own figure ----------------------------------------- */
+
+static atomic_ulong allocations;
+
+#if !defined(TT_ASAN) && !defined(TT_TSAN)
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+__attribute__((weak)) void *malloc(size_t bytes)
+{
+	allocations++;
+	return __libc_malloc(bytes);
+}
+
+__attribute__((weak)) void *calloc(size_t n, size_t bytes)
+{
+	allocations++;
+	return __libc_calloc(n, bytes);
+}
+
+__attribute__((weak)) void *realloc(void *p, size_t bytes)
+{
+	allocations++;
+	return __libc_realloc(p, bytes);
+}
+
+__attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
+{
+	allocations++;
+	return __libc_memalign(align, bytes);
+}
+#endif
+
+static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
+{
+	static float x[3000], got[16][100];
+
+	MUST(tuttiGroupStart());
+	for (int p = 0; p < n; p++) {
+		MUST(tuttiSend(x, 100, tuttiFloat32, p, c, NULL));
+		MUST(tuttiRecv(got[p], 100, tuttiFloat32, p, c, NULL));
+	}
+	for (int i = 0; i < 20; i++)
+		MUST(tuttiAllReduce(x + 100 * i, x + 100 * i, 100, tuttiFloat32, tuttiSum, c, stream));
+	MUST(tuttiGroupEnd());
+	MUST(tuttiAllReduce(x, x, 100, tuttiFloat32, tuttiSum, c, stream));
+	MUST(tuttiBroadcast(x, x, 100, tuttiFloat32, 0, c, NULL));
+	return stream ? tuttiStreamSynchronize(stream) : rank < 0;
+}
+
+/* The control's thread allocates when a wait is long, as on a busy machine: so one of several tries must be clean. */
+static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
+	unsigned long least = ULONG_MAX;
+	tuttiStream_t stream;
+
+	(void)arg;
+	MUST(tuttiStreamCreate(&stream));
+	for (int i = 0; i < 3; i++)
+		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
+			return 1;
+	MUST(tuttiCommGetCounters(*comm, &before));
+	for (int try = 0; try < 10; try++) {
+		unsigned long count = allocations;
+
+		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
+			return 1;
+		least = allocations - count < least ? allocations - count : least;
+	}
+	MUST(tuttiCommGetCounters(*comm, &after));
+	MUST(tuttiStreamDestroy(stream));
+	WANT(after.allocations == before.allocations);
+	WANT(least == 0);
+	return 0;
+}
+
+Test(calls, the_second_group_and_the_second_call_of_a_stream_allocate_nothing, .timeout = 60)
+{
+	unsigned long before = allocations;
+	void *volatile probe = malloc(100);
+
+	free(probe);
+	if (allocations == before)
+		cr_skip_test("skipped: malloc cannot be counted in this build");
+	for (int n = 1; n <= 3; n++)
+		run_both(groups_and_streams, n);
+}
+
+/* ---- handles --------------------------------------------------------------------------------------------------------- */
+
+/* A handle that is gone is refused, also when others were made and memory was used since. */
+static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t gone[20], made;
+	tuttiStream_t was, is;
+	float x = 1;
+
+	(void)arg, (void)n;
+	for (int i = 0; i < 20; i++) {
+		MUST(tuttiCommSplit(*comm, 0, rank, &gone[i], NULL));
+		MUST(i % 2 ? tuttiCommDestroy(gone[i]) : tuttiCommAbort(gone[i]));
+		memset(malloc(10000), 0x5a, 10000);
+	}
+	MUST(tuttiCommSplit(*comm, 0, rank, &made, NULL));
+	for (int i = 0; i < 20; i++) {
+		WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, gone[i], NULL) == tuttiInvalidArgument);
+		WANT(strstr(tuttiGetLastError(NULL), "destroyed"));
+		WANT(tuttiCommDestroy(gone[i]) == tuttiInvalidArgument);
+	}
+	MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, made, NULL));
+	MUST(tuttiCommDestroy(made));
+	MUST(tuttiStreamCreate(&was));
+	MUST(tuttiStreamDestroy(was));
+	MUST(tuttiStreamCreate(&is));
+	WANT(tuttiStreamSynchronize(was) == tuttiInvalidArgument && tuttiStreamDestroy(was) == tuttiInvalidArgument);
+	WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, was) == tuttiInvalidArgument);
+	MUST(tuttiStreamDestroy(is));
+	return 0;
+}
+
+Test(calls, a_destroyed_handle_is_refused_whatever_was_made_since, .timeout = 60)
+{
+	run_both(stale, 2);
+}
+
 /* All ranks in one thread: joins run together in a group, and so do the operations. */
 Test(calls, one_thread_can_be_all_ranks, .timeout = 60)
 {
@@ -403,4 +534,80 @@ static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(calls, abort_ends_the_calls_of_every_rank, .timeout = 60)
 {
 	run_both(aborted, 3);
+}
+
+/* Abort does not wait for what another communicator does in the stream before: its own queued calls fail in place. */
+static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t other;
+	tuttiStream_t stream;
+	tuttiResult_t state = tuttiSuccess;
+	float x = 1, y = 1;
+
+	(void)arg;
+	MUST(tuttiCommSplit(*comm, 0, rank, &other, NULL));
+	if (rank == 0) {
+		MUST(tuttiStreamCreate(&stream));
+		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, stream));
+		MUST(tuttiAllReduce(&y, &y, 1, tuttiFloat32, tuttiSum, other, stream));
+		MUST(tuttiGroupStart());
+		MUST(tuttiAllReduce(&y, &y, 1, tuttiFloat32, tuttiSum, other, stream));
+		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, stream));
+		MUST(tuttiGroupEnd());
+		MUST(tuttiCommAbort(other));     /* nobody else has come to the first call before that */
+		WANT(tuttiStreamSynchronize(stream) == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "abort"));
+		MUST(tuttiStreamDestroy(stream));
+	} else {
+		while (!state)
+			MUST(tuttiCommGetAsyncError(other, &state));
+		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL));
+		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL));
+		MUST(tuttiCommAbort(other));
+	}
+	WANT(x == (float)(n * n) && y == 1);
+	return 0;
+}
+
+Test(calls, abort_does_not_wait_for_other_communicators, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .timeout_ms = 100000, .limit_s = 20 };
+
+	cr_expect_eq(ranks_run(&r, abort_behind), 0);
+	r.transport = "tcp";
+	cr_expect_eq(ranks_run(&r, abort_behind), 0);
+}
+
+/* Threads of one rank call again and again, while another thread aborts: each gets an error, none touches what is gone. */
+static void *call_on(void *comm)
+{
+	tuttiResult_t rc = tuttiSuccess;
+
+	while (!rc)
+		rc = tuttiCommGetAsyncError(comm, &rc) ? tuttiInvalidArgument : rc;
+	return (void *)(size_t)rc;
+}
+
+static int abort_among_callers(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	(void)arg, (void)n;
+	for (int i = 0; i < 20; i++) {
+		tuttiComm_t c;
+		pthread_t t[3];
+		void *rc;
+
+		MUST(tuttiCommSplit(*comm, 0, rank, &c, NULL));
+		for (int k = 0; k < 3; k++)
+			pthread_create(&t[k], NULL, call_on, c);
+		MUST(tuttiCommAbort(c));
+		for (int k = 0; k < 3; k++) {
+			pthread_join(t[k], &rc);
+			WANT((size_t)rc != tuttiSuccess);
+		}
+	}
+	return 0;
+}
+
+Test(calls, abort_may_meet_callers_at_the_door, .timeout = 60)
+{
+	run_both(abort_among_callers, 2);
 }

@@ -95,10 +95,8 @@ static int check_buffers(const struct tt_request *r, const char *call)
 int tt_request_check(struct tt_request *r, const char *call)
 {
 	tuttiComm_t c = r->comm;
-	int rc = tt_comm_check(c);
+	int rc;
 
-	if (tt_unlikely(rc))
-		return rc;
 	if (tt_unlikely(atomic_load_explicit(&c->finalized, memory_order_relaxed)))
 		return tt_fail(TT_USAGE, "rank %d: %s: the communicator was finalized", c->rank, call);
 	if (tt_unlikely((unsigned)r->type >= tuttiNumTypes))

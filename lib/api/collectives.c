@@ -5,9 +5,15 @@
 
 static tuttiResult_t submit(struct tt_request *r, const char *call)
 {
-	int rc = tt_request_check(r, call);
+	int rc = tt_comm_enter(r->comm);
+	tuttiResult_t result;
 
-	return tt_unlikely(rc) ? tt_result(tt_group_fail(rc)) : tt_group_request(r);
+	if (tt_unlikely(rc))
+		return tt_result(tt_group_fail(rc));
+	rc = tt_request_check(r, call);
+	result = tt_unlikely(rc) ? tt_result(tt_group_fail(rc)) : tt_group_request(r);
+	tt_comm_leave(r->comm);
+	return result;
 }
 
 TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count, tuttiDataType_t datatype,

@@ -46,10 +46,16 @@ static int run_join(struct tt_joining *j)
 
 static int run_split(struct tt_joining *j)
 {
+	int rc = tt_comm_enter(j->parent);
+
+	if (rc)
+		return rc;
 	tt_run_drain(j->parent);
 	if (j->result)
 		tt_fail(j->result, "%s", j->text);
-	return tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
+	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
+	tt_comm_leave(j->parent);
+	return rc;
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
@@ -189,27 +195,32 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	snprintf(text, sizeof(text), "rank %d aborted the communicator", comm->rank);
 	atomic_store(&comm->finalized, true);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+	atomic_store(&comm->magic, 0);
 	tt_hush();
+	tt_run_cancel(comm);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->briefly))
 		nanosleep(&pause, NULL);
-	tt_run_drain(comm);
 	tt_comm_free(comm);
 	return tuttiSuccess;
 }
 
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError)
 {
-	int rc = tt_comm_check(comm);
+	int rc = tt_comm_enter(comm), error;
 
-	if (!rc && !asyncError)
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL", comm->rank);
 	if (rc)
 		return tt_result(rc);
 	pthread_mutex_lock(&comm->lock);
-	rc = comm->error;
+	error = comm->error;
 	pthread_mutex_unlock(&comm->lock);
-	*asyncError = tt_result(rc ? rc : tt_control_broken(comm->ctl));
-	return tuttiSuccess;
+	if (!error)
+		error = tt_control_broken(comm->ctl);
+	if (!asyncError)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL", comm->rank);
+	else
+		*asyncError = tt_result(error);
+	tt_comm_leave(comm);
+	return tt_result(rc);
 }
 
 static tuttiResult_t give(tuttiComm_t comm, int *to, int value)

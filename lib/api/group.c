@@ -41,14 +41,32 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
 }
 
+/* Calls of a group run later than they were made; their communicators may have been aborted meanwhile. */
+static int run_later(const struct tt_request *requests, size_t n, tuttiStream_t stream)
+{
+	size_t entered = 0;
+	int rc = 0;
+
+	while (entered < n && !(rc = tt_comm_enter(requests[entered].comm)))
+		entered++;
+	if (!rc)
+		rc = run_now(requests, n, stream);
+	while (entered > 0)
+		tt_comm_leave(requests[--entered].comm);
+	return rc;
+}
+
 static int collect(const struct tt_request *r)
 {
 	if (group.nrequests == group.room) {
 		size_t room = group.room ? 2 * group.room : 16;
-		struct tt_request *more = realloc(group.requests, room * sizeof(*more));
+		struct tt_request *more = tt_spare_take(r->comm, room * sizeof(*more));
 
 		if (!more)
 			return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room);
+		if (group.room)
+			memcpy(more, group.requests, group.room * sizeof(*more));
+		tt_spare_give(group.requests);
 		group.requests = more;
 		group.room = room;
 	}
@@ -121,7 +139,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 /* Requests of one stream keep their order; the NULL stream is last, since only it blocks. */
 static int run_requests(struct tt_request *all, size_t n)
 {
-	struct tt_request *some = malloc(n * sizeof(*some));
+	struct tt_request *some = tt_spare_take(all[0].comm, n * sizeof(*some));
 	tuttiStream_t stream = NULL;
 	int rc = 0;
 
@@ -137,9 +155,9 @@ static int run_requests(struct tt_request *all, size_t n)
 				all[j].comm = NULL;      /* taken */
 			}
 		if (k)
-			rc = run_now(some, k, stream);
+			rc = run_later(some, k, stream);
 	}
-	free(some);
+	tt_spare_give(some);
 	return rc;
 }
 
@@ -166,6 +184,6 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 	if (!rc && g.nrequests)
 		rc = run_requests(g.requests, g.nrequests);
 	free(g.joining);
-	free(g.requests);
+	tt_spare_give(g.requests);
 	return tt_result(rc);
 }

@@ -46,6 +46,10 @@ enum tt_log_level { TT_LOG_ERROR = 1, TT_LOG_WARN, TT_LOG_INFO, TT_LOG_DEBUG };
 void tt_log(enum tt_log_level level, const char *fmt, ...) TT_PRINTF(2, 3);
 void tt_log_set(int level);
 
+/* handle.c: zeroed memory for a handle that users hold; NULL: none left. Once freed it reads as zeros for ever. */
+void *tt_handle_new(size_t bytes);
+void tt_handle_free(void *handle, size_t bytes);
+
 /* clock.c */
 uint64_t tt_now_ns(void);                        /* monotonic */
 static inline uint64_t tt_deadline_ns(uint32_t timeout_ms) { return tt_now_ns() + timeout_ms * 1000000ull; }

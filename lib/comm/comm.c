@@ -151,7 +151,7 @@ static void wake_all(void *ctx)
 static tuttiComm_t blank(int rank, int nranks)
 {
 	size_t n = (size_t)nranks;
-	tuttiComm_t c = calloc(1, sizeof(*c));
+	tuttiComm_t c = tt_handle_new(sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -166,7 +166,6 @@ static tuttiComm_t blank(int rank, int nranks)
 	c->p2p_received = calloc(n, sizeof(uint64_t));
 	c->heard = calloc(n, sizeof(uint64_t));
 	pthread_mutex_init(&c->lock, NULL);
-	pthread_cond_init(&c->turned, NULL);
 	if (c->via && c->links && c->p2p_sent && c->p2p_received && c->heard)
 		return c;
 	tt_comm_free(c);
@@ -179,6 +178,7 @@ void tt_comm_free(tuttiComm_t c)
 
 	if (!c)
 		return;
+	atomic_store(&c->magic, 0);
 	if (c->ctl)
 		tt_control_on_broken(c->ctl, NULL, NULL);
 	tt_endpoints_close(c);
@@ -197,10 +197,8 @@ void tt_comm_free(tuttiComm_t c)
 	free(c->p2p_received);
 	free(c->heard);
 	free(c->group_of);
-	pthread_cond_destroy(&c->turned);
 	pthread_mutex_destroy(&c->lock);
-	c->magic = 0;
-	free(c);
+	tt_handle_free(c, sizeof(*c));
 }
 
 /* What is left to do once control stands; on failure the other ranks learn it from control at once. No rank is through
@@ -319,7 +317,7 @@ int tt_comm_check(tuttiComm_t c)
 {
 	if (tt_unlikely(!c))
 		return tt_fail(TT_ARG, "comm is NULL: join one with tuttiCommInitRank first");
-	if (tt_unlikely(c->magic != TT_COMM_MAGIC))
+	if (tt_unlikely(!tt_comm_is_live(c)))
 		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed", (void *)c);
 	if (tt_unlikely(c->fork_count != tt_fork_count()))
 		return tt_fail(TT_ARG, "rank %d: this communicator was made before a fork; the child must join its own", c->rank);

@@ -65,7 +65,7 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
 struct tuttiComm {
-	uint32_t magic;
+	atomic_uint magic;                     /* 0: gone */
 	unsigned fork_count;                   /* of the process that made it */
 	int rank, nranks;
 	uint32_t timeout_ms;
@@ -107,11 +107,10 @@ struct tuttiComm {
 	uint64_t fault_step, steps;
 
 	/* turns: calls of one communicator run in call order, whichever thread runs them */
-	pthread_mutex_t lock;                  /* guards turn, tickets, error text */
-	pthread_cond_t turned;
-	uint64_t next_ticket, serving;
+	pthread_mutex_t lock;                  /* guards the error text */
+	uint64_t next_ticket, serving;         /* under turn.c's lock */
 	atomic_bool queued;                    /* a stream was ever used with it: tickets are needed */
-	atomic_int inside;                     /* a thread runs an operation: abort waits for it */
+	atomic_int inside;                     /* calls and batches under way: abort waits for them */
 	atomic_bool briefly;                   /* the caller is in the short way; written by it alone, without a fence */
 	atomic_bool finalized;
 	int error;                             /* TT_..., first one wins; under lock */
@@ -122,6 +121,31 @@ struct tuttiComm {
 
 /* What tuttiComm_t must be before anything is read from it: 0 | TT_ARG with the sentence. */
 int tt_comm_check(tuttiComm_t comm);
+
+static inline bool tt_comm_is_live(const struct tuttiComm *c)
+{
+	return atomic_load_explicit(&c->magic, memory_order_relaxed) == TT_COMM_MAGIC;
+}
+
+/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave. Counted first, then looked at again, because
+ * it may be aborted in between; the memory of a handle stays ours, so that this is safe. */
+static inline int tt_comm_enter(tuttiComm_t c)
+{
+	int rc = tt_comm_check(c);
+
+	if (tt_unlikely(rc))
+		return rc;
+	atomic_fetch_add(&c->inside, 1);
+	if (tt_likely(atomic_load(&c->magic) == TT_COMM_MAGIC))
+		return 0;
+	atomic_fetch_sub(&c->inside, 1);
+	return tt_comm_check(c);
+}
+
+static inline void tt_comm_leave(tuttiComm_t c)
+{
+	atomic_fetch_sub(&c->inside, 1);
+}
 
 /* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm);

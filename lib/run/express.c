@@ -146,7 +146,8 @@ int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiData
 		return 1;
 	atomic_store_explicit(&c->briefly, true, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);         /* abort pays for the real one (hush.c) */
-	if (!atomic_load_explicit(&c->finalized, memory_order_relaxed) && !tt_control_broken(c->ctl)) {
+	if (tt_comm_is_live(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
+	    !tt_control_broken(c->ctl)) {
 		mode = tt_fpmode_enter();
 		rc = begin_and_end(c, x, in, out);
 		tt_fpmode_leave(mode);

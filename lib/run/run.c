@@ -8,7 +8,6 @@
  * Turns: once a stream was used with a communicator, several threads may want to run its operations. Each request
  * then draws a ticket when it is made, and runs when its number is served.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "run/run.h"
@@ -110,7 +109,7 @@ static struct tt_op *predecessor(struct tt_op *ops, size_t i)
 
 static int run_many(const struct tt_request *requests, size_t n)
 {
-	struct tt_op *ops = malloc(n * sizeof(*ops));
+	struct tt_op *ops = tt_spare_take(requests[0].comm, n * sizeof(*ops));
 	int rc;
 
 	if (!ops)
@@ -121,7 +120,7 @@ static int run_many(const struct tt_request *requests, size_t n)
 		ops[i].next = i + 1 < n ? &ops[i + 1] : NULL;
 	}
 	rc = tt_run(ops);
-	free(ops);
+	tt_spare_give(ops);
 	return rc;
 }
 
@@ -131,8 +130,6 @@ int tt_run_requests(const struct tt_request *requests, size_t n)
 	struct tt_op op;
 	int rc;
 
-	for (size_t i = 0; i < n; i++)
-		atomic_fetch_add(&requests[i].comm->inside, 1);
 	mode = tt_fpmode_enter();
 	if (tt_likely(n == 1)) {
 		tt_op_init(&op, requests);
@@ -141,7 +138,5 @@ int tt_run_requests(const struct tt_request *requests, size_t n)
 		rc = run_many(requests, n);
 	}
 	tt_fpmode_leave(mode);
-	for (size_t i = 0; i < n; i++)
-		atomic_fetch_sub(&requests[i].comm->inside, 1);
 	return rc;
 }

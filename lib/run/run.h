@@ -19,6 +19,12 @@ int tt_run_in_turn(const struct tt_request *requests, size_t n);
 int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, size_t n);
 /* Wait until nothing of comm is queued or running in any stream. */
 void tt_run_drain(tuttiComm_t comm);
+/* comm is not live any more: what is queued of it fails without being started. What runs goes on. Blocks: no. */
+void tt_run_cancel(tuttiComm_t comm);
+
+/* spare.c: memory for the time of a call or a group, counted as comm's when it is new; give it back. NULL: none left. */
+void *tt_spare_take(tuttiComm_t comm, size_t bytes);
+void tt_spare_give(void *memory);
 
 /* stream.c */
 int tt_stream_create(tuttiStream_t *ret_stream);

@@ -6,7 +6,6 @@
  */
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "run/stream.h"
@@ -36,7 +35,6 @@ static void run_first(struct stream *s)
 	s->busy = true;
 	pthread_mutex_unlock(&s->lock);
 	rc = tt_batch_run(b);
-	free(b);
 	pthread_mutex_lock(&s->lock);
 	s->busy = false;
 	if (rc && !s->error) {
@@ -65,7 +63,7 @@ static void *work(void *arg)
 
 int tt_stream_create(tuttiStream_t *ret_stream)
 {
-	struct stream *s = calloc(1, sizeof(*s));
+	struct stream *s = tt_handle_new(sizeof(*s));
 	sigset_t all, old;
 	int rc;
 
@@ -82,7 +80,8 @@ int tt_stream_create(tuttiStream_t *ret_stream)
 	rc = pthread_create(&s->thread, NULL, work, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
-		free(s);
+		s->magic = 0;
+		tt_handle_free(s, sizeof(*s));
 		return tt_fail(TT_SYSTEM, "no thread for a stream: %s", strerror(rc));
 	}
 	*ret_stream = s;
@@ -94,7 +93,7 @@ int tt_stream_check(tuttiStream_t stream)
 	struct stream *s = stream;
 
 	if (!s || s->magic != STREAM_MAGIC)
-		return tt_fail(TT_ARG, "stream %p is not one of tuttiStreamCreate", stream);
+		return tt_fail(TT_ARG, "stream %p is not one of tuttiStreamCreate, or it was destroyed", stream);
 	if (s->fork_count != tt_fork_count())
 		return tt_fail(TT_ARG, "this stream was made before a fork; the child must make its own");
 	return 0;
@@ -164,6 +163,6 @@ int tt_stream_destroy(tuttiStream_t stream)
 	pthread_cond_destroy(&s->idle);
 	pthread_mutex_destroy(&s->lock);
 	s->magic = 0;
-	free(s);
+	tt_handle_free(s, sizeof(*s));
 	return rc;
 }

@@ -1,0 +1,63 @@
+/*
+ * handle.c - memory for handles, at addresses that are never given out twice
+ *
+ * Called by comm and stream.c for what users hold pointers to. A handle that is gone is recognized by its zeros,
+ * however late it is used: its pages go back to the system, its address stays ours and is not used again.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+#define CHUNK (1u << 20)         /* mapped at once, since the number of mappings of a process is limited */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *next;
+static size_t left;
+
+static size_t pages(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
+void *tt_handle_new(size_t bytes)
+{
+	size_t need = pages(bytes), room = need > CHUNK ? need : CHUNK;
+	char *p = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (left < need) {
+		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		next = chunk == MAP_FAILED ? NULL : chunk;
+		left = next ? room : 0;
+	}
+	if (left >= need) {
+		p = next;
+		next += need;
+		left -= need;
+	}
+	pthread_mutex_unlock(&lock);
+	return p;
+}
+
+void tt_handle_free(void *handle, size_t bytes)
+{
+	if (handle)
+		madvise(handle, pages(bytes), MADV_DONTNEED);
+}
+
+/* Another thread may have held the lock when this one forked. */
+static void in_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	left = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}
