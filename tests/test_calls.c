@@ -377,11 +377,12 @@ static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 	return stream ? tuttiStreamSynchronize(stream) : rank < 0;
 }
 
-/* The control's thread allocates when a wait is long, as on a busy machine: so one of several tries must be clean. */
+/* How many calls wait in the stream at once is a matter of time, and control's thread allocates when a wait is long: so
+ * one of several tries must be clean, by either count. */
 static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
-	unsigned long least = ULONG_MAX;
+	unsigned long least = ULONG_MAX, least_own = ULONG_MAX;
 	tuttiStream_t stream;
 
 	(void)arg;
@@ -389,18 +390,20 @@ static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	for (int i = 0; i < 3; i++)
 		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
 			return 1;
-	MUST(tuttiCommGetCounters(*comm, &before));
-	for (int try = 0; try < 10; try++) {
+	for (int try = 0; try < 20; try++) {
 		unsigned long count = allocations;
 
+		MUST(tuttiCommGetCounters(*comm, &before));
 		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
 			return 1;
-		least = allocations - count < least ? allocations - count : least;
+		MUST(tuttiCommGetCounters(*comm, &after));
+		count = allocations - count;
+		least = count < least ? count : least;
+		least_own = after.allocations - before.allocations < least_own ? after.allocations - before.allocations
+									       : least_own;
 	}
-	MUST(tuttiCommGetCounters(*comm, &after));
 	MUST(tuttiStreamDestroy(stream));
-	WANT(after.allocations == before.allocations);
-	WANT(least == 0);
+	WANT(least == 0 && least_own == 0);
 	return 0;
 }
 
