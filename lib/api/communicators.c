@@ -194,10 +194,10 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 		return tt_result(rc);
 	snprintf(text, sizeof(text), "rank %d aborted the communicator", comm->rank);
 	atomic_store(&comm->finalized, true);
-	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 	atomic_store(&comm->magic, 0);
 	tt_hush();
-	tt_run_cancel(comm);
+	tt_run_cancel(comm);             /* before the others know: what is queued must not start and fail others with it */
+	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->briefly))
 		nanosleep(&pause, NULL);
 	tt_comm_free(comm);
