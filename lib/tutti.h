@@ -124,7 +124,7 @@ typedef struct {
 	uint64_t messages;         /* payload messages sent */
 	uint64_t sleeps;           /* times a wait gave the processor back to the kernel and slept */
 	uint64_t allocations;      /* memory the library allocated on the way of a call */
-	uint64_t memory_bytes;     /* memory held now: plans, scratch, this rank's part of shared segments */
+	uint64_t memory_bytes;     /* memory held now: tuttiMemTotal of tuttiCommMemStats */
 } tuttiCounters_t;
 
 /* ---- version and errors ------------------------------------------------------------------------------------- */
@@ -218,6 +218,22 @@ TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device);
 
 /* tuttiCommGetCounters - copy this rank's counters; counters->size says how much the caller knows. Thread: as calls. */
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *counters);
+
+/* What tuttiCommMemStats can tell. */
+typedef enum {
+	tuttiMemTotal = 0,     /* the sum of the others */
+	tuttiMemShared = 1,    /* what this rank claimed of the memory that the ranks of its host share */
+	tuttiMemStages = 2,    /* private buffers and records of links */
+	tuttiMemScratch = 3,   /* intermediate results; as large as the most demanding call so far needed */
+	tuttiMemPlans = 4,     /* plans of the calls so far */
+	tuttiMemControl = 5,   /* records of the other ranks, control connections and what waits on them */
+	tuttiNumMemStats = 6
+} tuttiCommMemStat_t;
+
+/* tuttiCommMemStats - *value: bytes of memory that this rank of comm holds now. Stacks of threads, and what the kernel
+ * holds for sockets, are not counted.
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   as calls     Blocks   no */
+TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t *value);
 
 /* tuttiCommDescribe - one line: what a call would use: algorithm, transport, tile
  *   text       [bytes], always ended by NUL; count is per rank as in the call; op decides nothing

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -454,6 +455,48 @@ static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(calls, a_destroyed_handle_is_refused_whatever_was_made_since, .timeout = 60)
 {
 	run_both(stale, 2);
+/* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks can share one output
+ * (arg) and none needs memory for its input. */
+static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { BYTES = 64 << 20 };
+	const void *zeros = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t held[tuttiNumMemStats], sum = 0, again;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+	const char *tier = getenv("TT_TIER");
+	bool all = n <= 8 || (tier && strcmp(tier, "default"));
+
+	MUST(tuttiAllReduce(zeros, arg, all ? BYTES : BYTES / 16, tuttiUint8, tuttiSum, *comm, NULL));
+	MUST(tuttiAllReduce(zeros, arg, 1000, tuttiUint8, tuttiMax, *comm, NULL));
+	for (int i = 0; i < tuttiNumMemStats; i++) {
+		MUST(tuttiCommMemStats(*comm, (tuttiCommMemStat_t)i, &held[i]));
+		sum += held[i];
+	}
+	MUST(tuttiCommGetCounters(*comm, &counters));
+	if (rank == 0)
+		fprintf(stderr, "n %d: %.0f KiB: shared %.0f, stages %.0f, scratch %.0f, plans %.0f, control %.0f\n", n,
+			(double)held[tuttiMemTotal] / 1024, (double)held[tuttiMemShared] / 1024,
+			(double)held[tuttiMemStages] / 1024, (double)held[tuttiMemScratch] / 1024,
+			(double)held[tuttiMemPlans] / 1024, (double)held[tuttiMemControl] / 1024);
+	WANT(held[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
+	WANT(sum == 2 * held[tuttiMemTotal] && counters.memory_bytes == held[tuttiMemTotal]);
+	WANT(held[tuttiMemShared] + held[tuttiMemStages] > 0 && held[tuttiMemPlans] > 0 && held[tuttiMemControl] > 0);
+	WANT(tuttiCommMemStats(*comm, tuttiNumMemStats, &again) == tuttiInvalidArgument &&
+	     tuttiCommMemStats(*comm, tuttiMemTotal, NULL) == tuttiInvalidArgument);
+	return 0;
+}
+
+Test(calls, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
+{
+	static const char *const transports[] = { "auto", "shm", "tcp" };
+	static const int ns[] = { 2, 8, 64 };
+	void *out = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++)
+		for (size_t t = 0; t < sizeof(transports) / sizeof(*transports); t++)
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i], .transport = transports[t], .arg = out }, bounded), 0,
+				     "n %d, %s", ns[i], transports[t]);
+	munmap(out, 64 << 20);
 }
 
 /* All ranks in one thread: joins run together in a group, and so do the operations. */

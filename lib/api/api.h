@@ -14,6 +14,9 @@ static inline tuttiResult_t tt_result(int code)
  * sentence, which names the call. */
 int tt_request_check(struct tt_request *request, const char *call);
 
+/* memstats.c: bytes that a rank of a communicator holds */
+uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
+
 /* group.c: run the request now or when the group ends. */
 tuttiResult_t tt_group_request(const struct tt_request *request);
 bool tt_group_open(void);

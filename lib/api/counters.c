@@ -18,9 +18,7 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.operations = atomic_load(&comm->operations);
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
-	n.memory_bytes = comm->scratch_bytes;
-	for (int i = 0; i < comm->nep; i++)
-		n.memory_bytes += comm->ep[i]->t->memory(comm->ep[i]);
+	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
 		const struct tt_link *l = comm->links[i];
 
@@ -31,8 +29,6 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 		n.sent_bytes_shm += l->t == &tt_shm ? l->sent_bytes : 0;
 		n.sent_bytes_tcp += l->t == &tt_tcp ? l->sent_bytes : 0;
 	}
-	for (const struct tt_kept *k = comm->kept; k; k = k->next)
-		n.memory_bytes += sizeof(*k) + sizeof(*k->plan) + k->plan->nsteps * sizeof(struct tt_step);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
 	return tuttiSuccess;

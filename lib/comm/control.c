@@ -43,6 +43,20 @@ static bool allocate(struct tt_control *ctl)
 	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
+size_t tt_control_memory(struct tt_control *ctl)
+{
+	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) + sizeof(*ctl->left) +
+			  sizeof(*ctl->left_after) + sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
+			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->heard);
+	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
+
+	pthread_mutex_lock(&ctl->lock);
+	for (const struct tt_conn *c = ctl->conns; c; c = c->next)
+		bytes += sizeof(*c) + c->in_room + c->out.room + c->early_bytes;
+	pthread_mutex_unlock(&ctl->lock);
+	return bytes;
+}
+
 static int watch(struct tt_control *ctl, int fd, enum tt_source *source)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };

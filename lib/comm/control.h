@@ -76,6 +76,9 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 /* Topology: host_of[nranks] and how many; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 
+/* Bytes it holds: records of ranks, connections, what they have received and could not send yet. Thread: any. */
+size_t tt_control_memory(struct tt_control *ctl);
+
 /* Collective over the tree; ranks call it in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline. */
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all, uint64_t deadline_ns);
 
