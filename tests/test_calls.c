@@ -455,6 +455,8 @@ static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(calls, a_destroyed_handle_is_refused_whatever_was_made_since, .timeout = 60)
 {
 	run_both(stale, 2);
+}
+
 /* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks can share one output
  * (arg) and none needs memory for its input. */
 static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
