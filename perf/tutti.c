@@ -15,6 +15,7 @@ static int help(int argc, char **argv);
 static const struct tt_command commands[] = {
 	{ "info", "what this build and this host have: processor, transports, topology, settings, algorithms", tt_cmd_info },
 	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
+	{ "simulate", "simulate a call on ranks and hosts that need not be there", tt_cmd_simulate },
 	{ "version", "print the version", version },
 	{ "help", "this list, or the help of one command", help },
 	{ NULL, NULL, NULL },

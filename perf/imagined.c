@@ -1,0 +1,122 @@
+/*
+ * imagined.c - ranks, hosts and costs that need not exist (imagined.h)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/imagined.h"
+
+static int complain(const struct tt_imagine *what, const char *text)
+{
+	fprintf(stderr, "%s: %s\n", what->tool, text);
+	return 2;
+}
+
+static int bad_hosts(const struct tt_imagine *what)
+{
+	fprintf(stderr, "%s: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks are on each, as "
+		"2,3,1\n", what->tool, what->hosts, (int)what->np, (int)what->np);
+	return 2;
+}
+
+/* How many ranks the next host of the list gets; -1: this is no number. */
+static long next_size(const char **text)
+{
+	char *end;
+	long value = strtol(*text, &end, 10);
+
+	if (end == *text || **text < '0' || **text > '9' || (*end && *end != ',') || value < 1)
+		return -1;
+	*text = end;
+	return value;
+}
+
+/* "3": spread evenly over three hosts; "2,3,1": so many on each. */
+static int place(const struct tt_imagine *what, struct tt_topology *t, int *host_of)
+{
+	const char *at = what->hosts;
+	long size = next_size(&at), filled = 0, hosts = 0;
+
+	t->nranks = (int)what->np;
+	t->host_of = host_of;
+	if (size > 0 && size <= t->nranks && !*at) {
+		for (int r = 0; r < t->nranks; r++)
+			host_of[r] = (int)((int64_t)r * size / t->nranks);
+		t->nhosts = (int)size;
+		return 0;
+	}
+	for (; size > 0 && filled + size <= t->nranks; size = next_size(&at)) {
+		while (size--)
+			host_of[filled++] = (int)hosts;
+		hosts++;
+		if (!*at++)
+			break;
+	}
+	t->nhosts = (int)hosts;
+	return size == -1 && filled == t->nranks && !at[-1] ? 0 : bad_hosts(what);
+}
+
+static int read_costs(const struct tt_imagine *what, struct tt_imagined *ret)
+{
+	int rc = what->links ? tt_cost_read(what->links, &ret->read) : 0;
+
+	ret->world.cost = ret->read ? ret->read : &tt_cost_builtin;
+	if (!rc)
+		return 0;
+	complain(what, tt_error_text());
+	return rc == TT_ARG ? 2 : 1;
+}
+
+int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
+{
+	const char *transport = what->transport ? what->transport : "auto";
+	int *host_of = malloc((size_t)what->np * sizeof(*host_of)), rc;
+
+	*ret = (struct tt_imagined){ .world = { .nranks = (int)what->np, .cores = (int)what->cores } };
+	if (!host_of)
+		return complain(what, "no memory for so many ranks") - 1;
+	if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
+		rc = complain(what, "--transport is auto, shm or tcp");
+	else
+		rc = place(what, &ret->topology, host_of);
+	if (!rc && ret->topology.nhosts > 1 && !strcmp(transport, "shm"))
+		rc = complain(what, "--transport shm does not reach other hosts; use auto");
+	if (!rc)
+		rc = read_costs(what, ret);
+	if (rc) {
+		free(host_of);
+		ret->topology.host_of = NULL;
+		return rc;
+	}
+	ret->world.topology = &ret->topology;
+	ret->world.paths = (struct tt_paths){ .nranks = (int)what->np, .one_host = ret->topology.nhosts == 1,
+					      .over_tcp = !strcmp(transport, "tcp") };
+	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes : tt_paths_message_bytes(&ret->world.paths);
+	return 0;
+}
+
+void tt_imagined_free(struct tt_imagined *world)
+{
+	free((int *)(uintptr_t)world->topology.host_of);
+	tt_cost_free(world->read);
+}
+
+int tt_imagine_collective(const char *tool, const char *name)
+{
+	for (int c = 0; c < TT_SENDRECV; c++)
+		if (!strcmp(tt_collective_name((enum tt_collective)c), name))
+			return c;
+	fprintf(stderr, "%s: --collective %s: not one of", tool, name);
+	for (int c = 0; c < TT_SENDRECV; c++)
+		fprintf(stderr, " %s", tt_collective_name((enum tt_collective)c));
+	fprintf(stderr, "\n");
+	return -1;
+}
+
+size_t tt_imagine_bound(int collective, int nranks, size_t bytes)
+{
+	bool even = collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
+
+	return even ? bytes : bytes / (size_t)nranks;
+}

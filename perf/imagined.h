@@ -1,0 +1,35 @@
+/*
+ * imagined.h - ranks, hosts and costs as a command line describes them, for simulating and choosing
+ *
+ * Called by cmd_simulate.c, cmd_info.c and cmd_tune.c.
+ */
+#ifndef TT_IMAGINED_H
+#define TT_IMAGINED_H
+
+#include "perf/options.h"
+#include "plan/simulate.h"
+
+/* What the options say; NULL: not given. */
+struct tt_imagine {
+	const char *tool;                /* for messages */
+	int64_t np, cores, tile_bytes;   /* cores: of each host, 0: one for every rank; tile_bytes 0: as run chooses */
+	const char *hosts, *transport, *links;
+};
+
+struct tt_imagined {
+	struct tt_topology topology;     /* host_of is ours */
+	struct tt_cost *read;            /* what links named, else NULL */
+	struct tt_sim_world world;       /* points at both */
+};
+
+/* 0 | 1, 2: a sentence went to stderr; the exit status. */
+int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret_world);
+void tt_imagined_free(struct tt_imagined *world);
+
+/* Number of a collective by name, -1 after a sentence. */
+int tt_imagine_collective(const char *tool, const char *name);
+
+/* Bytes that plans are bound to, for a call whose larger buffer has so many. */
+size_t tt_imagine_bound(int collective, int nranks, size_t bytes);
+
+#endif
