@@ -292,5 +292,7 @@ const struct tt_algorithm tt_allreduce_hierarchical = {
 	.help = "several hosts, or groups: INNER in each, OUTER between them",
 	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
 		  "hierarchy",
-	.argument = "two-shot/ring", .form = "INNER/OUTER", .takes = takes, .explain = explain, .cut = cut, .build = build,
+	.argument = "two-shot/ring", .form = "INNER/OUTER",
+	.variants = "two-shot/recursive-doubling two-shot/halving-doubling ring/ring tree/recursive-doubling",
+	.takes = takes, .explain = explain, .cut = cut, .build = build,
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
+#include "plan/choose.h"
 #include "plan_exec.h"
 
 TestSuite(algorithms, .timeout = 120);
@@ -504,7 +505,7 @@ static const char *chosen(const char *name, enum tt_collective c, int n, size_t 
 {
 	static char text[64];
 	const struct tt_shape shape = { .collective = c, .nranks = n, .topology = t };
-	const struct tt_call_size size = { .bytes = bytes, .one_host = !t || t->nhosts == 1, .tcp = tcp };
+	const struct tt_call_facts size = { .bytes = bytes, .over_tcp = tcp };
 	const struct tt_algorithm *a = NULL;
 
 	strcpy(text, "refused");
@@ -561,5 +562,5 @@ Test(algorithms, there_is_a_choice_for_every_call)
 		host_of[r] = r / 4;
 	struct tt_topology two = topology_of(8, host_of);
 
-	cr_expect_str_eq(chosen("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true), "hierarchical:two-shot/ring");
+	cr_expect(!strncmp(chosen("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true), "hierarchical:", 13));
 }

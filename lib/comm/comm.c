@@ -78,23 +78,48 @@ static int host_topology(tuttiComm_t c)
 /* What each rank tells the others about itself. */
 struct neighbour { struct tt_cores cores; struct tt_place place; };
 
+/* Cores and ranks of one host. here: room for nranks */
+static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all, struct tt_cores *here, int *ret_ranks)
+{
+	int n = 0;
+
+	for (int r = 0; r < c->nranks; r++)
+		if (c->topology.host_of[r] == host)
+			here[n++] = all[r].cores;
+	*ret_ranks = n;
+	return tt_cores_count(here, n);
+}
+
+/* The host with the fewest cores for its ranks holds all others up: by it plans are chosen. */
+static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct tt_cores *here)
+{
+	int least_ranks = 0;
+
+	for (int h = 0; h < c->topology.nhosts; h++) {
+		int ranks, cores = cores_of_host(c, h, all, here, &ranks);
+
+		if (!least_ranks || (int64_t)cores * least_ranks < (int64_t)c->cores * ranks) {
+			c->cores = cores;
+			least_ranks = ranks;
+		}
+	}
+}
+
 /* Who shares this rank's processors decides how it waits; the others of the host come to the same answer. */
 static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
 {
-	struct tt_cores *of_host = malloc((size_t)c->nranks * sizeof(*of_host));
-	int here = 0, cores;
+	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
+	int ranks, cores;
 
-	if (!of_host)
+	if (!here)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	for (int r = 0; r < c->nranks; r++)
-		if (c->topology.host_of[r] == c->topology.host_of[c->rank])
-			of_host[here++] = all[r].cores;
-	cores = tt_cores_count(of_host, here);
-	free(of_host);
-	c->crowded = here > cores;
+	find_fewest_cores(c, all, here);
+	cores = cores_of_host(c, c->topology.host_of[c->rank], all, here, &ranks);
+	free(here);
+	c->crowded = ranks > cores;
 	c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
 		    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
-	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, here, cores,
+	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks, cores,
 	       c->policy == TT_WAIT_SPIN ? "spin" : c->policy == TT_WAIT_YIELD ? "yield" : "sleep");
 	return 0;
 }

@@ -14,7 +14,7 @@
 #include "comm/control.h"
 #include "comm/place.h"
 #include "mem/reduce.h"
-#include "plan/plan.h"
+#include "plan/choose.h"
 #include "transports/transport.h"
 
 #define TT_COMM_MAGIC 0x7475746du
@@ -77,7 +77,9 @@ struct tuttiComm {
 	struct tt_world world;
 	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
 	int *group_of;                         /* [nranks], groups' */
-	bool one_host, over_tcp;               /* agreed facts for the choice of a plan */
+	bool one_host, over_tcp;               /* agreed facts for the choice of a plan; and: */
+	int cores;                             /* of the host that has fewest for its ranks */
+	struct tt_cost *cost;                  /* rank 0's table, NULL: the built-in one */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
 	struct tt_endpoint **via;              /* [nranks] */
@@ -93,6 +95,7 @@ struct tuttiComm {
 	struct tt_kept *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
+	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet chosen */
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_user_op *user_ops;

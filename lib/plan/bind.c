@@ -1,5 +1,8 @@
 /* bind.c - a plan bound to a call's bytes (bind.h) */
+#include <string.h>
+
 #include "plan/bind.h"
+#include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
 #define MIXED_TILE (128u << 10)
@@ -37,4 +40,10 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size
 	b->width = plan->nlanes ? tiles_in_flight(paths, plan->nlanes) : 1;
 	if (b->width > b->ntiles)
 		b->width = b->ntiles;
+}
+
+bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *p, size_t bytes)
+{
+	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE && plan->nranks > 1 &&
+	       plan->nranks <= TT_CAST_RANKS && bytes > 0 && bytes <= TT_CAST_BYTES && !strcmp(plan->algorithm, "one-shot");
 }

@@ -1,87 +1,273 @@
 /*
- * choose.c - the one place that decides which algorithm a call uses
+ * choose.c - the one place that decides which algorithm a call uses: the one that is predicted to be the quickest
  *
- * A table, read from the top: the first row that fits the call is taken. It looks at agreed facts only (the call, n, the
- * topology), so that all ranks come to the same row. Called by run (keep.c), tuttiCommDescribe and the tools.
+ * Every row of the table is a candidate, so a new algorithm takes part by being there. A candidate's plans are simulated
+ * on the table of costs that all ranks share (simulate.h); agreed facts only enter, and whole numbers only, so that all
+ * ranks come to the same row. What that costs is paid once for a class of sizes: up to EXACT ranks every plan is walked,
+ * a few tiles of it; above, the same algorithm is simulated on three smaller groups, halved each time, and the
+ * differences are carried on: they stay equal in an algorithm of log n steps, double in one of n steps, and halve for
+ * the part of bytes that goes as (n - 1) / n.
+ *
+ * Called by run (keep.c), tuttiCommDescribe and the tools.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "algorithms/algorithm.h"
+#include "plan/choose.h"
 
-enum path { ANY, SHM, HOSTS };           /* HOSTS: several, with more than one rank on some of them */
+enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };   /* ROUNDS: of all tiles in flight */
 
-struct row {
-	enum tt_collective collective;
-	enum path path;
-	int max_ranks;                   /* 0: any */
-	size_t max_bytes;                /* 0: any */
-	const char *name;
-};
+/* ---- candidates ---------------------------------------------------------------------------------------------------- */
 
-#define KIB(n) ((size_t)(n) << 10)
-
-static const struct row table[] = {
-	{ TT_ALLREDUCE, SHM, 8, 336, "one-shot" },
-	{ TT_ALLREDUCE, SHM, 2, KIB(64), "one-shot" },
-	{ TT_ALLREDUCE, SHM, 2, 0, "two-shot" },
-	{ TT_ALLREDUCE, SHM, 0, KIB(2), "recursive-doubling" },
-	{ TT_ALLREDUCE, SHM, 8, 0, "two-shot" },
-	{ TT_ALLREDUCE, SHM, 0, KIB(32), "recursive-doubling" },
-	{ TT_ALLREDUCE, SHM, 0, KIB(256), "halving-doubling" },
-	{ TT_ALLREDUCE, ANY, 2, KIB(16), "one-shot" },
-	{ TT_ALLREDUCE, ANY, 2, 0, "two-shot" },
-	{ TT_ALLREDUCE, ANY, 0, KIB(16), "recursive-doubling" },
-	{ TT_ALLREDUCE, HOSTS, 0, 0, "hierarchical" },
-	{ TT_ALLREDUCE, ANY, 0, KIB(512), "halving-doubling" },
-	{ TT_ALLREDUCE, ANY, 0, 0, "ring" },
-
-	{ TT_REDUCE, ANY, 4, KIB(32), "reduce-to-one" },
-	{ TT_REDUCE, ANY, 0, KIB(64), "tree" },
-	{ TT_REDUCE, ANY, 0, 0, "ring" },
-
-	{ TT_BROADCAST, ANY, 3, 0, "direct" },
-	{ TT_BROADCAST, ANY, 0, KIB(64), "tree" },
-	{ TT_BROADCAST, ANY, 0, 0, "ring" },
-
-	{ TT_ALLGATHER, SHM, 8, 0, "direct" },
-	{ TT_ALLGATHER, ANY, 4, KIB(64), "direct" },
-	{ TT_ALLGATHER, ANY, 0, KIB(64), "bruck" },
-	{ TT_ALLGATHER, ANY, 0, 0, "ring" },
-
-	{ TT_REDUCE_SCATTER, SHM, 8, 0, "direct" },
-	{ TT_REDUCE_SCATTER, ANY, 4, KIB(64), "direct" },
-	{ TT_REDUCE_SCATTER, ANY, 0, KIB(64), "halving" },
-	{ TT_REDUCE_SCATTER, ANY, 0, 0, "ring" },
-
-	{ TT_ALLTOALL, ANY, 0, 0, "direct" },
-	{ TT_GATHER, ANY, 0, 0, "direct" },
-	{ TT_SCATTER, ANY, 0, 0, "direct" },
-};
-
-static bool takes_path(enum path path, const struct tt_shape *shape, const struct tt_call_size *size)
+static int put_name(const struct tt_algorithm *a, const char *argument, size_t length, struct tt_candidate *ret)
 {
-	const struct tt_topology *t = shape->topology;
+	char text[64];
 
-	switch (path) {
-	case SHM:
-		return size->one_host && !size->tcp;
-	case HOSTS:
-		return !size->one_host && t && t->nhosts > 1 && t->nhosts < shape->nranks;
-	default:
-		return true;
+	snprintf(text, sizeof(text), "%.*s", (int)length, argument);
+	*ret = (struct tt_candidate){ .algorithm = a };
+	tt_algorithm_full_name(a, text, ret->name);
+	return 1;
+}
+
+bool tt_candidate_number(enum tt_collective c, int i, struct tt_candidate *ret)
+{
+	for (int row = 0; tt_algorithms[row]; row++) {
+		const struct tt_algorithm *a = tt_algorithms[row];
+		const char *argument = a->argument ? a->argument : "", *more = a->variants ? a->variants : "";
+
+		if (a->collective != c)
+			continue;
+		if (i-- == 0)
+			return put_name(a, argument, strlen(argument), ret);
+		for (size_t n; *more; more += n + (more[n] == ' ')) {
+			n = strcspn(more, " ");
+			if (i-- == 0)
+				return put_name(a, more, n, ret);
+		}
+	}
+	return false;
+}
+
+/* ---- prediction ------------------------------------------------------------------------------------------------------ */
+
+int tt_size_class(size_t bytes)
+{
+	return bytes > 1 ? 64 - __builtin_clzll((unsigned long long)bytes - 1) : 0;
+}
+
+struct facts { const struct tt_shape *shape; const struct tt_call_facts *call; size_t bytes; };
+
+/* What is simulated: the call itself, or one like it on fewer ranks. */
+struct stage {
+	struct tt_topology topology;
+	int host_of[SMALLER];
+	struct tt_sim_world world;
+};
+
+static size_t bound_bytes(enum tt_collective c, int nranks, size_t bytes)
+{
+	bool even = c == TT_ALLREDUCE || c == TT_REDUCE || c == TT_BROADCAST;
+
+	return even || !bytes ? bytes : (bytes + (size_t)nranks - 1) / (size_t)nranks;
+}
+
+static int simulate(const struct stage *s, const struct tt_candidate *c, size_t bytes, struct tt_sim_result *ret)
+{
+	struct tt_sim *sim;
+	int rc = tt_sim_open(&s->world, c->algorithm, c->name, 0, NULL, &sim);
+
+	if (rc)
+		return rc;
+	bytes = bound_bytes(c->algorithm->collective, s->world.nranks, bytes);
+	rc = tt_sim_run(sim, bytes, ROUNDS * tt_sim_width(sim, bytes), ret);
+	tt_sim_close(sim);
+	return rc;
+}
+
+static struct tt_topology one_host(int nranks)
+{
+	static const int nobody_elsewhere[SMALLER];
+
+	return (struct tt_topology){ .nranks = nranks, .nhosts = 1, .host_of = nobody_elsewhere };
+}
+
+/* The topology is there. Tiles are cut as for the call itself. */
+static void set_world(struct stage *s, const struct facts *f, int cores)
+{
+	const struct tt_call_facts *call = f->call;
+	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
+				  .over_tcp = call->over_tcp };
+
+	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks, .topology = &s->topology, .paths = paths,
+					  .message_bytes = call->message_bytes ? call->message_bytes
+									       : tt_paths_message_bytes(&paths),
+					  .cores = cores, .cost = call->cost ? call->cost : &tt_cost_builtin };
+}
+
+/* nhosts hosts with so many ranks on each. */
+static void set_hosts(struct stage *s, int nhosts, int on_each)
+{
+	s->topology = (struct tt_topology){ .nranks = nhosts * on_each, .nhosts = nhosts, .host_of = s->host_of };
+	for (int r = 0; r < s->topology.nranks; r++)
+		s->host_of[r] = r / on_each;
+}
+
+/* Half of a number of ranks or hosts, of the same kind: a power of two stays one, others do not become one. */
+static int half(int n)
+{
+	int h = (n + 1) / 2;
+
+	return (n & (n - 1)) && !(h & (h - 1)) && h > 2 ? h - 1 : h;
+}
+
+/* Carry a quantity on by `more` doublings beyond the first of three values, each at half of the one before it. */
+static uint64_t carry_on(const uint64_t v[3], int more)
+{
+	uint64_t step = v[0] > v[1] ? v[0] - v[1] : 0, before = v[1] > v[2] ? v[1] - v[2] : 0, sum = v[0];
+	uint64_t ratio = before ? (uint64_t)((unsigned __int128)step * 1024 / before) : 1024;
+
+	ratio = ratio > 4096 ? 4096 : ratio;
+	while (more-- > 0) {
+		step = (uint64_t)((unsigned __int128)step * ratio / 1024);
+		sum += step;
+	}
+	return sum;
+}
+
+/* Smaller groups than the call's: `count` of them are x, x/2, x/4 hosts or ranks; x is `more` times halved. */
+static void set_smaller(const struct facts *f, int x, struct stage *s)
+{
+	const struct tt_topology *t = f->shape->topology;
+	int n = f->shape->nranks, nhosts = t ? t->nhosts : 1, on_each = n / nhosts, cores = f->call->cores;
+	bool crowded = cores && on_each > cores;
+
+	if (nhosts == 1) {
+		s->topology = one_host(x);
+		set_world(s, f, crowded ? 1 : 0);
+	} else {
+		int here = on_each < MOST_ON_HOST ? on_each : MOST_ON_HOST;
+
+		set_hosts(s, x, here);
+		set_world(s, f, crowded ? (here * cores + on_each - 1) / on_each : 0);
 	}
 }
 
-static const char *automatic(const struct tt_shape *shape, const struct tt_call_size *size)
+/* A long call and a short one on each of three smaller groups: what goes with bytes grows in another way than the rest. */
+static int extrapolate(const struct facts *f, struct tt_candidate *c)
 {
-	size_t i = 0;
+	const struct tt_topology *t = f->shape->topology;
+	bool hosts = t && t->nhosts > 1, crowded;
+	int x = hosts ? t->nhosts : f->shape->nranks, more = 0, rc = 0;
+	uint64_t longer[3], brief[3];
 
-	while (table[i].collective != shape->collective || !takes_path(table[i].path, shape, size) ||
-	       (table[i].max_ranks && shape->nranks > table[i].max_ranks) ||
-	       (table[i].max_bytes && size->bytes > table[i].max_bytes))
-		i++;
-	return table[i].name;
+	for (; x > (hosts ? MOST_HOSTS : EXACT); more++)
+		x = half(x);
+	for (int i = 0; i < 3 && !rc; i++, x = half(x)) {
+		struct tt_sim_result a, b;
+		struct stage s;
+
+		set_smaller(f, x, &s);
+		if ((rc = simulate(&s, c, 1, &b)) || (rc = simulate(&s, c, f->bytes, &a)))
+			break;
+		brief[i] = b.time_ps;
+		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
+		if (i == 0)
+			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
+		if (!more && hosts) {                    /* as many hosts as there are: nothing to carry on */
+			c->corrected_from_ps = a.time_ps;
+			return 0;
+		}
+	}
+	if (rc)
+		return rc;
+	c->extrapolated = true;
+	c->corrected_from_ps = carry_on(longer, more) + carry_on(brief, more);
+	crowded = !hosts && f->call->cores && f->shape->nranks > f->call->cores;
+	if (crowded)
+		c->corrected_from_ps /= (uint64_t)f->call->cores;
+	return 0;
 }
+
+static int exactly(const struct facts *f, struct tt_candidate *c)
+{
+	struct tt_sim_result result;
+	struct stage s;
+	int rc;
+
+	s.topology = f->shape->topology ? *f->shape->topology : one_host(f->shape->nranks);
+	set_world(&s, f, f->call->cores);
+	rc = simulate(&s, c, f->bytes, &result);
+	if (rc)
+		return rc;
+	c->corrected_from_ps = result.time_ps;
+	memcpy(c->part_ps, result.part_ps, sizeof(c->part_ps));
+	return 0;
+}
+
+static uint8_t number_of(const struct tt_algorithm *a)
+{
+	uint8_t i = 0;
+
+	while (tt_algorithms[i] != a)
+		i++;
+	return i;
+}
+
+static int predict(const struct facts *f, struct tt_candidate *c)
+{
+	const struct tt_topology *t = f->shape->topology;
+	const struct tt_cost *cost = f->call->cost ? f->call->cost : &tt_cost_builtin;
+	bool hosts = t && t->nhosts > 1;
+	int rc = f->shape->nranks <= EXACT ? exactly(f, c) : extrapolate(f, c);
+
+	c->applies = !rc;
+	if (rc)
+		return rc == TT_ARG ? 0 : rc;            /* it does not apply: others will */
+	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm),
+					    hosts ? TT_LINK_HOSTS : f->call->over_tcp ? TT_LINK_TCP : TT_LINK_SHM,
+					    f->shape->nranks, f->bytes, c->corrected_from_ps);
+	return 0;
+}
+
+/* Variants are for several hosts with several ranks; elsewhere they only repeat other rows. */
+static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
+{
+	const struct tt_topology *t = s->topology && s->topology->nhosts == 1 && s->topology->groups ? s->topology->groups
+												     : s->topology;
+	bool levels = t && t->nhosts > 1 && t->nhosts < s->nranks;
+
+	return levels || !c->algorithm->variants;
+}
+
+int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *call,
+		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best)
+{
+	int class = tt_size_class(call->bytes), count = 0, best = -1;
+	struct facts f = { shape, call, (size_t)1 << (class < 62 ? class : 62) };
+
+	for (int i = 0; count < TT_MOST_CANDIDATES && tt_candidate_number(shape->collective, i, &list[count]); i++) {
+		struct tt_candidate *c = &list[count];
+		int rc;
+
+		c->number = i;
+		if (!takes_part(shape, c))
+			continue;
+		rc = predict(&f, c);
+		if (rc)
+			return rc;
+		if (c->applies && (best < 0 || c->predicted_ps < list[best].predicted_ps))
+			best = count;
+		count++;
+	}
+	if (best < 0)
+		return tt_fail(TT_INTERNAL, "no algorithm of %s applies to %d ranks: %s",
+			       tt_collective_name(shape->collective), shape->nranks, tt_error_text());
+	*ret_best = best;
+	return count;
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------------------- */
 
 static bool known_elsewhere(const char *name)
 {
@@ -92,18 +278,33 @@ static bool known_elsewhere(const char *name)
 	return known;
 }
 
-/* The row that was asked for, or NULL: decide. A name that only other collectives have leaves this one free to choose,
- * but allreduce does what it is told. */
-static int asked_for(const char *name, enum tt_collective c, const struct tt_algorithm **ret_algorithm)
+/* A name that only other collectives have leaves this one free to choose, but allreduce does what it is told. */
+int tt_plan_is_free(const char *name, enum tt_collective c)
 {
-	*ret_algorithm = strcmp(name, "auto") ? tt_algorithm_look(c, name) : NULL;
-	if (*ret_algorithm || !strcmp(name, "auto") || (c != TT_ALLREDUCE && known_elsewhere(name)))
-		return TT_OK;
+	if (!strcmp(name, "auto"))
+		return 1;
+	if (tt_algorithm_look(c, name))
+		return 0;
+	if (c != TT_ALLREDUCE && known_elsewhere(name))
+		return 1;
 	tt_algorithm_find(TT_ALLREDUCE, name);           /* for its sentence */
 	return TT_ARG;
 }
 
-int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_size *size,
+static int choose_freely(const struct tt_shape *shape, const struct tt_call_facts *call,
+			 const struct tt_algorithm **ret_algorithm, char ret_name[64])
+{
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	int best, rc = tt_plan_candidates(shape, call, list, &best);
+
+	if (rc < 0)
+		return rc;
+	*ret_algorithm = list[best].algorithm;
+	memcpy(ret_name, list[best].name, sizeof(list[best].name));
+	return TT_OK;
+}
+
+int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_facts *call,
 		   const struct tt_algorithm **ret_algorithm, char ret_name[64])
 {
 	const struct tt_algorithm *a;
@@ -112,13 +313,12 @@ int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct 
 
 	if ((unsigned)shape->collective >= TT_SENDRECV)
 		return tt_fail(TT_ARG, "%s has no algorithms", tt_collective_name(shape->collective));
-	rc = asked_for(name, shape->collective, &a);
-	if (rc)
+	rc = tt_plan_is_free(name, shape->collective);
+	if (rc < 0)
 		return rc;
-	if (!a) {
-		name = automatic(shape, size);
-		a = tt_algorithm_look(shape->collective, name);
-	}
+	if (rc > 0)
+		return choose_freely(shape, call, ret_algorithm, ret_name);
+	a = tt_algorithm_look(shape->collective, name);
 	rc = tt_algorithm_argument(a, name, &argument);
 	if (rc)
 		return rc;

@@ -6,7 +6,7 @@
 
 #include "plan/cost.h"
 
-const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts" };
+const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts", "board" };
 
 /* Measured on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core); hosts: 10 Gbit/s Ethernet, a guess. */
 const struct tt_cost tt_cost_builtin = {
@@ -18,6 +18,7 @@ const struct tt_cost tt_cost_builtin = {
 				  .recv_fs = 90000, .window = 16 },
 		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000, .send_fs = 150000,
 				    .recv_fs = 90000, .link_fs = 800000, .host_fs = 800000, .window = 16 },
+		[TT_LINK_BOARD] = { .latency_ps = 70000, .send_ps = 10000, .recv_ps = 10000, .recv_fs = 8000, .window = 1 },
 	},
 };
 

@@ -10,8 +10,9 @@
 
 #include "plan/plan.h"
 
-/* How two ranks reach each other. hosts: on different hosts, by whatever network there is. */
-enum tt_link_class { TT_LINK_SHM, TT_LINK_TCP, TT_LINK_HOSTS, TT_LINK_CLASSES };
+/* How two ranks reach each other. hosts: on different hosts, by whatever network there is. board: what is cast to all
+ * ranks of a host at once (no pair has this class). */
+enum tt_link_class { TT_LINK_SHM, TT_LINK_TCP, TT_LINK_HOSTS, TT_LINK_BOARD, TT_LINK_CLASSES };
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds for each byte, 0 where a thing costs nothing beside the rest. */

@@ -48,6 +48,7 @@ const struct tt_cost_row tt_cost_table[] = {
 	LINK_ROWS(TT_LINK_SHM, "shm"),
 	LINK_ROWS(TT_LINK_TCP, "tcp"),
 	LINK_ROWS(TT_LINK_HOSTS, "hosts"),
+	LINK_ROWS(TT_LINK_BOARD, "board"),
 };
 const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 

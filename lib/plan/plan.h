@@ -123,11 +123,6 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan);
 /* check.c: prove the plans of all ranks together. 0 | TT_USAGE with the sentence that says which promise fails where. */
 int tt_plan_check(struct tt_plan *const *plans, int nranks);
 
-/* choose.c: the one place that decides. name: "auto" or an algorithm. Agreed facts only, so that all ranks decide alike. */
-struct tt_call_size { size_t bytes; bool one_host; bool tcp; };     /* bytes: of the larger buffer of the call */
-int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_size *size,
-		   const struct tt_algorithm **ret_algorithm, char ret_name[64]);
-
 /* print.c: "table" (people), "json", "dot", "goal" (LogGOPSim; message sizes as blocks of 1 byte) to a stdio stream */
 struct _IO_FILE;
 int tt_plan_print(const struct tt_plan *plan, const char *format, struct _IO_FILE *to);

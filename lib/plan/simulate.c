@@ -233,6 +233,7 @@ static void rewind_rank(struct tt_sim *sim, struct tt_sim_rank *r)
 	r->wake_ps = call;
 	r->turn = 0;
 	r->next_cursor = 0;
+	r->cast = false;
 	r->state = TT_SIM_IDLE;
 }
 
@@ -254,6 +255,7 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 
 	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
+	sim->board = tt_plan_on_board(&sim->frame, &w->paths, bytes);
 	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
@@ -399,6 +401,14 @@ void tt_sim_close(struct tt_sim *sim)
 	free(sim->prices);
 	free(sim->heap);
 	free(sim);
+}
+
+uint32_t tt_sim_width(const struct tt_sim *sim, size_t bytes)
+{
+	struct tt_binding b;
+
+	tt_plan_bind(&sim->frame, &sim->world.paths, sim->world.message_bytes, bytes, &b);
+	return b.width;
 }
 
 bool tt_sim_sent(const struct tt_sim *sim, int rank, uint32_t i, int *ret_peer, enum tt_link_class *ret_class,

@@ -51,6 +51,9 @@ void tt_sim_close(struct tt_sim *sim);
 /* A call of so many bytes (of the buffer, or of a block: as tt_plan_bind), at most most_tiles of them (0: all) walked. */
 int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles, struct tt_sim_result *ret_result);
 
+/* Tiles of a lane that such a call has in flight at once. */
+uint32_t tt_sim_width(const struct tt_sim *sim, size_t bytes);
+
 /* What rank sent in the last run, by its i-th peer; false: it has no more peers. */
 bool tt_sim_sent(const struct tt_sim *sim, int rank, uint32_t i, int *ret_peer, enum tt_link_class *ret_class,
 		 uint64_t *ret_bytes);

@@ -64,6 +64,7 @@ struct tt_sim_rank {
 	uint32_t nqueues, nfinished, next_cursor;
 	int host, next_ready;
 	enum tt_sim_state state;
+	bool cast;                               /* what it sends is on the board already */
 };
 
 struct tt_sim_host { uint64_t out_free_ps, in_free_ps, turns; int cores_free, first_ready, last_ready, nranks; };
@@ -83,6 +84,7 @@ struct tt_sim {
 	uint64_t messages[TT_LINK_CLASSES], events;
 	struct tt_sim_event *heap;
 	size_t nheap, heap_room;
+	bool board;                      /* the call goes over the board: one cast to all */
 	bool failed;                     /* out of memory */
 };
 

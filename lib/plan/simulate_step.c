@@ -83,25 +83,31 @@ static uint64_t stores(const struct tt_sim_steps *s, bool slot)
 	return slot + (s->has_dst && !(slot && s->flags & TT_STEP_PASSING));
 }
 
+static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const struct tt_sim_rank *r, uint16_t peer)
+{
+	return &sim->world.cost->link[sim->board ? TT_LINK_BOARD : (enum tt_link_class)r->class[peer]];
+}
+
 /* Adds to parts what the core does for one message; returns their sum. */
 static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, const struct tt_sim_steps *s, uint64_t bytes,
 		     uint64_t *parts)
 {
-	const struct tt_link_cost *link = sim->world.cost->link;
 	const struct tt_prices *price = &sim->prices[r->host];
 	bool slot = s->to != TT_SIM_NONE && r->class[s->to] == TT_LINK_SHM, lands = false;
 	uint64_t messages = sim->world.cost->core.step_ps, moved = 0, reduced = 0;
 
+	if (s->to != TT_SIM_NONE && r->cast)
+		return 0;
 	for (int i = 0; i < s->nwires; i++) {
-		const struct tt_link_cost *l = &link[r->class[s->wire[i]]];
+		const struct tt_link_cost *l = link_cost(sim, r, s->wire[i]);
 
 		messages += l->recv_ps;
 		moved += tt_sim_bytes_ps(bytes, l->recv_fs);
 		lands |= r->class[s->wire[i]] != TT_LINK_SHM;
 	}
 	if (s->to != TT_SIM_NONE) {
-		messages += link[r->class[s->to]].send_ps;
-		moved += tt_sim_bytes_ps(bytes, link[r->class[s->to]].send_fs);
+		messages += link_cost(sim, r, s->to)->send_ps;
+		moved += tt_sim_bytes_ps(bytes, link_cost(sim, r, s->to)->send_fs);
 	}
 	if (s->op == TT_COMBINE) {
 		reduced = tt_sim_bytes_ps(bytes, price->reduce_fs) * (s->nsrc - 1u);
@@ -118,7 +124,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, cons
 /* When a message that leaves at from_ps is at the receiver; takes its time of the link and of both hosts' networks. */
 static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes, uint64_t from_ps)
 {
-	const struct tt_link_cost *l = &sim->world.cost->link[r->class[to]];
+	const struct tt_link_cost *l = link_cost(sim, r, to);
 	struct tt_sim_host *out = &sim->host[r->host], *in = &sim->host[sim->rank[r->peer[to]].host];
 	uint64_t start = from_ps > r->link_free_ps[to] ? from_ps : r->link_free_ps[to], end;
 
@@ -167,7 +173,7 @@ static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_
 	struct tt_sim_rank *p = &sim->rank[peer];
 	struct tt_sim_queue *q = queue_of(sim, p, r->mirror[to], cursor);
 	struct tt_sim_message *m = append(sim, q);
-	const struct tt_link_cost *l = &sim->world.cost->link[r->class[to]];
+	const struct tt_link_cost *l = link_cost(sim, r, to);
 
 	if (!m)
 		return;
@@ -248,8 +254,10 @@ static void execute(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor, 
 	sim->events++;
 	for (int i = 0; i < s->nwires; i++)
 		release(sim, r, s->wire[i], cursor);
-	if (s->to != TT_SIM_NONE)
+	if (s->to != TT_SIM_NONE) {
+		r->cast = sim->board;
 		send(sim, r, s->to, cursor, bytes);
+	}
 }
 
 static void wake_lanes(const struct tt_sim *sim, struct tt_sim_rank *r)

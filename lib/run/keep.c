@@ -49,23 +49,44 @@ static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name, 
 	return 0;
 }
 
+/* The quickest for sizes like this one, predicted once. */
+static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, struct tt_candidate *ret)
+{
+	uint8_t *chosen = &c->chosen[shape->collective][tt_size_class(bytes)];
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
+				       .message_bytes = c->world.message_bytes, .cost = c->cost };
+	int rc, best;
+
+	if (!*chosen) {
+		rc = tt_plan_candidates(shape, &facts, list, &best);
+		if (rc < 0)
+			return rc;
+		*chosen = (uint8_t)(1 + list[best].number);
+	}
+	tt_candidate_number(shape->collective, *chosen - 1, ret);
+	return 0;
+}
+
 static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)
 {
 	struct tt_shape shape = { .collective = collective, .nranks = c->nranks, .rank = c->rank, .root = root,
 				  .topology = &c->topology };
-	struct tt_call_size size = { .bytes = bytes, .one_host = c->one_host, .tcp = c->over_tcp || !c->one_host };
-	const struct tt_algorithm *a;
-	char name[64];
-	int rc = tt_plan_choose(c->algo, &shape, &size, &a, name);
+	struct tt_candidate it;
+	int rc = tt_plan_is_free(c->algo, collective);
 
+	if (rc > 0)
+		rc = choose(c, &shape, bytes, &it);
+	else if (!rc)
+		rc = tt_plan_choose(c->algo, &shape, NULL, &it.algorithm, it.name);
 	if (rc)
 		return rc;
 	for (struct tt_kept *k = c->kept; k; k = k->next)
-		if (k->algorithm == a && k->root == root && !strcmp(k->plan->algorithm, name)) {
+		if (k->algorithm == it.algorithm && k->root == root && !strcmp(k->plan->algorithm, it.name)) {
 			*ret_kept = k;
 			return 0;
 		}
-	return build(c, a, name, &shape, ret_kept);
+	return build(c, it.algorithm, it.name, &shape, ret_kept);
 }
 
 int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)

@@ -1,0 +1,50 @@
+/*
+ * choose.h - the one place that decides which algorithm a call uses
+ *
+ * Called by run (keep.c), by tuttiCommDescribe through it, and by the tools, which also print the candidates.
+ */
+#ifndef TT_CHOOSE_H
+#define TT_CHOOSE_H
+
+#include "plan/simulate.h"
+
+/* Facts about a call that all its ranks agree on. The topology stands in the shape. */
+struct tt_call_facts {
+	size_t bytes;                    /* of the larger buffer */
+	bool over_tcp;                   /* tcp was asked for, also inside hosts */
+	int cores;                       /* of the host that has fewest for its ranks; 0: one for each */
+	size_t message_bytes;            /* 0: as run chooses */
+	const struct tt_cost *cost;      /* NULL: the built-in table */
+};
+
+/* Sizes of a class are served alike: those above half of its largest, up to it. */
+enum { TT_SIZE_CLASSES = 65 };
+int tt_size_class(size_t bytes);
+
+struct tt_candidate {
+	const struct tt_algorithm *algorithm;
+	char name[64];                   /* its full name */
+	int number;                      /* for tt_candidate_number */
+	bool applies;                    /* can be built for the shape */
+	bool extrapolated;               /* from the same on fewer ranks */
+	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was measured */
+	uint64_t corrected_from_ps;      /* what the model says alone, and what it is made of: */
+	uint64_t part_ps[TT_PARTS];
+};
+enum { TT_MOST_CANDIDATES = 32 };
+
+/* Candidate number i of a collective: its algorithm and name; false: there are no more. */
+bool tt_candidate_number(enum tt_collective collective, int i, struct tt_candidate *ret_candidate);
+
+/* Predict all candidates of a call; *ret_best is the number of the quickest, the first of equals. Returns how many there
+ * are | < 0. */
+int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *facts,
+		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best);
+
+/* name: "auto" or an algorithm. The row, and the full name to build it by. */
+int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_facts *facts,
+		   const struct tt_algorithm **ret_algorithm, char ret_name[64]);
+/* Is this name left to tt_plan_choose's own choice for that collective? 1 | 0 | TT_ARG: it is no name at all. */
+int tt_plan_is_free(const char *name, enum tt_collective collective);
+
+#endif
