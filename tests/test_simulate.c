@@ -21,7 +21,8 @@ static struct tt_cost plain = {
 		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .send_fs = 500000,
 				    .recv_fs = 250000, .window = 8 },
 		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .link_fs = 1000000,
-				      .host_fs = 1000000, .window = 8 } },
+				      .host_fs = 1000000, .window = 8 },
+		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000, .window = 1 } },
 };
 
 struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };
@@ -63,7 +64,7 @@ static struct tt_sim_result simulate(struct cluster *c, enum tt_collective colle
 Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
-	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 
 	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 10 + 5 + 200) * 1000ull, "%llu", (unsigned long long)r.time_ps);
 	cr_expect_eq(r.part_ps[TT_PART_LATENCY], 100000);
@@ -72,6 +73,15 @@ Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 	cr_expect_eq(r.part_ps[TT_PART_MESSAGES], 29000);
 	cr_expect_eq(r.part_ps[TT_PART_WAIT], 0);
 	cr_expect_eq(r.messages[TT_LINK_SHM], 2);
+}
+
+/* Three ranks cast 100 bytes once each, whatever the number of readers, and add two operands to the first. */
+Test(simulate, a_cast_is_paid_once)
+{
+	struct cluster c = cluster_of(3, 1, false, &plain);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+
+	cr_expect_eq(r.time_ps, (1 + 10 + 2 + 100 + 60 + 10 + 2 * 4 + 2 * 200) * 1000ull, "%llu", (unsigned long long)r.time_ps);
 }
 
 /* The same over sockets: the kernel copies, paid by sender (50) and receiver (25); what is sent and then added to is first
@@ -102,10 +112,10 @@ Test(simulate, links_of_a_host_share_its_network)
 Test(simulate, ranks_beyond_the_cores_take_turns)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
-	struct tt_sim_result alone = simulate(&c, TT_ALLREDUCE, "one-shot", 100), crowded;
+	struct tt_sim_result alone = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100), crowded;
 
 	c.world.cores = 1;
-	crowded = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+	crowded = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 	/* both send (113 each) and add (215 each), with at least a switch to one rank, to the other, and back */
 	cr_expect_geq(crowded.time_ps, (1 + 2 * 113 + 2 * 215 + 2 * 500) * 1000ull, "%llu",
 		      (unsigned long long)crowded.time_ps);

@@ -113,7 +113,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, cons
 		reduced = tt_sim_bytes_ps(bytes, price->reduce_fs) * (s->nsrc - 1u);
 		moved += stores(s, slot) > 1 ? tt_sim_bytes_ps(bytes, price->copy_fs) : 0;
 	} else if (!lands || slot) {                             /* sockets put it in place themselves */
-		moved += stores(s, slot) * tt_sim_bytes_ps(bytes, price->copy_fs);
+		moved += (sim->board ? 1 : stores(s, slot)) * tt_sim_bytes_ps(bytes, price->copy_fs);
 	}
 	parts[TT_PART_MESSAGES] += messages;
 	parts[TT_PART_BYTES] += moved;
