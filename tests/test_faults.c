@@ -33,6 +33,7 @@ struct scene {
 	const char *what, *transport, *algo;
 	size_t count;
 	unsigned long long seed;
+	bool reads;                      /* peers' ordinary memory is read */
 };
 
 static double now_s(void)
@@ -90,6 +91,7 @@ static void start(const struct scene *s, struct report *report, pid_t pids[])
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (s->step)
 			setenv("TUTTI_FAULT", fault, 1);
+		setenv("TUTTI_CMA", s->reads ? "on" : "off", 1);
 		act(s, &id, r, report);
 	}
 }
@@ -172,6 +174,14 @@ Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
 			play(&(struct scene){ .n = 4, .victim = (t + step) % 4, .step = step, .what = "stop",
 					      .transport = transports[t], .algo = algos[step % 6], .count = 1000 });
+}
+
+/* Four or five steps each: meet, agree, part summed, parts fetched. */
+Test(faults, a_rank_that_dies_or_stops_while_others_read_its_memory_is_named, .timeout = 300)
+{
+	for (int step = 1; step <= 8; step++)
+		play(&(struct scene){ .n = 3, .victim = step % 3, .step = step, .what = step % 4 ? "kill" : "stop",
+				      .transport = "shm", .algo = "two-shot", .count = 300000, .reads = true });
 }
 
 Test(faults, a_rank_that_exits_without_goodbye_counts_as_dead, .timeout = 60)

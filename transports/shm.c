@@ -2,7 +2,7 @@
  * shm.c - messages through memory that the ranks of a host share
  *
  * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the messages of one link,
- * shm_board.c those from one to all; here are the endpoint, its links, and sleep.
+ * shm_board.c those from one to all, shm_reach.c reads what peers have in their own memory; here are the endpoint, its links, and sleep.
  *
  * Sleep: a rank that arms sets `sleeping` in its bell and, the first time, the group's `sleepers`. Who commits or releases
  * looks at the bell only when sleepers is set, so that jobs that never sleep pay for nothing. The very first doze of
@@ -40,6 +40,8 @@ static void shm_close(struct tt_endpoint *base)
 	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
 		free(ep->links[i]);
 	free(ep->links);
+	tt_shm_reach_close(ep);
+	free(ep->mapped);
 	tt_shm_segment_close(&ep->segment);
 	free(ep);
 }
@@ -60,7 +62,8 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	}
 	nlinks = (size_t)ep->segment.nlocal * (size_t)world->nchannels;
 	ep->links = calloc(nlinks + 1, sizeof(struct tt_shm_link *));
-	if (!ep->links) {
+	ep->mapped = calloc((size_t)ep->segment.nlocal + 1, TT_SHM_WINDOWS * sizeof(*ep->mapped));
+	if (!ep->links || !ep->mapped) {
 		shm_close(&ep->base);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu links of shared memory", world->rank, nlinks);
 	}
@@ -185,6 +188,10 @@ const struct tt_transport tt_shm = {
 	.release = tt_shm_release,
 	.cast = tt_shm_cast,
 	.seen = tt_shm_seen,
+	.describe = tt_shm_describe,
+	.reach = tt_shm_reach,
+	.at = tt_shm_at,
+	.read = tt_shm_read,
 	.arm = shm_arm,
 	.doze = shm_doze,
 	.disarm = shm_disarm,

@@ -42,6 +42,7 @@ void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint6
 	struct tt_shm_cast_line *line = notice(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
+	base->cast_bytes += bytes;
 	if (bytes <= TT_CAST_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {

@@ -9,12 +9,17 @@
 
 #include "transports/shm_segment.h"
 
+#define TT_SHM_WINDOWS 16
+struct tt_shm_mapped { void *start; size_t bytes; };
+
 struct tt_shm_ep {
 	struct tt_endpoint base;
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	bool has_dozed;
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
+	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* numbers of windows that the peers were told of */
+	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
 };
 
 /* What says that a line is there, and for which call: its number, and a mix of stamp and length. */
@@ -59,6 +64,13 @@ void tt_shm_release(struct tt_link *link);
 /* shm_board.c: the members with these names. */
 void tt_shm_cast(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
 int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp, const void **ret_data);
+
+/* shm_reach.c: the members with these names, and the end. */
+void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
+bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
+const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_remote *remote, size_t bytes);
+int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
+void tt_shm_reach_close(struct tt_shm_ep *ep);
 
 /* Wake whoever dozes in the group. */
 void tt_shm_wake_all(struct tt_shm_ep *ep);

@@ -375,6 +375,8 @@ static int meet(struct meeting *m, struct tt_shm_segment *s)
 		hand_out(m, s->fd);
 	else if (ok)
 		ok = done(m, join(m, s), "joining the segment");
+	if (ok)
+		tt_shm_reach_introduce(s);
 	return agree(m, ok);
 }
 

@@ -39,10 +39,12 @@ struct tt_shm_ring {
 };
 _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE && sizeof(struct tt_shm_ring) <= TT_SHM_PAGE, "layout");
 
-/* How a rank is woken. word is a futex. */
+/* How a rank is woken (word is a futex), and how its memory is found (shm_reach.c; written before anybody is let in). */
 struct tt_shm_bell {
 	alignas(TT_APART) _Atomic uint32_t word;
 	_Atomic uint32_t sleeping;                     /* set by the rank, cleared by it or by who rings */
+	int32_t pid;
+	uint64_t nonce[2], nonce_at, segment_at;
 };
 
 /* What a rank tells all others at once; see shm_board.c. Written by the rank. */
@@ -81,6 +83,9 @@ void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint6
 
 /* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
+
+/* shm_reach.c: tell the others how this rank's memory is found. */
+void tt_shm_reach_introduce(struct tt_shm_segment *segment);
 
 /* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno.
  * Claiming twice is fine, but counted twice. */

@@ -19,6 +19,7 @@ struct tt_world {
 	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a host */
 	size_t message_bytes;            /* no message is larger; equal on all ranks */
 	int nchannels;                   /* channels are 0..nchannels-1 */
+	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
 	uint64_t deadline_ns;            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the lower rank dials, the
 	 * higher takes what was dialled. dial blocks until the deadline at most. take: 1 and a socket | 0 not yet | < 0.
@@ -34,6 +35,7 @@ struct tt_world {
 struct tt_endpoint {
 	const struct tt_transport *t;
 	const struct tt_world *world;
+	uint64_t cast_bytes, read_bytes;         /* so far; read: also what was used where it lies (counted by run) */
 };
 
 /* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
@@ -45,6 +47,15 @@ struct tt_link {
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
 	uint64_t arrived;                /* bytes taken from the network, also of messages that are not complete */
 	uint64_t received;               /* messages released or received so far: "when was it last heard" */
+};
+
+/* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them in a cast. */
+struct tt_remote {
+	uint64_t at;                     /* address in its process */
+	uint64_t offset, window_bytes;   /* in a window, and of it */
+	int32_t fd;
+	int16_t place;                   /* of a window, among those its rank has shown; -1: ordinary memory */
+	bool fresh;                      /* shown for the first time: each peer must reach it before at */
 };
 
 enum {
@@ -105,6 +116,16 @@ struct tt_transport {
 	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
 	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
+
+	/* Optional, with cast: read what a peer has in its memory, while it waits (run/direct.c says when).
+	 * describe: this rank's memory for the others.
+	 * reach: can this rank read it? Once for each fresh window, once for ordinary memory. Blocks: some 100 us.
+	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which copies ordinary memory.
+	 * read: 0 | TT_REMOTE */
+	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
+	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
+	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote, size_t bytes);
+	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 
 	/* Optional: move posts along. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);

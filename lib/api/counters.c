@@ -19,6 +19,11 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
+	for (int i = 0; i < comm->nep; i++) {
+		n.sent_bytes += comm->ep[i]->cast_bytes;
+		n.sent_bytes_shm += comm->ep[i]->cast_bytes;
+		n.read_bytes += comm->ep[i]->read_bytes;
+	}
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
 		const struct tt_link *l = comm->links[i];
 

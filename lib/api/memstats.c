@@ -41,7 +41,7 @@ uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
 	case tuttiMemStages:
 		return of_transports(c, false);
 	case tuttiMemScratch:
-		return c->scratch_bytes;
+		return c->scratch_bytes + c->stage_bytes;
 	case tuttiMemPlans:
 		return of_plans(c);
 	case tuttiMemControl:

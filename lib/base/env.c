@@ -221,6 +221,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),
 	  .help = "how a rank waits for others" },
+	{ "TUTTI_CMA", TT_ENV_CHOICE, "auto", "auto on off", AT(cma),
+	  .help = "read peers' ordinary memory by process_vm_readv: if faster, if possible, never" },
 	{ "TUTTI_TILE_BYTES", TT_ENV_NUMBER, "0", "4096..16777216", .agree = true, AT(tile_bytes),
 	  .help = "bytes of a block in flight at once; 0: choose" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),

@@ -44,6 +44,7 @@ static int read_settings(tuttiComm_t c, const struct tuttiComm *parent, const tu
 	if ((rc = check_algorithm(c->algo)))
 		return rc;
 	snprintf(c->name, sizeof(c->name), "%s", config && config->name ? config->name : "");
+	c->cma = !strcmp(ret_env->cma, "on") ? TT_CMA_ON : !strcmp(ret_env->cma, "off") ? TT_CMA_OFF : TT_CMA_AUTO;
 	return tt_reduce_isa_set(ret_env->isa);
 }
 
@@ -185,6 +186,7 @@ static tuttiComm_t blank(int rank, int nranks)
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
 	c->nranks = nranks;
+	c->maps = true;
 	c->via = calloc(n, sizeof(struct tt_endpoint *));
 	c->links = calloc(n * TT_CHANNELS, sizeof(struct tt_link *));
 	c->p2p_sent = calloc(n, sizeof(uint64_t));
@@ -215,6 +217,7 @@ void tt_comm_free(tuttiComm_t c)
 		free(k);
 	}
 	free(c->scratch);
+	free(c->stage);
 	free(c->user_ops);
 	free(c->via);
 	free(c->links);
@@ -376,4 +379,16 @@ void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 	c->scratch_bytes = (bytes + 4095) / 4096 * 4096;
 	atomic_fetch_add(&c->allocations, 1);
 	return p;
+}
+
+void *tt_comm_stage(tuttiComm_t c, size_t bytes)
+{
+	if (c->stage)
+		return c->stage;
+	c->stage = aligned_alloc(4096, bytes);
+	if (!c->stage)
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", c->rank, bytes);
+	else
+		atomic_fetch_add(&c->allocations, 1), c->stage_bytes = bytes;
+	return c->stage;
 }

@@ -90,6 +90,11 @@ struct tuttiComm {
 	uint64_t history;                      /* a digest of all of them; its high half is the stamp of the newest */
 	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL; agreed */
 	uint64_t casts;
+	enum { TT_READS_UNTRIED, TT_READS, TT_READS_NOT } reads;     /* ordinary memory of all by all (direct.c); agreed */
+	int cma;                               /* TUTTI_CMA, as in struct tt_world */
+	bool maps;                             /* the same for windows; agreed */
+	void *stage;                           /* where it is read to */
+	size_t stage_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
 	uint64_t *heard;                       /* [nranks] the last collective in which a message of theirs came */
 	struct tt_kept *kept;
@@ -165,6 +170,9 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 
 /* At least bytes of memory that keeps its place until the next larger request; NULL: tt_fail was called. */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
+
+/* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */
+void *tt_comm_stage(tuttiComm_t comm, size_t bytes);
 
 /* cores.c: processors that the ranks of this host may use together; each rank calls it with its own mask first. */
 struct tt_cores {

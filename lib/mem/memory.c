@@ -1,9 +1,11 @@
 /*
- * memory.c - page-aligned memory for users' buffers
+ * memory.c - memory for users' buffers that other processes can map
  *
- * Called by api. Pages come from mmap, large ones as huge pages where the kernel gives them; a list remembers the
- * sizes, so that a pointer that is not ours is refused instead of unmapping something else.
+ * Called by api, and by transports that let peers read it. Each piece is a memfd, so that a rank of the same host can map
+ * it, and nothing is left when the last process that has it is gone. A list remembers the pieces, so that a pointer that is not
+ * ours is refused instead of unmapping something else. Without a descriptor for it a piece is private memory.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -16,11 +18,36 @@
 struct piece {
 	struct piece *next;
 	void *ptr;
-	size_t bytes;
+	struct tt_window window;       /* fd -1: private */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards pieces */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards pieces and numbers */
 static struct piece *pieces;
+static uint64_t numbers;
+
+/* A file of that size with memory behind all of it, or -1. */
+static int make_file(size_t bytes)
+{
+	int fd = memfd_create("tutti-buffer", MFD_CLOEXEC);
+
+	if (fd >= 0 && (ftruncate(fd, (off_t)bytes) || fallocate(fd, 0, 0, (off_t)bytes))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static bool map(struct piece *p)
+{
+	p->window.fd = make_file(p->window.bytes);
+	p->ptr = mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
+		      p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd, 0);
+	if (p->ptr == MAP_FAILED && p->window.fd >= 0)
+		close(p->window.fd);
+	else if (p->window.bytes >= HUGE_PAGE)
+		madvise(p->ptr, p->window.bytes, MADV_HUGEPAGE);
+	return p->ptr != MAP_FAILED;
+}
 
 int tt_memory_alloc(size_t bytes, void **ret_ptr)
 {
@@ -29,16 +56,12 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 
 	if (!p || mapped < bytes)
 		goto free_piece;
-	if (!mapped)
-		mapped = page;
-	p->bytes = mapped;
-	p->ptr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p->ptr == MAP_FAILED)
+	p->window.bytes = mapped ? mapped : page;
+	if (!map(p))
 		goto free_piece;
-	if (mapped >= HUGE_PAGE)
-		madvise(p->ptr, mapped, MADV_HUGEPAGE);
 	*ret_ptr = p->ptr;
 	pthread_mutex_lock(&lock);
+	p->window.number = ++numbers;
 	p->next = pieces;
 	pieces = p;
 	pthread_mutex_unlock(&lock);
@@ -46,6 +69,17 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 free_piece:
 	free(p);
 	return tt_fail(TT_SYSTEM, "no memory for %zu bytes", bytes);
+}
+
+/* A peer may still map it, and even be in the middle of reading: the memory goes, the mapping stays readable. */
+static void release(struct piece *p)
+{
+	if (p->window.fd >= 0) {
+		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)p->window.bytes);
+		close(p->window.fd);
+	}
+	munmap(p->ptr, p->window.bytes);
+	free(p);
 }
 
 int tt_memory_free(void *ptr)
@@ -61,7 +95,25 @@ int tt_memory_free(void *ptr)
 	pthread_mutex_unlock(&lock);
 	if (!p)
 		return tt_fail(TT_ARG, "%p was not allocated by tuttiMemAlloc, or is free already", ptr);
-	munmap(p->ptr, p->bytes);
-	free(p);
+	release(p);
 	return 0;
+}
+
+bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_window, uint64_t *ret_offset)
+{
+	uintptr_t at = (uintptr_t)start;
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct piece *p = pieces; p && !found; p = p->next) {
+		uintptr_t first = (uintptr_t)p->ptr;
+
+		found = p->window.fd >= 0 && at >= first && bytes <= p->window.bytes && at - first <= p->window.bytes - bytes;
+		if (found) {
+			*ret_window = p->window;
+			*ret_offset = at - first;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
 }

@@ -85,7 +85,7 @@ void tt_express_learn(const struct tt_op *op)
 	const struct tt_request *r = op->request;
 	tuttiComm_t c = op->comm;
 
-	if (r->barrier || r->scaled || r->op == tuttiAvg || c->fault_what)
+	if (op->total >= TT_DIRECT_BYTES || r->barrier || r->scaled || r->op == tuttiAvg || c->fault_what)
 		return;
 	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
 		.reduce = op->reduce, .count = r->count, .bytes = op->total, .type = (uint8_t)r->type,

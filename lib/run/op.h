@@ -43,6 +43,10 @@ struct tt_cursor {
 struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *end; };
 #define TT_MAX_PENDING 64
 
+enum tt_direct_phase {
+	TT_DIRECT_START, TT_DIRECT_MEET, TT_DIRECT_AGREE, TT_DIRECT_SUM, TT_DIRECT_FETCH, TT_DIRECT_LEAVE
+};
+
 struct tt_op {
 	struct tt_op *next;             /* of the set that runs together */
 	struct tt_op *after;            /* not to be started before this one is complete */
@@ -55,7 +59,8 @@ struct tt_op {
 	uint32_t stamp;
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
-	int awaited;                    /* express: the first rank whose bytes are not there */
+	bool direct;                    /* reads peers' buffers instead: */
+	int awaited;                    /* express, direct: the first rank whose cast is not there */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
 	struct tt_step own_step;
@@ -70,6 +75,16 @@ struct tt_op {
 	struct tt_cursor cursor[TT_LANE_CHANNELS];
 	struct tt_pending pending[TT_MAX_PENDING];
 	uint32_t npending;
+
+	/* direct.c */
+	enum tt_direct_phase phase;
+	bool ordinary, windows, staged; /* kinds of memory in this call; some of it must be copied to be read */
+	uint8_t can;
+	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
+	unsigned fetched;               /* mask of ranks */
+	int fetching;                   /* the rank whose part is half fetched, -1 none */
+	struct tt_meeting { struct tt_remote in, out; } met[TT_CAST_RANKS];
+	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];      /* NULL: to be read into the stage */
 };
 
 /* prepare.c: op of a request that waits for its turn */
@@ -105,6 +120,13 @@ static inline void tt_fault_point(tuttiComm_t comm)
 bool tt_express_takes(const struct tt_op *op);
 int tt_express_advance(struct tt_op *op);
 void tt_express_learn(const struct tt_op *op);
+
+/* direct.c: the same for operations that read peers' buffers. otherwise: they cannot; > 0 | < 0 */
+#define TT_DIRECT_BYTES (64u << 10)
+bool tt_direct_takes(const struct tt_op *op);
+void tt_direct_begin(struct tt_op *op);
+int tt_direct_advance(struct tt_op *op);
+int tt_op_otherwise(struct tt_op *op);
 
 
 /* run.c: the operations of a set to completion; on failure their communicators are broken, everywhere. 0 | the first failure */

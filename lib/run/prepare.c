@@ -14,7 +14,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->next = op->after = NULL;
 	op->comm = r->comm;
 	op->request = r;
-	op->started = op->complete = op->express = op->cast = false;
+	op->started = op->complete = op->express = op->cast = op->direct = false;
 	op->ncursors = op->nfinished = op->npending = 0;
 }
 
@@ -172,6 +172,25 @@ static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
 	return connect_link(op, r->root, TT_P2P_CHANNEL, deadline_ns);
 }
 
+/* On the board, or by its plan, whose links are then connected. */
+static int by_messages(struct tt_op *op, uint64_t deadline_ns)
+{
+	op->express = tt_express_takes(op);
+	if (op->express || tt_likely(op->kept->channels >= (int)op->ncursors))
+		return 0;
+	return connect_links(op, deadline_ns);
+}
+
+int tt_op_otherwise(struct tt_op *op)
+{
+	int rc;
+
+	op->direct = false;
+	op->ncursors = op->plan->nlanes * op->width;
+	rc = by_messages(op, tt_deadline_ns(op->comm->timeout_ms));
+	return rc ? tt_trouble_starting(op, rc) : 1;
+}
+
 static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 {
 	tuttiComm_t c = op->comm;
@@ -183,8 +202,9 @@ static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 	c->history = tt_mix(c->history, tt_call_digest(&op->call));
 	op->stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, op->seq, &op->call);
-	op->express = tt_express_takes(op);
-	if (tt_unlikely(op->kept->channels < (int)op->ncursors) && !op->express && (rc = connect_links(op, deadline_ns)))
+	if (tt_direct_takes(op))
+		tt_direct_begin(op);
+	else if ((rc = by_messages(op, deadline_ns)))
 		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);

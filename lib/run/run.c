@@ -18,7 +18,7 @@ static int advance(struct tt_op *op)
 
 	for (uint32_t i = 0; i < op->ncursors; i++) {
 		int rc = op->cursor[i].finished ? 0 : op->express ? tt_express_advance(op) :
-			 tt_cursor_advance(op, &op->cursor[i]);
+			 op->direct ? tt_direct_advance(op) : tt_cursor_advance(op, &op->cursor[i]);
 
 		if (tt_unlikely(rc < 0))
 			return rc == TT_USAGE || rc == TT_REMOTE ? tt_trouble_symptom(op, rc) : rc;

@@ -271,8 +271,13 @@ static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_curs
 
 int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
 {
-	const struct tt_link *l = op->express ? NULL : awaited_link(op, &op->cursor[i]);
+	const struct tt_link *l;
 
-	*ret_ep = op->express ? op->comm->caster : l ? l->ep : NULL;
-	return op->express ? op->awaited : l ? l->peer : -1;
+	if (op->express || op->direct) {
+		*ret_ep = op->comm->caster;
+		return op->awaited;
+	}
+	l = awaited_link(op, &op->cursor[i]);
+	*ret_ep = l ? l->ep : NULL;
+	return l ? l->peer : -1;
 }

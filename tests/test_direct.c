@@ -1,0 +1,193 @@
+/*
+ * test_direct.c - large allreduces that read peers' buffers where they lie: the same bits as messages give
+ *
+ * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), windows (tuttiMemAlloc), pointers (ranks as
+ * threads). Every way must give every rank the bits of the first, and the counters tell that it was really taken.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "mem/reduce.h"
+#include "ranks.h"
+
+#define MAX_BYTES (600u << 10)
+
+enum memory { ORDINARY, WINDOWS, MIXED };
+
+struct way {
+	const char *cma;
+	enum memory memory;
+	bool threads, reads;             /* reads: peers' memory must have been read */
+};
+
+/* What the ranks of all runs share: the first run writes the results' hashes, the others compare. */
+struct book {
+	_Atomic unsigned long long hash[4096];
+	_Atomic int pages_wrong;
+};
+
+struct task {
+	const struct way *way;
+	struct book *book;
+	bool first;
+};
+
+static unsigned long long hash_of(const void *p, size_t bytes)
+{
+	const unsigned char *b = p;
+	unsigned long long h = 1469598103934665603ull;
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ b[i]) * 1099511628211ull;
+	return h;
+}
+
+static void *get(const struct way *w, int rank, size_t bytes)
+{
+	void *p = NULL;
+
+	if (w->memory == WINDOWS || (w->memory == MIXED && rank % 2))
+		return tuttiMemAlloc(&p, bytes) ? NULL : p;
+	return malloc(bytes);
+}
+
+static void put(const struct way *w, int rank, void *p)
+{
+	if (w->memory == WINDOWS || (w->memory == MIXED && rank % 2))
+		tuttiMemFree(p);
+	else
+		free(p);
+}
+
+static void fill(void *p, size_t count, tuttiDataType_t type, unsigned long long seed)
+{
+	for (size_t i = 0; i < count; i++) {
+		unsigned long long z = random_of(seed, i);
+
+		if (tt_type_is_integer(type))
+			memcpy((char *)p + i * tt_type_bytes(type), &z, tt_type_bytes(type));
+		else
+			tt_element_set(p, i, type, (double)(long long)(z >> 40) / 65536 - 100);
+	}
+}
+
+static const struct { tuttiDataType_t type; tuttiRedOp_t op; size_t bytes, shift; bool in_place; } calls[] = {
+	{ tuttiFloat32, tuttiSum, 64u << 10, 0, false },
+	{ tuttiFloat32, tuttiSum, MAX_BYTES, 0, true },
+	{ tuttiFloat32, tuttiSum, 100004, 4, false },
+	{ tuttiFloat32, tuttiSum, 100004, 3, true },
+	{ tuttiFloat64, tuttiProd, 300000, 8, false },
+	{ tuttiBfloat16, tuttiSum, 200002, 1, true },
+	{ tuttiFloat16, tuttiAvg, 131072, 0, false },
+	{ tuttiInt8, tuttiMax, 70001, 0, false },
+	{ tuttiUint64, tuttiBxor, 400000, 0, true },
+	{ tuttiFloat8e4m3, tuttiSum, 99999, 5, false },
+	{ tuttiInt32, tuttiAvg, 80000, 0, true },
+};
+#define CALLS (sizeof(calls) / sizeof(calls[0]))
+
+static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct task *t = arg;
+	char *in = get(t->way, rank, MAX_BYTES + 64), *out = get(t->way, rank, MAX_BYTES + 64);
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+	int bad = 0;
+
+	for (size_t i = 0; i < 2 * CALLS && !bad; i++) {
+		size_t k = i % CALLS, bytes = tt_type_bytes(calls[k].type), count = calls[k].bytes / bytes;
+		char *to = calls[k].in_place ? in + calls[k].shift : out + calls[k].shift;
+		_Atomic unsigned long long *place = &t->book->hash[(size_t)n * 64 + k];
+
+		fill(in + calls[k].shift, count, calls[k].type, 1000 * k + (unsigned)rank);
+		bad = tuttiAllReduce(in + calls[k].shift, to, count, calls[k].type, calls[k].op, *comm, NULL);
+		if (t->first && rank == 0 && i == k)
+			*place = hash_of(to, count * bytes);
+		tuttiBarrier(*comm, NULL);
+		if (!bad && hash_of(to, count * bytes) != *place) {
+			fprintf(stderr, "rank %d of %d: call %zu has other bits\n", rank, n, k);
+			bad = 1;
+		}
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || (counters.read_bytes > 0) != t->way->reads;
+	if (bad)
+		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n, t->way->cma, t->way->memory,
+			(unsigned long long)counters.read_bytes, tuttiGetLastError(*comm));
+	put(t->way, rank, in);
+	put(t->way, rank, out);
+	return bad;
+}
+
+static struct book *new_book(void)
+{
+	return mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
+{
+	static const struct way ways[] = {
+		{ "off", ORDINARY, false, false }, { "on", ORDINARY, false, true }, { "off", WINDOWS, false, true },
+		{ "on", MIXED, false, true }, { "off", MIXED, false, false }, { "off", ORDINARY, true, true },
+		{ "auto", WINDOWS, true, true },
+	};
+	struct book *book = new_book();
+
+	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
+		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
+			struct task t = { .way = &ways[w], .book = book, .first = w == 0 };
+			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads, .algo = "two-shot", .arg = &t };
+
+			setenv("TUTTI_CMA", ways[w].cma, 1);
+			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, way %zu", n, w);
+		}
+	unsetenv("TUTTI_CMA");
+	munmap(book, sizeof(*book));
+}
+
+/* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind now and then. */
+static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { N = 20000 };
+	float *many[24] = { NULL }, *ordinary = malloc(N * sizeof(float));
+	int bad = 0;
+
+	(void)arg;
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < 24 && !bad; i++) {
+			float *in, *out;
+
+			if (many[i])
+				tuttiMemFree(many[i]);
+			if (tuttiMemAlloc((void **)&many[i], (N + 1) * sizeof(float)))
+				return 1;
+			in = (i + rank) % 5 ? many[i] : ordinary;
+			out = i % 3 ? in : many[(i + 7) % 24] && i < 17 ? many[(i + 7) % 24] : in;
+			for (int k = 0; k < N; k++)
+				in[k] = (float)(rank + i + k % 100);
+			bad = tuttiAllReduce(in, out, N, tuttiFloat32, tuttiSum, *comm, NULL);
+			for (int k = 0; k < N && !bad; k++)
+				bad = out[k] != (float)(n * (n - 1) / 2 + n * (i + k % 100));
+			if (bad)
+				fprintf(stderr, "rank %d, round %d, buffer %d: %s\n", rank, round, i, tuttiGetLastError(*comm));
+		}
+	for (int i = 0; i < 24; i++)
+		tuttiMemFree(many[i]);
+	free(ordinary);
+	return bad;
+}
+
+Test(direct, buffers_may_come_and_go_and_mix, .timeout = 100)
+{
+	static const char *const cma[] = { "on", "off" };
+
+	for (int i = 0; i < 2; i++)
+		for (int n = 2; n <= 4; n++) {
+			struct ranks r = { .n = n, .transport = "shm", .algo = "two-shot" };
+
+			setenv("TUTTI_CMA", cma[i], 1);
+			cr_expect_eq(ranks_run(&r, change_buffers), 0, "n %d, TUTTI_CMA=%s", n, cma[i]);
+		}
+	unsetenv("TUTTI_CMA");
+}
