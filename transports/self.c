@@ -38,7 +38,7 @@ static int self_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d channels to itself", world->rank, world->nchannels);
-	ep->base = (struct tt_endpoint){ &tt_self, world };
+	ep->base = (struct tt_endpoint){ .t = &tt_self, .world = world };
 	ep->memory = bytes;
 	*ret_ep = &ep->base;
 	return 0;

@@ -54,7 +54,7 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint", world->rank);
-	ep->base = (struct tt_endpoint){ &tt_shm, world };
+	ep->base = (struct tt_endpoint){ .t = &tt_shm, .world = world };
 	rc = tt_shm_segment_open(world, &ep->segment);
 	if (rc) {
 		free(ep);

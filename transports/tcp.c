@@ -95,7 +95,7 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for tcp's endpoint", world->rank);
-	ep->base = (struct tt_endpoint){ &tt_tcp, world };
+	ep->base = (struct tt_endpoint){ .t = &tt_tcp, .world = world };
 	ep->epoll = epoll_create1(EPOLL_CLOEXEC);
 	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ep->links = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
