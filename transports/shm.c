@@ -2,12 +2,14 @@
  * shm.c - messages through memory that the ranks of a host share
  *
  * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the messages of one link,
- * shm_board.c those from one to all, shm_reach.c reads what peers have in their own memory; here are the endpoint, its links, and sleep.
+ * shm_board.c those from one to all, shm_reach.c reads what peers have in their own memory; here are the endpoint, its
+ * links, and sleep.
  *
- * Sleep: a rank that arms sets `sleeping` in its bell and, the first time, the group's `sleepers`. Who commits or releases
- * looks at the bell only when sleepers is set, so that jobs that never sleep pay for nothing. The very first doze of
- * a rank is short, because a writer may have looked at sleepers just before it was set and then misses the sleeper.
+ * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who commits or releases looks at
+ * the bell. Between store and look each side needs a fence; the one that goes to sleep has time, so it makes all ranks pass
+ * one: membarrier(2). Where some rank cannot have that, it says so in `fences`, and everyone pays.
  */
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 #include "transports/futex.h"
 #include "transports/shm_ring.h"
 
-#define FIRST_DOZE_US 1000
+#define ALONE_US 1000
 
 /* ---- endpoint and links ----------------------------------------------------------------------------------------- */
 
@@ -93,7 +95,6 @@ static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 	l->segment = s;
 	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
 	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
-	l->sleepers = &s->header->sleepers;
 	l->peer_bell = &s->header->bells[other];
 	return l;
 }
@@ -125,16 +126,21 @@ static int shm_ready(struct tt_link *l)
 
 /* ---- sleep ------------------------------------------------------------------------------------------------------ */
 
+static bool membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
 static uint32_t shm_arm(struct tt_endpoint *base)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
 	if (!ep->bell)
 		return 0;
-	if (!atomic_load_explicit(&ep->segment.header->sleepers, memory_order_relaxed))
-		atomic_store_explicit(&ep->segment.header->sleepers, 1, memory_order_relaxed);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
-	tt_full_fence();
+	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||
+	    !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+		tt_full_fence();
 	return atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 }
 
@@ -142,14 +148,10 @@ static void shm_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	if (!ep->bell) {
-		usleep(timeout_us < FIRST_DOZE_US ? timeout_us : FIRST_DOZE_US);
-		return;
-	}
-	if (!ep->has_dozed && timeout_us > FIRST_DOZE_US)
-		timeout_us = FIRST_DOZE_US;
-	ep->has_dozed = true;
-	tt_futex_wait(&ep->bell->word, ticket, timeout_us);
+	if (ep->bell)
+		tt_futex_wait(&ep->bell->word, ticket, timeout_us);
+	else
+		usleep(timeout_us < ALONE_US ? timeout_us : ALONE_US);
 }
 
 static void shm_disarm(struct tt_endpoint *base)

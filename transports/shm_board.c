@@ -37,8 +37,7 @@ static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t 
 
 void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number, uint32_t stamp)
 {
-	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
-	struct tt_shm_segment *s = &ep->segment;
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 	struct tt_shm_cast_line *line = notice(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
@@ -49,8 +48,7 @@ void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint6
 		memcpy(tt_shm_segment_page(s, s->me, number), data, bytes);
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
-	if (tt_unlikely(atomic_load_explicit(&s->header->sleepers, memory_order_relaxed)))
-		tt_shm_wake_all(ep);
+	tt_shm_wake_all(s);
 }
 
 int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp, const void **ret_data)

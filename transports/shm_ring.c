@@ -16,7 +16,7 @@
  * that runs out later only makes the ring shorter. The lowest free slot is taken, since it is the most likely in cache:
  * that is worth more than the look at done that finds it free.
  *
- * A writer looks for sleepers only once somebody has slept (header.sleepers); see shm.c.
+ * A writer looks whether its reader sleeps, in a line that seldom changes, and without a fence; see shm.c.
  */
 #include <string.h>
 
@@ -40,39 +40,39 @@ static unsigned spread_of(size_t bytes)
 
 static void ring_bell(struct tt_shm_bell *bell)
 {
-	if (!atomic_load_explicit(&bell->sleeping, memory_order_relaxed))
+	if (tt_likely(!atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
 		return;
 	atomic_fetch_add(&bell->word, 1);      /* first: whoever finds sleeping cleared may rely on it */
 	if (atomic_exchange(&bell->sleeping, 0))
 		tt_futex_wake(&bell->word);
 }
 
-static __attribute__((noinline)) void wake_reader(struct tt_shm_link *l)
+/* What was stored so far comes before what is loaded from here on. Mostly nothing to do: see shm.c. */
+static void fence(const struct tt_shm_header *header)
 {
-	tt_full_fence();               /* my flag before its sleeping; pairs with arm in shm.c */
+	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))
+		tt_full_fence();
+}
+
+static void wake_reader(struct tt_shm_link *l)
+{
+	fence(l->segment->header);
 	ring_bell(l->peer_bell);
 }
 
-static __attribute__((noinline)) void wake_writer(struct tt_shm_link *l)
+static void wake_writer(struct tt_shm_link *l)
 {
-	tt_full_fence();               /* my done before its starved; pairs with starve */
-	if (atomic_load_explicit(&l->rx->starved, memory_order_relaxed))
+	fence(l->segment->header);
+	if (tt_unlikely(atomic_load_explicit(&l->rx->starved, memory_order_relaxed)))
 		ring_bell(l->peer_bell);
 }
 
-__attribute__((noinline)) void tt_shm_wake_all(struct tt_shm_ep *ep)
+void tt_shm_wake_all(struct tt_shm_segment *s)
 {
-	struct tt_shm_segment *s = &ep->segment;
-
-	tt_full_fence();               /* my flags before their sleeping; pairs with arm in shm.c */
+	fence(s->header);
 	for (int i = 0; i < s->nlocal; i++)
 		if (i != s->me)
 			ring_bell(&s->header->bells[i]);
-}
-
-static bool anyone_sleeps(const struct tt_shm_link *l)
-{
-	return tt_unlikely(atomic_load_explicit(l->sleepers, memory_order_relaxed));
 }
 
 /* ---- room ------------------------------------------------------------------------------------------------------- */
@@ -202,8 +202,7 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	l->sent += lines;
 	link->messages++;
 	link->sent_bytes += bytes;
-	if (anyone_sleeps(l))
-		wake_reader(l);
+	wake_reader(l);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -275,8 +274,7 @@ void tt_shm_release(struct tt_link *link)
 	l->got += l->spread;
 	link->received++;
 	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);
-	if (anyone_sleeps(l))
-		wake_writer(l);
+	wake_writer(l);
 }
 
 /* Both control pages, because the peer may connect later, and two slots: a step that takes and sends holds what it takes

@@ -16,7 +16,6 @@ struct tt_shm_ep {
 	struct tt_endpoint base;
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
-	bool has_dozed;
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
 	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* numbers of windows that the peers were told of */
 	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
@@ -34,7 +33,6 @@ static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp
 struct tt_shm_link {
 	struct tt_link base;
 	struct tt_shm_segment *segment;
-	const _Atomic uint32_t *sleepers;
 	struct tt_shm_bell *peer_bell;
 
 	/* writing */
@@ -73,7 +71,7 @@ int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_
 void tt_shm_reach_close(struct tt_shm_ep *ep);
 
 /* Wake whoever dozes in the group. */
-void tt_shm_wake_all(struct tt_shm_ep *ep);
+void tt_shm_wake_all(struct tt_shm_segment *segment);
 
 /* Memory behind both control pages and the first slot. 0 | TT_SYSTEM */
 int tt_shm_ring_claim(struct tt_shm_link *l);

@@ -59,7 +59,7 @@ struct tt_shm_header {
 	uint32_t magic, version;
 	uint8_t token[16];
 	uint64_t bytes;
-	alignas(TT_APART) _Atomic uint32_t sleepers;   /* some rank has slept once; never cleared */
+	alignas(TT_APART) _Atomic uint32_t fences;     /* some rank cannot make the others pass one: each pays for its own */
 	struct tt_shm_bell bells[];                    /* [nlocal] */
 };
 

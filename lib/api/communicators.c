@@ -198,7 +198,7 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	tt_hush();
 	tt_run_cancel(comm);             /* before the others know: what is queued must not start and fail others with it */
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
-	while (atomic_load(&comm->inside) || atomic_load(&comm->briefly))
+	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);
 	tt_comm_free(comm);
 	return tuttiSuccess;
@@ -206,7 +206,7 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError)
 {
-	int rc = tt_comm_enter(comm), error;
+	int rc = tt_comm_visit(comm), error;
 
 	if (rc)
 		return tt_result(rc);
@@ -219,7 +219,7 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL", comm->rank);
 	else
 		*asyncError = tt_result(error);
-	tt_comm_leave(comm);
+	atomic_fetch_sub(&comm->inside, 1);
 	return tt_result(rc);
 }
 

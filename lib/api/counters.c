@@ -53,7 +53,8 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 					  tuttiDataType_t datatype, char *text, size_t bytes)
 {
 	enum tt_collective which = TT_ALLREDUCE;
-	struct tt_kept *kept;
+	const struct tt_plan *plan;
+	struct tt_memo *memo;
 	bool shm = false, tcp = false;
 	size_t size;
 	int rc = tt_comm_check(comm);
@@ -67,14 +68,15 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	size = count * tt_type_bytes(datatype);
 	if (which != TT_ALLREDUCE && which != TT_REDUCE && which != TT_BROADCAST)
 		size *= (size_t)comm->nranks;
-	rc = tt_keep_plan(comm, which, size, 0, &kept);
+	rc = tt_keep_plan(comm, which, size, 0, &memo);
 	if (rc)
 		return tt_result(rc);
-	for (uint32_t i = 0; i < kept->plan->npeers; i++) {
-		shm |= comm->via[kept->plan->peers[i]]->t == &tt_shm;
-		tcp |= comm->via[kept->plan->peers[i]]->t == &tt_tcp;
+	plan = memo->kept->plan;
+	for (uint32_t i = 0; i < plan->npeers; i++) {
+		shm |= comm->via[plan->peers[i]]->t == &tt_shm;
+		tcp |= comm->via[plan->peers[i]]->t == &tt_tcp;
 	}
-	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", kept->plan->algorithm,
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
 		 shm && tcp ? "shm+tcp" : shm ? "shm" : tcp ? "tcp" : "self", comm->world.message_bytes);
 	return tuttiSuccess;
 }

@@ -14,6 +14,7 @@
 #include "comm/control.h"
 #include "comm/place.h"
 #include "mem/reduce.h"
+#include "plan/bind.h"
 #include "plan/choose.h"
 #include "transports/transport.h"
 
@@ -39,6 +40,10 @@ struct tt_memo {
 	size_t bytes;
 	uint8_t collective;
 	int root;
+	bool bound;                            /* binding, and the digest of the call that was last bound, are there: */
+	struct tt_binding binding;
+	struct tt_call call;
+	uint64_t digest;
 };
 
 struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
@@ -119,7 +124,7 @@ struct tuttiComm {
 	uint64_t next_ticket, serving;         /* under turn.c's lock */
 	atomic_bool queued;                    /* a stream was ever used with it: tickets are needed */
 	atomic_int inside;                     /* calls and batches under way: abort waits for them */
-	atomic_bool briefly;                   /* the caller is in the short way; written by it alone, without a fence */
+	atomic_int callers;                    /* the same of the one that calls, who alone writes it, without a fence */
 	atomic_bool finalized;
 	int error;                             /* TT_..., first one wins; under lock */
 	char error_text[1024];
@@ -136,23 +141,44 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
 }
 
 /* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave. Counted first, then looked at again, because
- * it may be aborted in between; the memory of a handle stays ours, so that this is safe. */
+ * it may be aborted in between; the memory of a handle stays ours, so that this is safe. Between the two belongs a fence,
+ * which abort pays for (hush.c). One caller at a time. */
+static inline bool tt_comm_begin(tuttiComm_t c)
+{
+	atomic_store_explicit(&c->callers, atomic_load_explicit(&c->callers, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	return tt_likely(tt_comm_is_live(c));
+}
+
+static inline void tt_comm_leave(tuttiComm_t c)
+{
+	atomic_store_explicit(&c->callers, atomic_load_explicit(&c->callers, memory_order_relaxed) - 1,
+			      memory_order_release);
+}
+
 static inline int tt_comm_enter(tuttiComm_t c)
+{
+	int rc = tt_comm_check(c);
+
+	if (tt_unlikely(rc) || tt_comm_begin(c))
+		return rc;
+	tt_comm_leave(c);
+	return tt_comm_check(c);
+}
+
+/* The same for a thread that is not the caller. */
+static inline int tt_comm_visit(tuttiComm_t c)
 {
 	int rc = tt_comm_check(c);
 
 	if (tt_unlikely(rc))
 		return rc;
 	atomic_fetch_add(&c->inside, 1);
-	if (tt_likely(atomic_load(&c->magic) == TT_COMM_MAGIC))
+	if (tt_likely(tt_comm_is_live(c)))
 		return 0;
 	atomic_fetch_sub(&c->inside, 1);
 	return tt_comm_check(c);
-}
-
-static inline void tt_comm_leave(tuttiComm_t c)
-{
-	atomic_fetch_sub(&c->inside, 1);
 }
 
 /* Join; config may be NULL. Results as tuttiCommInitRankConfig. */

@@ -89,7 +89,7 @@ void tt_express_learn(const struct tt_op *op)
 		return;
 	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
 		.reduce = op->reduce, .count = r->count, .bytes = op->total, .type = (uint8_t)r->type,
-		.op = (uint8_t)r->op, .call = op->call, .digest = tt_call_digest(&op->call),
+		.op = (uint8_t)r->op, .call = op->call, .digest = op->digest,
 	};
 }
 
@@ -144,14 +144,12 @@ int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiData
 	if (x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
 	    !buffers_fit(in, out, x->bytes) || atomic_load_explicit(&c->queued, memory_order_acquire))
 		return 1;
-	atomic_store_explicit(&c->briefly, true, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);         /* abort pays for the real one (hush.c) */
-	if (tt_comm_is_live(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
+	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
 	    !tt_control_broken(c->ctl)) {
 		mode = tt_fpmode_enter();
 		rc = begin_and_end(c, x, in, out);
 		tt_fpmode_leave(mode);
 	}
-	atomic_store_explicit(&c->briefly, false, memory_order_release);
+	tt_comm_leave(c);
 	return rc;
 }

@@ -89,17 +89,17 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 	return build(c, it.algorithm, it.name, &shape, ret_kept);
 }
 
-int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)
+int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_memo **ret_memo)
 {
 	struct tt_memo *m = memo_of(c, collective, bytes, root);
+	struct tt_kept *kept;
 	int rc;
 
-	if (tt_likely(m->kept && m->bytes == bytes && m->collective == collective && m->root == root)) {
-		*ret_kept = m->kept;
+	*ret_memo = m;
+	if (tt_likely(m->kept && m->bytes == bytes && m->collective == collective && m->root == root))
 		return 0;
-	}
-	rc = find_or_build(c, collective, bytes, root, ret_kept);
+	rc = find_or_build(c, collective, bytes, root, &kept);
 	if (!rc)
-		*m = (struct tt_memo){ .kept = *ret_kept, .bytes = bytes, .collective = (uint8_t)collective, .root = root };
+		*m = (struct tt_memo){ .kept = kept, .bytes = bytes, .collective = (uint8_t)collective, .root = root };
 	return rc;
 }

@@ -55,6 +55,7 @@ struct tt_op {
 	const struct tt_plan *plan;
 	struct tt_kept *kept;
 	struct tt_call call;
+	uint64_t digest;                /* of call */
 	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
 	uint32_t stamp;
 	bool started, complete;
@@ -91,14 +92,14 @@ struct tt_op {
 void tt_op_init(struct tt_op *op, const struct tt_request *request);
 /* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the call on the board,
  * connects links that are new, scales inputs. Blocks only for new links. 0 | what the call returns. */
-int tt_op_start(struct tt_op *op, uint64_t deadline_ns);
+int tt_op_start(struct tt_op *op);
 /* One that express has numbered, noted and cast; only its sum is missing. */
 void tt_op_resume(struct tt_op *op);
 /* After the last step: average, board. */
 void tt_op_finish(struct tt_op *op);
 
 /* keep.c: the plan for a collective, built on first use */
-int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept);
+int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root, struct tt_memo **ret_memo);
 
 /* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0 failed. A cursor that
  * is through sets finished. */
@@ -147,7 +148,6 @@ uint32_t tt_wait_spins(tuttiComm_t comm);
 void tt_wait_reset(struct tt_wait *w, struct tt_op *set);
 /* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in place. */
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
-uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set);
 
 /* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
 int tt_trouble_late(struct tt_op *op);

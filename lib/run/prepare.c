@@ -27,19 +27,22 @@ static size_t call_bytes(const struct tt_request *r, size_t bytes)
 }
 
 /* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
-static void cut_tiles(struct tt_op *op, size_t bytes)
+static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
 	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
-	struct tt_binding b;
 
-	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, &b);
-	op->unit = b.unit;
-	op->total = b.total;
-	op->tile_bytes = b.tile_bytes;
-	op->ntiles = b.ntiles;
-	op->group = b.group;
-	op->width = b.width;
+	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
+}
+
+static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
+{
+	op->unit = b->unit;
+	op->total = b->total;
+	op->tile_bytes = b->tile_bytes;
+	op->ntiles = b->ntiles;
+	op->group = b->group;
+	op->width = b->width;
 	op->ncursors = op->plan->nlanes * op->width;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width, .lane = (uint8_t)(i / op->width),
@@ -86,17 +89,27 @@ static int prepare_collective(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
 	size_t bytes = r->count * op->element_bytes;
-	int rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &op->kept);
+	struct tt_memo *m;
+	int rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
 		return rc;
+	op->kept = m->kept;
 	op->plan = op->kept->plan;
 	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
 	op->reduce = tt_reduce_kernel(r->type, r->op);
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
-	cut_tiles(op, bytes);
+	if (tt_unlikely(!m->bound))
+		bind(op, bytes, &m->binding);
+	if (tt_unlikely(!m->bound || memcmp(&m->call, &op->call, sizeof(m->call)))) {
+		m->call = op->call;
+		m->digest = tt_call_digest(&op->call);
+		m->bound = true;
+	}
+	op->digest = m->digest;
+	cut_tiles(op, &m->binding);
 	return bind_scratch(op);
 }
 
@@ -115,6 +128,7 @@ static void scale_inputs(struct tt_op *op)
  * message of no elements travels as a byte, so that the other side's count is seen to be 0, too. */
 static void prepare_p2p(struct tt_op *op)
 {
+	struct tt_binding b;
 	const struct tt_request *r = op->request;
 	size_t bytes = r->count * op->element_bytes;
 	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)r->root);
@@ -129,13 +143,14 @@ static void prepare_p2p(struct tt_op *op)
 	op->call = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type, .count = r->count };
 	if (!bytes)
 		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
-	cut_tiles(op, bytes ? bytes : 1);
+	bind(op, bytes ? bytes : 1, &b);
+	cut_tiles(op, &b);
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
 }
 
 /* A peer on sockets connects when it comes to the call: meanwhile the others are asked. */
-static int connect_link(struct tt_op *op, int peer, int channel, uint64_t deadline_ns)
+static int connect_link(struct tt_op *op, int peer, int channel)
 {
 	struct tt_link *l = op->comm->links[channel * op->comm->nranks + peer];
 	struct tt_stuck stuck;
@@ -143,24 +158,24 @@ static int connect_link(struct tt_op *op, int peer, int channel, uint64_t deadli
 	if (tt_likely(l && l->t->ready(l) > 0))
 		return 0;
 	tt_trouble_describe(op, &stuck);
-	return tt_comm_connect(op->comm, peer, channel, &stuck, deadline_ns);
+	return tt_comm_connect(op->comm, peer, channel, &stuck, tt_deadline_ns(op->comm->timeout_ms));
 }
 
 /* A step may need any link of the plan at any time, so all of them are connected before the first. */
-static int connect_links(struct tt_op *op, uint64_t deadline_ns)
+static int connect_links(struct tt_op *op)
 {
 	int rc = 0;
 
 	for (int ch = op->kept->channels; !rc && ch < (int)op->ncursors; ch++) {
 		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
-			rc = connect_link(op, op->plan->peers[i], ch, deadline_ns);
+			rc = connect_link(op, op->plan->peers[i], ch);
 		if (!rc)
 			op->kept->channels = ch + 1;
 	}
 	return rc;
 }
 
-static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
+static int start_p2p(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
 	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
@@ -169,16 +184,16 @@ static int start_p2p(struct tt_op *op, uint64_t deadline_ns)
 	op->seq = ++counter[r->root];
 	op->stamp = tt_call_stamp(&op->call, op->seq);
 	tt_control_note_message(op->comm->ctl, r->send, r->root, op->seq, &op->call);
-	return connect_link(op, r->root, TT_P2P_CHANNEL, deadline_ns);
+	return connect_link(op, r->root, TT_P2P_CHANNEL);
 }
 
 /* On the board, or by its plan, whose links are then connected. */
-static int by_messages(struct tt_op *op, uint64_t deadline_ns)
+static int by_messages(struct tt_op *op)
 {
 	op->express = tt_express_takes(op);
 	if (op->express || tt_likely(op->kept->channels >= (int)op->ncursors))
 		return 0;
-	return connect_links(op, deadline_ns);
+	return connect_links(op);
 }
 
 int tt_op_otherwise(struct tt_op *op)
@@ -187,11 +202,11 @@ int tt_op_otherwise(struct tt_op *op)
 
 	op->direct = false;
 	op->ncursors = op->plan->nlanes * op->width;
-	rc = by_messages(op, tt_deadline_ns(op->comm->timeout_ms));
+	rc = by_messages(op);
 	return rc ? tt_trouble_starting(op, rc) : 1;
 }
 
-static int start_collective(struct tt_op *op, uint64_t deadline_ns)
+static int start_collective(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	int rc = prepare_collective(op);
@@ -199,19 +214,19 @@ static int start_collective(struct tt_op *op, uint64_t deadline_ns)
 	if (rc)
 		return rc;
 	op->seq = ++c->seq;
-	c->history = tt_mix(c->history, tt_call_digest(&op->call));
+	c->history = tt_mix(c->history, op->digest);
 	op->stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, op->seq, &op->call);
 	if (tt_direct_takes(op))
 		tt_direct_begin(op);
-	else if ((rc = by_messages(op, deadline_ns)))
+	else if ((rc = by_messages(op)))
 		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);
 	return 0;
 }
 
-int tt_op_start(struct tt_op *op, uint64_t deadline_ns)
+int tt_op_start(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
 
@@ -219,7 +234,7 @@ int tt_op_start(struct tt_op *op, uint64_t deadline_ns)
 	op->element_bytes = tt_type_bytes(r->type);
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
-	return r->collective == TT_SENDRECV ? start_p2p(op, deadline_ns) : start_collective(op, deadline_ns);
+	return r->collective == TT_SENDRECV ? start_p2p(op) : start_collective(op);
 }
 
 /* The plan was found when the row was learnt, so nothing can fail here. */

@@ -41,7 +41,7 @@ static int advance(struct tt_op *op)
 }
 
 /* > 0 something moved or ended | 0 | < 0; *ret_live: operations not complete */
-static int round_of(struct tt_op *set, struct tt_wait *w, int *ret_live)
+static int round_of(struct tt_op *set, int *ret_live)
 {
 	int moved = 0, live = 0, rc;
 
@@ -52,7 +52,7 @@ static int round_of(struct tt_op *set, struct tt_wait *w, int *ret_live)
 		if (!op->started) {
 			if (op->after && !op->after->complete)
 				continue;
-			rc = tt_op_start(op, tt_wait_deadline(w, set));
+			rc = tt_op_start(op);
 			if (rc)
 				return tt_trouble_starting(op, rc);
 		}
@@ -75,7 +75,7 @@ int tt_run(struct tt_op *set)
 		if (tt_control_broken(op->comm->ctl))
 			rc = tt_trouble_broken(op);
 	while (!rc) {
-		rc = round_of(set, &w, &live);
+		rc = round_of(set, &live);
 		if (rc < 0 || live == 0)
 			break;
 		if (rc > 0) {

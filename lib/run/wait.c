@@ -67,7 +67,7 @@ void tt_wait_reset(struct tt_wait *w, struct tt_op *set)
 		disarm(w, set);
 }
 
-uint64_t tt_wait_deadline(struct tt_wait *w, const struct tt_op *set)
+static uint64_t deadline_of(struct tt_wait *w, const struct tt_op *set)
 {
 	uint32_t least = UINT32_MAX;
 
@@ -150,7 +150,7 @@ static int look_around(struct tt_wait *w, struct tt_op *set)
 
 	if (moved(w, set))
 		w->deadline_ns = 0;
-	deadline = tt_wait_deadline(w, set);
+	deadline = deadline_of(w, set);
 	if (now >= deadline)
 		return tt_trouble_late(op);
 	if (ask > (deadline - w->started_ns) / 4)
