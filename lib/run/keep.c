@@ -92,7 +92,7 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_memo **ret_memo)
 {
 	struct tt_memo *m = memo_of(c, collective, bytes, root);
-	struct tt_kept *kept;
+	struct tt_kept *kept = NULL;
 	int rc;
 
 	*ret_memo = m;
