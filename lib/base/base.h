@@ -83,7 +83,7 @@ extern const size_t tt_env_rows;
 
 /* The values. Text fields are pointers into the environment or to constants: use before the next setenv. */
 struct tt_env {
-	const char *transport, *algo, *log, *ifname, *isa, *wait, *host_id, *fault, *cma;
+	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma;
 	const char *root, *secret;                     /* with rank, nranks: tuttiCommInitEnv */
 	int64_t timeout_ms, tile_bytes, rank, nranks;  /* -1 where unset and without default */
 };

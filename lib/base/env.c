@@ -225,6 +225,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "read peers' ordinary memory by process_vm_readv: if faster, if possible, never" },
 	{ "TUTTI_TILE_BYTES", TT_ENV_NUMBER, "0", "4096..16777216", .agree = true, AT(tile_bytes),
 	  .help = "bytes of a block in flight at once; 0: choose" },
+	{ "TUTTI_TUNING", TT_ENV_TEXT, "", "a file that `tutti tune` wrote", AT(tuning),
+	  .help = "what things cost, by which algorithms are chosen; rank 0's is everybody's" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),
 	  .help = "ranks with equal text are on one host (instead of finding out)" },
 	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", AT(fault),

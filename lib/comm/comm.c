@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "comm/endpoints.h"
+#include "comm/tuning.h"
 
 /* A name that some collective has; the others then choose for themselves. */
 static int check_algorithm(const char *name)
@@ -77,7 +78,7 @@ static int host_topology(tuttiComm_t c)
 }
 
 /* What each rank tells the others about itself. */
-struct neighbour { struct tt_cores cores; struct tt_place place; };
+struct neighbour { struct tt_cores cores; struct tt_place place; uint64_t tuning_bytes; };
 
 /* Cores and ranks of one host. here: room for nranks */
 static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all, struct tt_cores *here, int *ret_ranks)
@@ -147,7 +148,7 @@ static int form_groups(tuttiComm_t c, const struct neighbour *all)
 	return 0;
 }
 
-static int look_around(tuttiComm_t c, const char *wait)
+static int look_around(tuttiComm_t c, const struct tt_env *env)
 {
 	struct neighbour mine, *all = malloc((size_t)c->nranks * sizeof(*all));
 	int rc;
@@ -158,9 +159,13 @@ static int look_around(tuttiComm_t c, const char *wait)
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
-	if (!rc && !(rc = decide_waiting(c, all, wait)) && c->nranks > 2)
+	rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
+	if (!rc)
+		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	if (!rc && !(rc = decide_waiting(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
+	if (!rc)
+		rc = tt_tuning_share(c, all[0].tuning_bytes);
 	free(all);
 	return rc;
 }
@@ -225,6 +230,7 @@ void tt_comm_free(tuttiComm_t c)
 	free(c->p2p_received);
 	free(c->heard);
 	free(c->group_of);
+	tt_cost_free(c->cost);
 	pthread_mutex_destroy(&c->lock);
 	tt_handle_free(c, sizeof(*c));
 }
@@ -235,7 +241,7 @@ static int furnish(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
-	if ((rc = host_topology(c)) || (rc = look_around(c, env->wait)) ||
+	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
 	    (rc = tt_endpoints_open(c)) ||
 	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
@@ -307,6 +313,9 @@ static int prepare_child(tuttiComm_t parent, const tuttiConfig_t *config, struct
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", parent->rank,
 			       parent->nranks);
 	rc = read_settings(c, parent, config, ret_env);
+	ret_env->tuning = "";                    /* the parent's goes on */
+	if (!rc && parent->cost)
+		rc = tt_cost_copy(parent->cost, &c->cost);
 	if (rc)
 		tt_comm_free(c);
 	else

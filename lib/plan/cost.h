@@ -90,5 +90,6 @@ void tt_cost_print(const struct tt_cost *cost, struct _IO_FILE *to);
 /* As bytes to hand to other ranks (of the same build), and back. Returns the bytes needed; writes when there is room. */
 size_t tt_cost_pack(const struct tt_cost *cost, void *to, size_t room);
 int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost);
+int tt_cost_copy(const struct tt_cost *cost, struct tt_cost **ret_cost);
 
 #endif

@@ -8,7 +8,7 @@
  * Called by comm (TUTTI_TUNING at rank 0), the tools and the tests. Every line that is not understood is an error: a
  * misspelt constant would otherwise be the built-in one without a word.
  */
-#include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,13 +54,26 @@ const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
+/* A number with a point, whatever the program's locale has for one. -1: it is none. */
+static double number(const char *text)
+{
+	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	char *end;
+	double v;
+
+	if (!c)
+		return -1;
+	v = strtod_l(text, &end, c);
+	freelocale(c);
+	return end == text || *end || !isfinite(v) ? -1 : v;
+}
+
 /* The text's value in the table's unit. What is allowed is wide, but no product of it overflows. */
 static bool read_value(enum tt_cost_unit unit, const char *text, uint64_t *ret_value)
 {
-	char *end;
-	double v = strtod(text, &end);
+	double v = number(text);
 
-	if (end == text || *end || !isfinite(v) || v < 0)
+	if (v < 0)
 		return false;
 	switch (unit) {
 	case TT_NS:
@@ -134,7 +147,6 @@ static int read_names(const struct place *at, char **word, struct tt_factor *f)
 static int read_factor(const struct place *at, char **word, int nwords, struct tt_cost *cost)
 {
 	struct tt_factor f, *more;
-	char *end[3];
 	double n, bytes, factor;
 	int rc;
 
@@ -143,10 +155,10 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 			       at->file, at->line);
 	if ((rc = read_names(at, word, &f)))
 		return rc;
-	n = strtod(word[4], &end[0]);
-	bytes = strtod(word[5], &end[1]);
-	factor = strtod(word[6], &end[2]);
-	if (*end[0] || *end[1] || *end[2] || !(n >= 1 && n <= 65535) || !(bytes >= 0 && bytes <= 1e15) ||
+	n = number(word[4]);
+	bytes = number(word[5]);
+	factor = number(word[6]);
+	if (!(n >= 1 && n <= 65535) || !(bytes >= 0 && bytes <= 1e15) ||
 	    !(factor >= 0.001 && factor <= 1000))
 		return tt_fail(TT_ARG, "%s: line %d: want 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
 			       "%s", at->file, at->line, word[4], word[5], word[6]);
@@ -302,6 +314,10 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 
 	if (!cost)
 		return tt_fail(TT_SYSTEM, "no memory for a table of costs");
+	if (bytes < sizeof(*cost)) {
+		free(cost);
+		return tt_fail(TT_SYSTEM, "a table of costs of %zu bytes is of another build", bytes);
+	}
 	memcpy(cost, from, sizeof(*cost));
 	factors = cost->nfactors * sizeof(*cost->factors);
 	cost->factors = malloc(factors + 1);
@@ -312,4 +328,18 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 	memcpy(cost->factors, (const char *)from + sizeof(*cost), factors);
 	*ret_cost = cost;
 	return 0;
+}
+
+int tt_cost_copy(const struct tt_cost *cost, struct tt_cost **ret_cost)
+{
+	size_t bytes = tt_cost_pack(cost, NULL, 0);
+	void *packed = malloc(bytes);
+	int rc;
+
+	if (!packed)
+		return tt_fail(TT_SYSTEM, "no memory for a table of costs");
+	tt_cost_pack(cost, packed, bytes);
+	rc = tt_cost_unpack(packed, bytes, ret_cost);
+	free(packed);
+	return rc;
 }

@@ -1,0 +1,67 @@
+/*
+ * tuning.c - one table of costs for all ranks: read by rank 0, handed out over the control plane
+ *
+ * Called by comm when ranks join. Algorithms are chosen by the table, so ranks with different ones would not meet; what
+ * TUTTI_TUNING says elsewhere than at rank 0 is therefore never looked at.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/tuning.h"
+
+#define PIECE_ALL (1u << 20)           /* of all ranks together: an exchange carries as much of everyone */
+
+int tt_tuning_read(tuttiComm_t c, const char *path, uint64_t *ret_bytes)
+{
+	int rc;
+
+	*ret_bytes = 0;
+	if (c->rank || !path || !*path)
+		return 0;
+	rc = tt_cost_read(path, &c->cost);
+	if (rc)
+		return tt_fail(rc, "rank 0: TUTTI_TUNING: %s", tt_error_text());
+	*ret_bytes = tt_cost_pack(c->cost, NULL, 0);
+	return 0;
+}
+
+/* Piece by piece: every rank contributes as much as rank 0, whose piece is the one that counts. */
+static int pass(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
+{
+	uint64_t piece = PIECE_ALL / (unsigned)c->nranks;
+	uint8_t *all;
+	int rc = 0;
+
+	piece = piece < 64 ? 64 : piece > bytes ? bytes : piece;
+	all = malloc(piece * (unsigned)c->nranks);
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a table of costs", c->rank);
+	for (uint64_t at = 0; at < bytes && !rc; at += piece) {
+		uint64_t some = bytes - at < piece ? bytes - at : piece;
+
+		rc = tt_control_allgather(c->ctl, packed + at, some, all, tt_deadline_ns(c->timeout_ms));
+		if (!rc)
+			memcpy(packed + at, all, some);
+	}
+	free(all);
+	return rc;
+}
+
+int tt_tuning_share(tuttiComm_t c, uint64_t bytes)
+{
+	uint8_t *packed;
+	int rc;
+
+	if (!bytes)
+		return 0;
+	packed = calloc(1, bytes);
+	if (!packed)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a table of costs", c->rank);
+	if (c->rank == 0)
+		tt_cost_pack(c->cost, packed, bytes);
+	rc = pass(c, packed, bytes);
+	if (!rc && c->rank)
+		rc = tt_cost_unpack(packed, bytes, &c->cost);
+	free(packed);
+	return rc;
+}
