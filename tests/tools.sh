@@ -185,6 +185,14 @@ json_parses() {
 if command -v python3 >/dev/null; then point "the JSON file has nccl-tests' keys and nothing stays beside it" json_parses
 else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
+# perf/compare without another library: its loop, its checks of every result, and an end in words
+compare_alone() {
+	run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all --sizes 16,4K,256K --rounds 1 || return 1
+	grep -q "nothing to compare" "$tmp/err" && ! grep -E "left out|wrong" "$tmp/err"
+}
+if command -v python3 >/dev/null; then point "perf/compare runs and checks every collective" compare_alone
+else skip "perf/compare runs and checks every collective" "no python3"; fi
+
 # ---- joining by the environment -------------------------------------------------------------------------------------
 
 free_port() { echo $((20000 + ($$ * 7 + n * 131) % 12000)); }

@@ -45,6 +45,8 @@ class Contender:
 
 
 def output_of(*command):
+    if not shutil.which(command[0]):
+        return ""
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
 

@@ -4,6 +4,7 @@ Priority alone does not keep other work out where ranks outnumber cores: a rank 
 a compiler of the lowest priority runs for milliseconds. Within a group of their own ranks give way to each other only.
 """
 import os
+import time
 
 V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 
@@ -30,4 +31,9 @@ class OwnGroup:
 
     def __exit__(self, *_):
         write(f"{self.before}/cgroup.procs", str(os.getpid()))
+        for _ in range(50):             # those that were killed may need a moment
+            try:
+                return os.rmdir(self.path)
+            except OSError:
+                time.sleep(0.1)
         os.rmdir(self.path)
