@@ -1,5 +1,5 @@
 /*
- * test_direct.c - large allreduces that read peers' buffers where they lie: the same bits as messages give
+ * test_direct.c - large collectives that read peers' buffers where they lie: the same bits as messages give
  *
  * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), windows (tuttiMemAlloc), pointers (ranks as
  * threads). Every way must give every rank the bits of the first, and the counters tell that it was really taken.
@@ -144,6 +144,86 @@ Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
 		}
 	unsetenv("TUTTI_CMA");
 	munmap(book, sizeof(*book));
+}
+
+/* Element i of what rank `from` has for rank `to`. */
+static int element(int from, int to, size_t i)
+{
+	return from * 1000003 + to * 7919 + (int)(i % 65521);
+}
+
+static void fill_parts(int *p, int rank, int first, int n, size_t count)
+{
+	for (int to = first; to < first + n; to++)
+		for (size_t i = 0; i < count; i++)
+			p[(size_t)(to - first) * count + i] = element(rank, to, i);
+}
+
+static bool holds(const int *p, int from, int to, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (p[i] != element(from, to, i))
+			return false;
+	return true;
+}
+
+/* Each of them, apart and in place, every root. What rank r has for all is "for rank 99". */
+static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct way *w = ((const struct task *)arg)->way;
+	const size_t count = 12345, all = (size_t)n * count;
+	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0, at = 0;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+
+#define STEP(call, right) do { at++; if (!bad && ((call) || !(right))) bad = at; } while (0)
+	for (int place = 0; place < 2 && !bad; place++) {
+		int *o = place ? in : out;
+
+		for (int root = 0; root < n; root++) {
+			fill_parts(in, rank, 99, 1, count);
+			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL), holds(o, root, 99, count));
+			fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
+			STEP(tuttiGather(place ? in + rank * (int)count : in, o, count, tuttiInt32, root, *comm, NULL),
+			     rank != root || (holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count)));
+			fill_parts(in, rank, 0, n, count);
+			STEP(tuttiScatter(in, place && rank == root ? in + rank * (int)count : out, count, tuttiInt32, root, *comm,
+					  NULL), holds(place && rank == root ? in + rank * (int)count : out, root, rank, count));
+		}
+		fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
+		STEP(tuttiAllGather(place ? in + rank * (int)count : in, o, count, tuttiInt32, *comm, NULL),
+		     holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count));
+		fill_parts(in, rank, 0, n, count);
+		STEP(tuttiAlltoAll(in, o, count, tuttiInt32, *comm, NULL),
+		     holds(o, 0, rank, count) && holds(o + all - count, n - 1, rank, count));
+		fill_parts(in, rank, 0, n, count);
+		o = place ? in + rank * (int)count : out;
+		STEP(tuttiReduceScatter(in, o, count, tuttiInt32, tuttiMax, *comm, NULL), holds(o, n - 1, rank, count));
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || (counters.read_bytes > 0) != w->reads;
+	if (bad)
+		fprintf(stderr, "rank %d of %d: check %d, cma %s, memory %d, read %llu: %s\n", rank, n, bad, w->cma, w->memory,
+			(unsigned long long)counters.read_bytes, tuttiGetLastError(*comm));
+	put(w, rank, in);
+	put(w, rank, out);
+	return bad;
+}
+
+Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
+{
+	static const struct way ways[] = {
+		{ "off", ORDINARY, false, false }, { "on", ORDINARY, false, true }, { "off", WINDOWS, false, true },
+		{ "on", MIXED, false, true }, { "auto", ORDINARY, true, true },
+	};
+
+	for (int n = 2; n <= 4; n++)
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			struct task t = { .way = &ways[i] };
+			struct ranks r = { .n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t };
+
+			setenv("TUTTI_CMA", ways[i].cma, 1);
+			cr_expect_eq(ranks_run(&r, move_around), 0, "n %d, way %zu", n, i);
+		}
+	unsetenv("TUTTI_CMA");
 }
 
 /* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind now and then. */

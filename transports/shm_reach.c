@@ -7,8 +7,8 @@
  *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp profile or Yama setting permits
  *   no      neither
  * Who is behind a pid is not taken for granted: each rank shows a random number in the segment, and where it lies in its
- * memory; only what was read there with that pid is believed. CMA counts only where it is no slower than two plain copies, which
- * is what it saves.
+ * memory; only what was read there with that pid is believed. CMA counts only where it is quicker than two plain copies: through
+ * slots both ranks copy at once, while here only the reader works.
  */
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -111,7 +111,7 @@ static bool try_reading(struct tt_shm_ep *ep, int place)
 	}
 	tt_log(TT_LOG_DEBUG, "rank %d: 64 KiB of another process: %llu ns by process_vm_readv, %llu ns by a copy",
 	       ep->base.world->rank, (unsigned long long)read, (unsigned long long)copy);
-	return read < 2 * copy || ep->base.world->cma == TT_CMA_ON;
+	return ep->base.world->cma == TT_CMA_ON || read < 2 * copy;
 }
 
 /* ---- windows ---------------------------------------------------------------------------------------------------- */

@@ -49,12 +49,14 @@ struct tt_link {
 	uint64_t received;               /* messages released or received so far: "when was it last heard" */
 };
 
+#define TT_NO_PLACE (-2)         /* there is nothing to read */
+
 /* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them in a cast. */
 struct tt_remote {
 	uint64_t at;                     /* address in its process */
 	uint64_t offset, window_bytes;   /* in a window, and of it */
 	int32_t fd;
-	int16_t place;                   /* of a window, among those its rank has shown; -1: ordinary memory */
+	int16_t place;                   /* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_PLACE */
 	bool fresh;                      /* shown for the first time: each peer must reach it before at */
 };
 
@@ -119,7 +121,8 @@ struct tt_transport {
 
 	/* Optional, with cast: read what a peer has in its memory, while it waits (run/direct.c says when).
 	 * describe: this rank's memory for the others.
-	 * reach: can this rank read it? Once for each fresh window, once for ordinary memory. Blocks: some 100 us.
+	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for ordinary memory. Blocks: some
+	 * 100 us.
 	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which copies ordinary memory.
 	 * read: 0 | TT_REMOTE */
 	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);

@@ -95,7 +95,9 @@ struct tuttiComm {
 	uint64_t history;                      /* a digest of all of them; its high half is the stamp of the newest */
 	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL; agreed */
 	uint64_t casts;
-	enum { TT_READS_UNTRIED, TT_READS, TT_READS_NOT } reads;     /* ordinary memory of all by all (direct.c); agreed */
+	/* ordinary memory of all by all (direct.c); agreed */
+	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
+	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without; agreed */
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	bool maps;                             /* the same for windows; agreed */
 	void *stage;                           /* where it is read to */

@@ -1,19 +1,19 @@
 /*
- * direct.c - large allreduces of few ranks of one host: everyone reads the others' buffers, nobody sends
- *
- * One-shot's and two-shot's sums without messages: rank r sums part r of all inputs, in rank order, straight from where they
- * lie, into its own output; then everyone copies the other parts from the outputs of those who summed them. The bits are the
- * plans'. Nobody writes into another's memory: a rank that was stopped and comes back late can spoil nothing. In place
- * works, because part r is written by rank r alone until all have read it.
+ * direct.c - large collectives of few ranks of one host: everyone reads the others' buffers, nobody sends
  *
  *   meet    cast where my buffers are; see where the others' are
  *   agree   only when something is new: can everyone read everyone? Cast my answer; all must say yes
- *   sum     my part; then cast that it is there
- *   fetch   the other parts, each as soon as it is there; then cast that I need nobody's memory any more
- *   leave   when all have said so
+ *   sum     allreduce, reduce-scatter: my part of all inputs, in rank order, straight from where they lie. Allreduce casts
+ *           then that its part is there
+ *   fetch   all but reduce-scatter: what I need of each, as soon as it is there
+ *   leave   cast that I need nobody's memory any more; over when all have said so
  *
- * If they cannot read each other, the operation goes on without it. Who takes which way is agreed: every rank sees the same
- * casts. Called by run, for an operation with `direct` set.
+ * An allreduce so has the bits of one-shot and two-shot, a reduce-scatter those of direct; only where those were chosen. In
+ * place works, because part r is written by rank r alone until all have read it. Nobody writes into another's memory: a rank
+ * that was stopped and comes back late can spoil nothing.
+ *
+ * If they cannot read each other, the operation goes on without it, and after some such calls most do not even meet. Who
+ * takes which way is agreed: every rank sees the same casts. Called by run, for an operation with `direct` set.
  */
 #include <string.h>
 
@@ -21,18 +21,100 @@
 
 #define SLICE_MAPPED (256u << 10)        /* bytes a call of advance sums or copies */
 #define SLICE_READ (128u << 10)          /* the same through a stage, which stays in L2 */
+#define LEAST_BLOCK (32u << 10)          /* of what is only copied between two ranks */
 
-extern const struct tt_algorithm tt_allreduce_one_shot, tt_allreduce_two_shot;
+#define IN_VAIN 3                        /* after so many meetings in a row that led to nothing ... */
+#define SELDOM 16                        /* ... one call in so many tries again */
 
-enum { CAN_READ = 1, CAN_MAP = 2 };
+extern const struct tt_algorithm tt_allreduce_one_shot, tt_allreduce_two_shot, tt_reduce_scatter_direct;
+
+enum { CAN_READ = 1, CAN_MAP = 2 };      /* in the answer: ordinary memory, windows */
+
+/* ---- what a call needs of whom ---------------------------------------------------------------------------------- */
+
+static bool sums(const struct tt_op *op)
+{
+	return op->request->collective == TT_ALLREDUCE || op->request->collective == TT_REDUCE_SCATTER;
+}
+
+static bool fits(const struct tt_op *op)
+{
+	size_t n = (size_t)op->comm->nranks;
+
+	switch (op->request->collective) {
+	case TT_ALLREDUCE:
+		return op->block >= TT_DIRECT_BYTES &&
+		       (op->kept->algorithm == &tt_allreduce_one_shot || op->kept->algorithm == &tt_allreduce_two_shot);
+	case TT_REDUCE_SCATTER:
+		return op->block * n >= TT_DIRECT_BYTES && op->kept->algorithm == &tt_reduce_scatter_direct;
+	case TT_BROADCAST:
+	case TT_ALLGATHER:
+	case TT_ALLTOALL:
+	case TT_GATHER:
+	case TT_SCATTER:
+		return op->block >= LEAST_BLOCK;
+	default:
+		return false;
+	}
+}
+
+/* Bytes of rank's input that others read. */
+static size_t in_bytes(const struct tt_op *op, int rank)
+{
+	switch (op->request->collective) {
+	case TT_REDUCE_SCATTER:
+	case TT_ALLTOALL:
+		return op->block * (size_t)op->comm->nranks;
+	case TT_BROADCAST:
+		return rank == op->request->root ? op->block : 0;
+	case TT_SCATTER:
+		return rank == op->request->root ? op->block * (size_t)op->comm->nranks : 0;
+	default:
+		return op->block;
+	}
+}
+
+static size_t out_bytes(const struct tt_op *op)
+{
+	return op->request->collective == TT_ALLREDUCE ? op->block : 0;
+}
+
+/* What this rank takes of a peer (or of itself): bytes at `from` of the peer's buffer to `to` of its output. */
+struct piece { size_t from, to, bytes; };
+
+static struct piece piece_of(const struct tt_op *op, int peer)
+{
+	size_t me = (size_t)op->comm->rank, p = (size_t)peer, block = op->block, at = p * op->part;
+	bool of_root = peer == op->request->root, to_root = op->comm->rank == op->request->root;
+
+	switch (op->request->collective) {
+	case TT_ALLREDUCE:
+		return (struct piece){ at, at, at >= block ? 0 : block - at < op->part ? block - at : op->part };
+	case TT_REDUCE_SCATTER:
+		return (struct piece){ me * block, 0, peer == op->comm->rank ? block : 0 };
+	case TT_BROADCAST:
+		return (struct piece){ 0, 0, of_root ? block : 0 };
+	case TT_ALLGATHER:
+		return (struct piece){ 0, p * block, block };
+	case TT_ALLTOALL:
+		return (struct piece){ me * block, p * block, block };
+	case TT_GATHER:
+		return (struct piece){ 0, p * block, to_root ? block : 0 };
+	default:                                 /* scatter */
+		return (struct piece){ me * block, 0, of_root ? block : 0 };
+	}
+}
+
+/* ---- casts ------------------------------------------------------------------------------------------------------ */
 
 bool tt_direct_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->caster && c->caster->t->describe && op->total >= TT_DIRECT_BYTES && c->nranks <= TT_CAST_RANKS &&
-	       (op->kept->algorithm == &tt_allreduce_one_shot || op->kept->algorithm == &tt_allreduce_two_shot) &&
-	       (c->reads != TT_READS_NOT || c->maps);
+	if (!c->caster || !c->caster->t->describe || c->nranks > TT_CAST_RANKS || !fits(op) ||
+	    (c->reads == TT_READS_NOT && !c->maps))
+		return false;
+	return c->in_vain < IN_VAIN || ++c->passed_by % SELDOM == 0;
 }
 
 void tt_direct_begin(struct tt_op *op)
@@ -44,7 +126,9 @@ void tt_direct_begin(struct tt_op *op)
 	op->phase = TT_DIRECT_START;
 	op->ordinary = op->windows = op->staged = false;
 	op->done = 0;
-	op->part = ((op->total + n - 1) / n + TT_LINE - 1) / TT_LINE * TT_LINE;
+	op->fetched = 1u << op->comm->rank;
+	op->fetching = -1;
+	op->part = ((op->block + n - 1) / n + TT_LINE - 1) / TT_LINE * TT_LINE;
 }
 
 static void cast(struct tt_op *op, const void *data, size_t bytes, enum tt_direct_phase next)
@@ -84,15 +168,29 @@ static void unfold(void *to, const void *line, size_t bytes)
 
 /* ---- meet and agree --------------------------------------------------------------------------------------------- */
 
+static void describe(const struct tt_op *op, const void *p, size_t bytes, struct tt_remote *ret)
+{
+	if (bytes)
+		op->comm->caster->t->describe(op->comm->caster, p, bytes, ret);
+	else
+		*ret = (struct tt_remote){ .place = TT_NO_PLACE };
+}
+
 static int announce(struct tt_op *op)
 {
-	tuttiComm_t c = op->comm;
-	struct tt_meeting *mine = &op->met[c->rank];
+	struct tt_meeting *mine = &op->met[op->comm->rank];
 
-	c->caster->t->describe(c->caster, op->base[TT_IN], op->total, &mine->in);
-	c->caster->t->describe(c->caster, op->base[TT_OUT], op->total, &mine->out);
+	describe(op, op->base[TT_IN], in_bytes(op, op->comm->rank), &mine->in);
+	describe(op, op->base[TT_OUT], out_bytes(op), &mine->out);
 	cast(op, mine, sizeof(*mine), TT_DIRECT_MEET);
 	return 1;
+}
+
+static const char *at(const struct tt_op *op, int peer, const struct tt_remote *r, size_t bytes)
+{
+	struct tt_endpoint *ep = op->comm->caster;
+
+	return r->place == TT_NO_PLACE ? NULL : ep->t->at(ep, peer, r, bytes);
 }
 
 /* Does what is in this call suffice, by what was agreed so far? */
@@ -100,15 +198,21 @@ static int go(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	if ((op->ordinary && c->reads == TT_READS_NOT) || (op->windows && !c->maps))
+	c->in_vain++;
+	if ((op->ordinary && c->reads != TT_READS) || (op->windows && !c->maps))
 		return tt_op_otherwise(op);
+	c->in_vain = 0;
 	for (int r = 0; r < c->nranks; r++) {
-		op->in_at[r] = r == c->rank ? op->base[TT_IN] : c->caster->t->at(c->caster, r, &op->met[r].in, op->total);
-		op->out_at[r] = r == c->rank ? op->base[TT_OUT] : c->caster->t->at(c->caster, r, &op->met[r].out, op->total);
-		op->staged |= !op->in_at[r] || !op->out_at[r];
+		bool me = r == c->rank;
+
+		op->in_at[r] = me ? op->base[TT_IN] : at(op, r, &op->met[r].in, in_bytes(op, r));
+		op->out_at[r] = me ? op->base[TT_OUT] : at(op, r, &op->met[r].out, out_bytes(op));
+		op->staged |= !op->in_at[r];
 	}
-	op->phase = TT_DIRECT_SUM;
-	return !op->staged || tt_comm_stage(c, (size_t)c->nranks * SLICE_READ) ? 1 : TT_SYSTEM;
+	op->phase = sums(op) ? TT_DIRECT_SUM : TT_DIRECT_FETCH;
+	if (sums(op) && op->staged && !tt_comm_stage(c, (size_t)c->nranks * SLICE_READ))
+		return TT_SYSTEM;
+	return 1;
 }
 
 static bool map_fresh(struct tt_op *op, int peer, const struct tt_remote *r)
@@ -149,7 +253,7 @@ static int meet(struct tt_op *op)
 		if (r != c->rank)
 			unfold(m, lines[r], sizeof(*m));
 		fresh |= m->in.fresh || m->out.fresh;
-		op->ordinary |= m->in.place < 0 || m->out.place < 0;
+		op->ordinary |= m->in.place == -1 || m->out.place == -1;
 		op->windows |= m->in.place >= 0 || m->out.place >= 0;
 	}
 	if (!fresh && !(op->ordinary && c->reads == TT_READS_UNTRIED))
@@ -159,7 +263,7 @@ static int meet(struct tt_op *op)
 	return 1;
 }
 
-/* A no is for good. */
+/* What was found out is for good. */
 static int agree(struct tt_op *op)
 {
 	const void *lines[TT_CAST_RANKS];
@@ -179,13 +283,6 @@ static int agree(struct tt_op *op)
 
 /* ---- work ------------------------------------------------------------------------------------------------------- */
 
-static size_t part_bytes(const struct tt_op *op, int part)
-{
-	size_t from = (size_t)part * op->part;
-
-	return from >= op->total ? 0 : op->total - from < op->part ? op->total - from : op->part;
-}
-
 static size_t slice(const struct tt_op *op, size_t left)
 {
 	size_t most = op->staged ? SLICE_READ : SLICE_MAPPED;
@@ -193,48 +290,55 @@ static size_t slice(const struct tt_op *op, size_t left)
 	return left < most ? left : most;
 }
 
-static int sum(struct tt_op *op)
+static int sum_slice(struct tt_op *op, const struct piece *p, size_t bytes)
 {
 	tuttiComm_t c = op->comm;
-	size_t left = part_bytes(op, c->rank) - op->done, bytes = slice(op, left);
-	size_t offset = (size_t)c->rank * op->part + op->done;
+	size_t from = p->from + op->done;
 	const void *src[TT_CAST_RANKS];
-	uint8_t there = 1;
 
-	for (int r = 0; r < c->nranks && bytes; r++) {
+	for (int r = 0; r < c->nranks; r++) {
 		char *stage = (char *)c->stage + (size_t)r * SLICE_READ;
 
-		src[r] = op->in_at[r] ? op->in_at[r] + offset : stage;
-		if (!op->in_at[r] && c->caster->t->read(c->caster, r, stage, op->met[r].in.at + offset, bytes))
+		src[r] = op->in_at[r] ? op->in_at[r] + from : stage;
+		if (!op->in_at[r] && c->caster->t->read(c->caster, r, stage, op->met[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
-	if (bytes)
-		op->reduce(op->base[TT_OUT] + offset, NULL, src, c->nranks, bytes / op->element_bytes);
-	op->done += bytes;
+	op->reduce(op->base[TT_OUT] + p->to + op->done, NULL, src, c->nranks, bytes / op->element_bytes);
 	c->caster->read_bytes += bytes * (size_t)(c->nranks - 1);
-	if (left == bytes) {
-		op->done = 0;
-		op->fetching = -1;
-		op->fetched = 1u << c->rank;
-		cast(op, &there, 1, TT_DIRECT_FETCH);
-	}
+	op->done += bytes;
 	return 1;
+}
+
+static int sum(struct tt_op *op)
+{
+	struct piece p = piece_of(op, op->comm->rank);
+	size_t bytes = slice(op, p.bytes - op->done);
+	int rc = bytes ? sum_slice(op, &p, bytes) : 1;
+	uint8_t word = 1;
+
+	if (rc > 0 && op->done == p.bytes) {
+		op->done = 0;
+		cast(op, &word, 1, op->request->collective == TT_ALLREDUCE ? TT_DIRECT_FETCH : TT_DIRECT_LEAVE);
+	}
+	return rc;
 }
 
 static int fetch_from(struct tt_op *op, int peer)
 {
-	tuttiComm_t c = op->comm;
-	size_t left = part_bytes(op, peer) - op->done, bytes = slice(op, left), offset = (size_t)peer * op->part + op->done;
-	char *to = op->base[TT_OUT] + offset;
+	struct tt_endpoint *ep = op->comm->caster;
+	struct piece p = piece_of(op, peer);
+	size_t bytes = slice(op, p.bytes - op->done), from = p.from + op->done, to = p.to + op->done;
+	const char *there = sums(op) ? op->out_at[peer] : op->in_at[peer];
+	const struct tt_remote *r = sums(op) ? &op->met[peer].out : &op->met[peer].in;
 
-	if (op->out_at[peer])
-		memcpy(to, op->out_at[peer] + offset, bytes);
-	else if (bytes && c->caster->t->read(c->caster, peer, to, op->met[peer].out.at + offset, bytes))
+	if (bytes && there)
+		memcpy(op->base[TT_OUT] + to, there + from, bytes);
+	else if (bytes && ep->t->read(ep, peer, op->base[TT_OUT] + to, r->at + from, bytes))
 		return TT_REMOTE;
 	op->done += bytes;
-	c->caster->read_bytes += bytes;
+	ep->read_bytes += bytes;
 	op->fetching = peer;
-	if (left == bytes) {
+	if (op->done == p.bytes) {
 		op->done = 0;
 		op->fetching = -1;
 		op->fetched |= 1u << peer;
@@ -242,18 +346,19 @@ static int fetch_from(struct tt_op *op, int peer)
 	return 1;
 }
 
-/* The first in rotated order whose sum is there and not fetched yet; -1 none is there | < -1 */
+/* The first in rotated order that is not fetched yet and whose bytes are there (a sum must be told to be); -1 none | < -1 */
 static int next_to_fetch(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	const void *line;
 
 	for (int i = 1; i < c->nranks; i++) {
-		int peer = (c->rank + i) % c->nranks, rc;
+		int peer = (c->rank + i) % c->nranks, rc = 1;
 
 		if (op->fetched >> peer & 1)
 			continue;
-		rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase, &line);
+		if (sums(op))
+			rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase, &line);
 		if (rc)
 			return rc > 0 ? peer : rc;
 		op->awaited = peer;
@@ -262,20 +367,28 @@ static int next_to_fetch(struct tt_op *op)
 }
 _Static_assert(TT_USAGE < -1, "codes are no ranks");
 
+/* What this rank takes of itself comes last: the others wait for none of it. */
+static int finish_fetching(struct tt_op *op)
+{
+	struct piece p = piece_of(op, op->comm->rank);
+	uint8_t word = 1;
+
+	if (!sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
+		memcpy(op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
+	cast(op, &word, 1, TT_DIRECT_LEAVE);
+	return 1;
+}
+
 static int fetch(struct tt_op *op)
 {
-	tuttiComm_t c = op->comm;
-	uint8_t over = 1;
 	int peer;
 
-	if (op->fetched + 1u == 1u << c->nranks) {
-		cast(op, &over, 1, TT_DIRECT_LEAVE);
-		return 1;
-	}
+	if (op->fetched + 1u == 1u << op->comm->nranks)
+		return finish_fetching(op);
 	peer = op->fetching >= 0 ? op->fetching : next_to_fetch(op);
 	if (peer < 0)
 		return peer == -1 ? 0 : peer;
-	c->heard[peer] = c->seq;
+	op->comm->heard[peer] = op->comm->seq;
 	return fetch_from(op, peer);
 }
 
@@ -304,7 +417,7 @@ int tt_direct_advance(struct tt_op *op)
 		if (rc <= 0)
 			return rc < 0 ? rc : moved;
 		moved = 1;
-		if (works)
+		if (works && op->done)
 			break;                  /* others of the set have their turn */
 	}
 	return moved;

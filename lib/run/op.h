@@ -67,6 +67,7 @@ struct tt_op {
 	struct tt_step own_step;
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
+	size_t block;                   /* bytes of the call's count */
 	size_t element_bytes, unit, total;  /* unit: bytes from block to block; total: EVEN, bytes of all blocks */
 	size_t tile_bytes;
 	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names several */

@@ -90,7 +90,10 @@ static int prepare_collective(struct tt_op *op)
 	const struct tt_request *r = op->request;
 	size_t bytes = r->count * op->element_bytes;
 	struct tt_memo *m;
-	int rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &m);
+	int rc;
+
+	op->block = bytes;
+	rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
 		return rc;
