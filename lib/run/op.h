@@ -49,7 +49,7 @@ enum tt_direct_phase {
 
 struct tt_op {
 	struct tt_op *next;             /* of the set that runs together */
-	struct tt_op *after;            /* not to be started before this one is complete */
+	struct tt_op *then;             /* is to be started when this one is complete, in its place */
 	tuttiComm_t comm;
 	const struct tt_request *request;
 	const struct tt_plan *plan;
@@ -131,22 +131,23 @@ int tt_direct_advance(struct tt_op *op);
 int tt_op_otherwise(struct tt_op *op);
 
 
-/* run.c: the operations of a set to completion; on failure their communicators are broken, everywhere. 0 | the first failure */
+/* run.c: the operations of a set, and those to be started after them, to completion; on failure their communicators are
+ * broken, everywhere. 0 | the first failure */
 int tt_run(struct tt_op *set);
 
 /* wait.c */
 struct tt_wait {
-	uint64_t started_ns, deadline_ns;      /* 0: the clock was not needed yet */
+	tuttiComm_t comm;                      /* of the set's first operation: whose policy holds, and where to sleep */
+	uint64_t started_ns, deadline_ns;      /* of the time in which nothing moves */
 	uint32_t idle, spins;                  /* rounds in a row in which nothing moved; how many of them to spin */
-	uint32_t looked;                       /* idle at the last look around, 0: none yet */
-	uint64_t arrived;                      /* bytes that had come by then */
+	uint64_t arrived;                      /* bytes that had come by the last look around */
 	bool armed;                            /* endpoints know that this rank is about to sleep */
 	uint32_t ticket[TT_MAX_TRANSPORTS];
 };
 /* Rounds to spin in the next wait of comm. */
 uint32_t tt_wait_spins(tuttiComm_t comm);
 /* Something moved: start over with spinning. */
-void tt_wait_reset(struct tt_wait *w, struct tt_op *set);
+void tt_wait_reset(struct tt_wait *w);
 /* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in place. */
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
 

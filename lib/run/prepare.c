@@ -11,7 +11,7 @@
 
 void tt_op_init(struct tt_op *op, const struct tt_request *r)
 {
-	op->next = op->after = NULL;
+	op->next = op->then = NULL;
 	op->comm = r->comm;
 	op->request = r;
 	op->started = op->complete = op->express = op->cast = op->direct = false;

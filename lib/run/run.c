@@ -3,7 +3,8 @@
  *
  * Called by api (NULL stream) and stream.c (workers). The calling thread does all the work: it walks the cursors of
  * every operation of the set in turn, and when none can move it waits as wait.c decides. A blocking call is a set of
- * one. Collectives of one communicator run one after the other, in call order; everything else of a set runs at once.
+ * one. Collectives of one communicator run one after the other, in call order, and messages of one direction of a pair;
+ * everything else of a set runs at once.
  *
  * Turns: once a stream was used with a communicator, several threads may want to run its operations. Each request
  * then draws a ticket when it is made, and runs when its number is served.
@@ -40,86 +41,112 @@ static int advance(struct tt_op *op)
 	return moved;
 }
 
-/* > 0 something moved or ended | 0 | < 0; *ret_live: operations not complete */
-static int round_of(struct tt_op *set, int *ret_live)
+/* Each once. What is complete leaves the set, and lets what waited for it in: so a round takes as long as there are
+ * operations that can run. > 0 something moved or ended | 0 | < 0 */
+static int round_of(struct tt_op **set)
 {
-	int moved = 0, live = 0, rc;
+	int moved = 0, rc;
 
-	for (struct tt_op *op = set; op; op = op->next) {
-		if (op->complete)
-			continue;
-		live++;
-		if (!op->started) {
-			if (op->after && !op->after->complete)
-				continue;
-			rc = tt_op_start(op);
-			if (rc)
-				return tt_trouble_starting(op, rc);
-		}
+	for (struct tt_op **at = set, *op; (op = *at);) {
+		if (!op->started && (rc = tt_op_start(op)))
+			return tt_trouble_starting(op, rc);
 		rc = advance(op);
 		if (rc < 0)
 			return rc;
 		moved |= rc;
-		live -= op->complete;
+		if (!op->complete) {
+			at = &op->next;
+		} else if (op->then) {
+			op->then->next = op->next;
+			*at = op->then;
+		} else {
+			*at = op->next;
+		}
 	}
-	*ret_live = live;
 	return moved;
 }
 
 int tt_run(struct tt_op *set)
 {
-	struct tt_wait w = { 0 };
-	int live, rc = 0;
+	struct tt_wait w = { .comm = set->comm };
+	int rc = 0;
 
 	for (struct tt_op *op = set; op && !rc; op = op->next)
 		if (tt_control_broken(op->comm->ctl))
 			rc = tt_trouble_broken(op);
-	while (!rc) {
-		rc = round_of(set, &live);
-		if (rc < 0 || live == 0)
-			break;
+	while (!rc && set) {
+		rc = round_of(&set);
 		if (rc > 0) {
-			tt_wait_reset(&w, set);
+			tt_wait_reset(&w);
 			rc = 0;
-		} else {
+		} else if (rc == 0 && set) {
 			rc = tt_wait_idle(&w, set);
 		}
 	}
-	tt_wait_reset(&w, set);
+	tt_wait_reset(&w);
 	if (tt_unlikely(rc < 0))
 		tt_trouble_spread(set, rc);
 	return rc < 0 ? rc : 0;
 }
 
-/* Who must come before whom in a set: collectives of a communicator, messages of one direction of a pair. */
-static struct tt_op *predecessor(struct tt_op *ops, size_t i)
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+/* Must one come after the other? */
+static bool same_row(const struct tt_request *a, const struct tt_request *b)
 {
-	const struct tt_request *r = ops[i].request;
+	bool p2p = a->collective == TT_SENDRECV;
 
-	while (i > 0) {
-		const struct tt_request *q = ops[--i].request;
-		bool p2p = r->collective == TT_SENDRECV;
+	return a->comm == b->comm && (b->collective == TT_SENDRECV) == p2p &&
+	       (!p2p || (a->root == b->root && a->send == b->send));
+}
 
-		if (q->comm == r->comm && (q->collective == TT_SENDRECV) == p2p &&
-		    (!p2p || (q->root == r->root && q->send == r->send)))
-			return &ops[i];
+/* The place of request in a table of the last operation of each row: there, or where it is to be */
+static struct tt_op **place_of(struct tt_op **last, size_t mask, const struct tt_request *r)
+{
+	bool p2p = r->collective == TT_SENDRECV;
+	uint64_t hash = tt_mix((uintptr_t)r->comm, p2p ? (uint64_t)(uint32_t)r->root * 2 + r->send + 1 : 0);
+	size_t i = hash & mask;
+
+	while (last[i] && !same_row(last[i]->request, r))
+		i = (i + 1) & mask;
+	return &last[i];
+}
+
+/* Returns the first of the set; the others follow by next, or then. */
+static struct tt_op *line_up(struct tt_op *ops, size_t n, struct tt_op **last, size_t mask)
+{
+	struct tt_op *first = NULL, **next = &first;
+
+	memset(last, 0, (mask + 1) * sizeof(*last));
+	for (size_t i = 0; i < n; i++) {
+		struct tt_op **before = place_of(last, mask, ops[i].request);
+
+		if (*before) {
+			(*before)->then = &ops[i];
+		} else {
+			*next = &ops[i];
+			next = &ops[i].next;
+		}
+		*before = &ops[i];
 	}
-	return NULL;
+	return first;
 }
 
 static int run_many(const struct tt_request *requests, size_t n)
 {
-	struct tt_op *ops = tt_spare_take(requests[0].comm, n * sizeof(*ops));
+	size_t places = 4;
+	struct tt_op *ops, **last;
 	int rc;
 
+	while (places < 2 * n)
+		places *= 2;
+	ops = tt_spare_take(requests[0].comm, n * sizeof(*ops) + places * sizeof(*last));
 	if (!ops)
 		return tt_fail(TT_SYSTEM, "no memory for a group of %zu operations", n);
-	for (size_t i = 0; i < n; i++) {
+	last = (struct tt_op **)(ops + n);
+	for (size_t i = 0; i < n; i++)
 		tt_op_init(&ops[i], &requests[i]);
-		ops[i].after = predecessor(ops, i);
-		ops[i].next = i + 1 < n ? &ops[i + 1] : NULL;
-	}
-	rc = tt_run(ops);
+	rc = tt_run(line_up(ops, n, last, places - 1));
 	tt_spare_give(ops);
 	return rc;
 }

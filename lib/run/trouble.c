@@ -51,9 +51,9 @@ void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck)
 	for (; op; op = op->next) {
 		const struct tt_request *r = op->request;
 
-		if (op->comm != c || op->complete)
+		if (op->comm != c)
 			continue;
-		s->open |= !op->started;
+		s->open |= !op->started || op->then;
 		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WANTS)
 			s->want[s->nwants++] = (struct tt_want){ r->send, r->root, op->seq, op->call };
 	}
@@ -64,7 +64,7 @@ void tt_trouble_ask(struct tt_op *set)
 	struct tt_stuck stuck;
 
 	for (struct tt_op *op = set, *last = NULL; op; op = op->next) {
-		if (op->complete || !op->started || (last && last->comm == op->comm))
+		if (!op->started || (last && last->comm == op->comm))
 			continue;
 		tt_trouble_describe(op, &stuck);
 		tt_control_waiting(op->comm->ctl, &stuck);
@@ -131,8 +131,6 @@ int tt_trouble_symptom(struct tt_op *op, int code)
 void tt_trouble_spread(struct tt_op *set, int code)
 {
 	for (struct tt_op *op = set; op; op = op->next) {
-		if (op->complete)
-			continue;
 		if (!tt_control_broken(op->comm->ctl))
 			tt_control_raise(op->comm->ctl, code, -1, tt_error_text());
 		tt_comm_failed(op->comm, code);

@@ -3,12 +3,13 @@
  *
  * Called by run.c once for every round without progress. A wake by the kernel costs 35 us where a spinning reader
  * sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits for costs a time slice. So a rank
- * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long.
+ * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long: on a machine that others keep busy a few yields
+ * take seconds, and whoever yields is the last to run.
  *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
  *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
  *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
- * Every wait looks at the communicator's health each round and at the deadline whenever it reads the clock. The deadline
- * moves on with the bytes: it is a time in which nothing moved.
+ * Every wait looks at the communicator's health each round and at the deadline whenever it has slept. The deadline moves on
+ * with the bytes: it is a time in which nothing moved, from the first yield on.
  */
 #include <sched.h>
 #include <string.h>
@@ -20,22 +21,23 @@
 #define TRY_AGAIN 256u             /* every so many waits */
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
+#define YIELDING_MS 5u             /* at most, however many yields that are */
 #define ASK_AFTER_MS 500u
 #define DOZE_US 20000u             /* a bound, not a rhythm: wakes end it */
 #define DOZE_MIXED_US 500u         /* two kinds of endpoints to watch, but one to sleep in */
 
-static void arm(struct tt_wait *w, struct tt_op *set)
+static void arm(struct tt_wait *w)
 {
-	tuttiComm_t c = set->comm;
+	tuttiComm_t c = w->comm;
 
 	for (int i = 0; i < c->nep; i++)
 		w->ticket[i] = c->ep[i]->t->arm(c->ep[i]);
 	w->armed = true;
 }
 
-static void disarm(struct tt_wait *w, struct tt_op *set)
+static void disarm(struct tt_wait *w)
 {
-	tuttiComm_t c = set->comm;
+	tuttiComm_t c = w->comm;
 
 	for (int i = 0; i < c->nep; i++)
 		c->ep[i]->t->disarm(c->ep[i]);
@@ -58,47 +60,38 @@ static void learn(tuttiComm_t c, const struct tt_wait *w)
 		c->impatience++;
 }
 
-void tt_wait_reset(struct tt_wait *w, struct tt_op *set)
+void tt_wait_reset(struct tt_wait *w)
 {
-	if (w->idle && set->comm->policy == TT_WAIT_SPIN)
-		learn(set->comm, w);
+	if (w->idle && w->comm->policy == TT_WAIT_SPIN)
+		learn(w->comm, w);
 	w->idle = 0;
 	if (tt_unlikely(w->armed))
-		disarm(w, set);
+		disarm(w);
 }
 
-static uint64_t deadline_of(struct tt_wait *w, const struct tt_op *set)
+/* From now on nothing moves. */
+static void start_clock(struct tt_wait *w, const struct tt_op *set)
 {
 	uint32_t least = UINT32_MAX;
 
-	if (w->deadline_ns)
-		return w->deadline_ns;
 	for (; set; set = set->next)
 		if (set->comm->timeout_ms < least)
 			least = set->comm->timeout_ms;
 	w->started_ns = tt_now_ns();
 	w->deadline_ns = w->started_ns + least * 1000000ull;
-	return w->deadline_ns;
-}
-
-static struct tt_op *first_live(struct tt_op *set)
-{
-	while (set->complete && set->next)
-		set = set->next;
-	return set;
 }
 
 /* Sleep in the endpoint whose links are waited for; with several kinds, or several communicators, only shortly. */
 static void doze(struct tt_wait *w, struct tt_op *set)
 {
-	tuttiComm_t c = set->comm;
+	tuttiComm_t c = w->comm;
 	unsigned kinds = 0;
 	int in = c->nep - 1;
 	bool mixed = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
 		mixed |= op->comm != c;
-		for (uint32_t i = 0; !op->complete && op->comm == c && i < op->ncursors; i++) {
+		for (uint32_t i = 0; op->comm == c && i < op->ncursors; i++) {
 			struct tt_endpoint *ep = NULL;
 
 			if (!op->cursor[i].finished)
@@ -131,58 +124,56 @@ static uint64_t arrived(const struct tt_op *set)
 	return sum;
 }
 
-/* Since the last look: idle rounds count from 0 again whenever something moves. */
-static bool moved(struct tt_wait *w, const struct tt_op *set)
-{
-	uint64_t now = arrived(set);
-	bool yes = w->idle <= w->looked || !w->looked || now != w->arrived;
-
-	w->looked = w->idle;
-	w->arrived = now;
-	return yes;
-}
-
 /* broken, nothing moved for too long, or for long enough to ask the others? */
 static int look_around(struct tt_wait *w, struct tt_op *set)
 {
-	uint64_t deadline, now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
-	struct tt_op *op = first_live(set);
+	uint64_t bytes = arrived(set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
 
-	if (moved(w, set))
-		w->deadline_ns = 0;
-	deadline = deadline_of(w, set);
-	if (now >= deadline)
-		return tt_trouble_late(op);
-	if (ask > (deadline - w->started_ns) / 4)
-		ask = (deadline - w->started_ns) / 4;
+	if (bytes != w->arrived)
+		start_clock(w, set);
+	w->arrived = bytes;
+	if (now >= w->deadline_ns)
+		return tt_trouble_late(set);
+	if (ask > (w->deadline_ns - w->started_ns) / 4)
+		ask = (w->deadline_ns - w->started_ns) / 4;
 	if (now > w->started_ns + ask)
-		tt_trouble_ask(op);
+		tt_trouble_ask(set);
 	return 0;
+}
+
+/* A few times; the first yield of a wait starts its clock. */
+static bool may_yield(struct tt_wait *w, const struct tt_op *set)
+{
+	enum tt_wait_policy policy = w->comm->policy;
+	uint32_t yields = policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
+
+	if (w->idle == w->spins + 1)
+		start_clock(w, set);
+	else if (tt_now_ns() > w->started_ns + YIELDING_MS * 1000000ull)
+		return false;
+	return policy != TT_WAIT_SLEEP && w->idle <= w->spins + yields;
 }
 
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 {
-	enum tt_wait_policy policy = set->comm->policy;
-	uint32_t yields = policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
-
 	for (struct tt_op *op = set; op; op = op->next)
-		if (tt_unlikely(!op->complete && tt_control_broken(op->comm->ctl)))
+		if (tt_unlikely(tt_control_broken(op->comm->ctl)))
 			return tt_trouble_broken(op);
 	if (w->idle++ == 0)
-		w->spins = tt_wait_spins(set->comm);
-	if (w->idle <= w->spins && policy != TT_WAIT_SLEEP) {
+		w->spins = tt_wait_spins(w->comm);
+	if (w->idle <= w->spins) {
 		tt_cpu_relax();
 		return 0;
 	}
-	if (w->idle <= w->spins + yields && policy != TT_WAIT_SLEEP) {
+	if (may_yield(w, set)) {
 		sched_yield();
 		return 0;
 	}
 	if (!w->armed) {                         /* one more look at the links before sleeping */
-		arm(w, set);
+		arm(w);
 		return 0;
 	}
 	doze(w, set);
-	disarm(w, set);
+	disarm(w);
 	return look_around(w, set);
 }
