@@ -19,9 +19,10 @@
 #include "mem/reduce.h"
 #include "perf/cmd.h"
 #include "perf/host.h"
+#include "perf/imagined.h"
 #include "perf/options.h"
 #include "perf/topology.h"
-#include "plan/plan.h"
+#include "plan/choose.h"
 #include "transports/transport.h"
 #include "tutti.h"
 
@@ -153,15 +154,136 @@ static void print_algorithms(void)
 	}
 }
 
+/* ---- the choice for one call --------------------------------------------------------------------------------------- */
+
+struct values {
+	int64_t np, cores;
+	uint64_t plan;
+	const char *hosts, *collective, *transport, *links;
+};
+
+static const struct tt_option options[] = {
+	{ 0, "plan", TT_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
+	  "instead: which algorithm a call of so many bytes would use, and why" },
+	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL, "of so many ranks" },
+	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
+	  "on so many hosts, or how many ranks are on each: 2,3,1" },
+	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0, 0, NULL, NULL,
+	  "of this collective" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0, NULL, NULL,
+	  "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
+	  "of each host; 0: as many as this process may use" },
+	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	  "costs, as `tutti tune` writes them; without it TUTTI_TUNING's, or the\nbuilt-in ones" },
+	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
+};
+
+static const struct tt_usage usage = { "tutti info", "Prints what this build and this host have: build, processor, "
+	"transports,\ntopology, environment and algorithms. With --plan: the candidates for a call, what\n"
+	"they are predicted to cost, and which one wins.", options };
+
+static void print_candidate(const struct tt_candidate *c, const struct tt_candidate *best)
+{
+	printf("%c %-36s %11.2f", c == best ? '*' : ' ', c->name, (double)c->predicted_ps / 1e6);
+	for (int i = 0; i < TT_PARTS; i++)
+		printf(" %9.2f", (double)c->part_ps[i] / 1e6);
+	if (c->model_ps != c->predicted_ps)
+		printf("  x %.2f", (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
+	printf("%s\n", c->extrapolated ? "  carried on from fewer ranks" : "");
+}
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct tt_candidate *x = *(const struct tt_candidate *const *)a, *y = *(const struct tt_candidate *const *)b;
+
+	if (x->predicted_ps != y->predicted_ps)
+		return x->predicted_ps < y->predicted_ps ? -1 : 1;
+	return x->number - y->number;
+}
+
+static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
+{
+	int most = 0;
+	int64_t gain = INT64_MIN;
+
+	if (!next) {
+		printf("%s is the only one.\n", best->name);
+		return;
+	}
+	for (int i = 0; i < TT_PARTS; i++)
+		if ((int64_t)(next->part_ps[i] - best->part_ps[i]) > gain) {
+			gain = (int64_t)(next->part_ps[i] - best->part_ps[i]);
+			most = i;
+		}
+	if (next->predicted_ps == best->predicted_ps)
+		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name, next->name);
+	else
+		printf("%s wins: %.2f us before %s, most of all by %s.\n", best->name,
+		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name, tt_sim_part_name[most]);
+}
+
+static int print_choice(const struct values *v, const struct tt_imagined *world, int collective)
+{
+	struct tt_shape shape = { .collective = (enum tt_collective)collective, .nranks = (int)v->np,
+				  .topology = &world->topology };
+	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
+				       .cores = world->world.cores, .message_bytes = world->world.message_bytes,
+				       .cost = world->world.cost };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	const struct tt_candidate *order[TT_MOST_CANDIDATES];
+	int best, count = tt_plan_candidates(&shape, &facts, list, &best), shown = 0;
+
+	if (count < 0) {
+		fprintf(stderr, "tutti info: %s\n", tt_error_text());
+		return 1;
+	}
+	printf("# %s of %llu bytes (sizes up to %llu are served alike), %d ranks, %d host%s, %d cores each\n", v->collective,
+	       (unsigned long long)v->plan, 1ull << tt_size_class(v->plan), (int)v->np, world->topology.nhosts,
+	       world->topology.nhosts == 1 ? "" : "s", world->world.cores);
+	printf("  %-36s %11s", "algorithm (predicted us)", "time");
+	for (int i = 0; i < TT_PARTS; i++)
+		printf(" %9s", tt_sim_part_name[i]);
+	printf("  measured / model\n");
+	for (int i = 0; i < count; i++)
+		if (list[i].applies)
+			order[shown++] = &list[i];
+	qsort(order, (size_t)shown, sizeof(*order), by_cost);
+	for (int i = 0; i < shown; i++)
+		print_candidate(order[i], order[0]);
+	print_why(order[0], shown > 1 ? order[1] : NULL);
+	return 0;
+}
+
+static int choice(const struct values *v)
+{
+	int collective = tt_imagine_collective(usage.tool, v->collective), rc;
+	const char *tuning = getenv("TUTTI_TUNING");
+	struct tt_host_topology here;
+	struct tt_imagined world;
+
+	if (collective < 0)
+		return 2;
+	tt_host_topology(&here);
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np, .cores = v->cores ? v->cores : here.allowed,
+					      .hosts = v->hosts, .transport = v->transport,
+					      .links = v->links ? v->links : tuning && *tuning ? tuning : NULL }, &world);
+	if (rc)
+		return rc;
+	rc = print_choice(v, &world, collective);
+	tt_imagined_free(&world);
+	return rc;
+}
+
 int tt_cmd_info(int argc, char **argv)
 {
-	static const struct tt_option options[] = { { .name = NULL } };
-	static const struct tt_usage usage = { "tutti info", "Prints what this build and this host have: build, processor, "
-		"transports,\ntopology, environment and algorithms.", options };
-	int rc = tt_options_read(&usage, argc, argv, NULL);
+	struct values v;
+	int rc = tt_options_read(&usage, argc, argv, &v);
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
+	if (v.plan)
+		return choice(&v);
 	print_build();
 	print_processor();
 	print_transports();

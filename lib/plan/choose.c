@@ -175,17 +175,17 @@ static int extrapolate(const struct facts *f, struct tt_candidate *c)
 		if (i == 0)
 			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
 		if (!more && hosts) {                    /* as many hosts as there are: nothing to carry on */
-			c->corrected_from_ps = a.time_ps;
+			c->model_ps = a.time_ps;
 			return 0;
 		}
 	}
 	if (rc)
 		return rc;
 	c->extrapolated = true;
-	c->corrected_from_ps = carry_on(longer, more) + carry_on(brief, more);
+	c->model_ps = carry_on(longer, more) + carry_on(brief, more);
 	crowded = !hosts && f->call->cores && f->shape->nranks > f->call->cores;
 	if (crowded)
-		c->corrected_from_ps /= (uint64_t)f->call->cores;
+		c->model_ps /= (uint64_t)f->call->cores;
 	return 0;
 }
 
@@ -200,7 +200,7 @@ static int exactly(const struct facts *f, struct tt_candidate *c)
 	rc = simulate(&s, c, f->bytes, &result);
 	if (rc)
 		return rc;
-	c->corrected_from_ps = result.time_ps;
+	c->model_ps = result.time_ps;
 	memcpy(c->part_ps, result.part_ps, sizeof(c->part_ps));
 	return 0;
 }
@@ -226,7 +226,7 @@ static int predict(const struct facts *f, struct tt_candidate *c)
 		return rc == TT_ARG ? 0 : rc;            /* it does not apply: others will */
 	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm),
 					    hosts ? TT_LINK_HOSTS : f->call->over_tcp ? TT_LINK_TCP : TT_LINK_SHM,
-					    f->shape->nranks, f->bytes, c->corrected_from_ps);
+					    f->shape->nranks, f->bytes, c->model_ps);
 	return 0;
 }
 

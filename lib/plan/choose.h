@@ -28,7 +28,7 @@ struct tt_candidate {
 	bool applies;                    /* can be built for the shape */
 	bool extrapolated;               /* from the same on fewer ranks */
 	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was measured */
-	uint64_t corrected_from_ps;      /* what the model says alone, and what it is made of: */
+	uint64_t model_ps;      /* what the model says alone, and what it is made of: */
 	uint64_t part_ps[TT_PARTS];
 };
 enum { TT_MOST_CANDIDATES = 32 };
