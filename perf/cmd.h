@@ -11,5 +11,6 @@ struct tt_command {
 int tt_cmd_info(int argc, char **argv);
 int tt_cmd_plan(int argc, char **argv);
 int tt_cmd_simulate(int argc, char **argv);
+int tt_cmd_tune(int argc, char **argv);
 
 #endif

@@ -16,6 +16,7 @@ static const struct tt_command commands[] = {
 	{ "info", "what this build and this host have: processor, transports, topology, settings, algorithms", tt_cmd_info },
 	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
 	{ "simulate", "simulate a call on ranks and hosts that need not be there", tt_cmd_simulate },
+	{ "tune", "measure what things cost here, for choosing algorithms", tt_cmd_tune },
 	{ "version", "print the version", version },
 	{ "help", "this list, or the help of one command", help },
 	{ NULL, NULL, NULL },
