@@ -321,6 +321,69 @@ else
 fi
 wrong_variable() { TUTTI_TIMEOUT_MS=soon run 0 perf/tutti info && grep -q "wrong now: .*TUTTI_TIMEOUT_MS" "$tmp/out"; }
 point "tutti info names a variable with a wrong value" wrong_variable
+
+# ---- the model ----------------------------------------------------------------------------------------------------
+
+explained() {
+	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] && grep -q '^  one-shot  *[0-9]' "$tmp/out" &&
+		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
+}
+point "tutti info --plan shows the candidates and why one wins" explained
+simulated() {
+	run 0 perf/tutti simulate --np 12 --hosts 4,5,3 --bytes 3M --algo hierarchical --print json || return 1
+	python3 - "$tmp/out" <<-'END'
+		import json, sys
+		d = json.load(open(sys.argv[1]))
+		a, = d["algorithms"]
+		assert d["complete"] and d["hosts"] == 3 and a["algorithm"] == "hierarchical:two-shot/ring"
+		assert abs(sum(a["time_us_by_part"].values()) - a["time_us"]) < 1e-3
+		assert a["links_complete"] and sum(l["bytes"] for l in a["links"] if l["class"] == "hosts") == a["hosts"]["bytes"]
+		assert 2 * 2 * d["bytes"] == a["hosts"]["bytes"]
+		assert a["simulation_max_rss_kib"] > 0 and a["tiles_walked"] == a["tiles"]
+	END
+}
+if command -v python3 >/dev/null; then point "tutti simulate --print json adds up" simulated; fi
+no_simulation() {
+	while read -r word line; do
+		# shellcheck disable=SC2086
+		refused "$word" perf/tutti simulate $line || { echo "simulate $line: $(cat "$tmp/err")"; return 1; }
+	done <<-END
+		--np --bytes 8
+		rings --np 4 --algo rings
+		--hosts --np 4 --hosts 3,3
+		--hosts --np 4 --hosts 5
+		--hosts --np 4 --hosts 2,x
+		auto --np 4 --hosts 2 --transport shm
+		nothing --np 4 --collective nothing
+		tune --np 4 --links /nonexistent/file
+		root --np 4 --root 4
+	END
+}
+point "tutti simulate refuses wrong lines in one sentence" no_simulation
+interrupted() {
+	perf/tutti simulate --np 4096 --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
+	simulation=$!
+	sleep 1
+	kill -INT $simulation
+	kill -TERM $simulation
+	wait $simulation
+	[ $? -gt 128 ]
+}
+point "a signal ends a simulation" interrupted
+tuned() {
+	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" && grep -q '^# .*machine: ' "$tmp/table" &&
+		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --links "$tmp/table" &&
+		TUTTI_TUNING=$tmp/table run 0 perf/allreduce_perf --np 2 -b 4K -e 4K -n 2 -c 1 &&
+		run 0 perf/tutti tune --print --links "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
+		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
+}
+point "tutti tune writes a table that the others take" tuned
+no_table() {
+	echo "shm.widow 8" >"$tmp/table"
+	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 || TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
+	grep -q "line 1: there is no constant \"shm.widow\"" "$tmp/err"
+}
+point "a wrong table is an error with its line" no_table
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }
 point "tutti version" version_is
 wrong_setting() { TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err"; }
