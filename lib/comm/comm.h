@@ -205,9 +205,10 @@ void *tt_comm_stage(tuttiComm_t comm, size_t bytes);
 /* cores.c: processors that the ranks of this host may use together; each rank calls it with its own mask first. */
 struct tt_cores {
 	uint64_t mask[TT_CPU_WORDS];
-	uint32_t quota;                        /* cgroup cpu.max in cores, 0 none */
+	uint32_t quota;                        /* of its control groups, in cores; 0 none */
 };
 void tt_cores_mine(struct tt_cores *ret_cores);
+uint32_t tt_cores_quota(const char *root);     /* the least of /proc's and /sys's below root ("": this machine's) */
 int tt_cores_count(const struct tt_cores *cores, int n);
 
 /* hush.c: afterwards every thread of this process sees what this one stored before, and this one what they did. */

@@ -1,9 +1,11 @@
 /*
  * cores.c - how many processors the ranks of one host really have
  *
- * Called by comm when ranks join. Affinity masks say where a rank may run, the cgroup's cpu.max how much of it; users
- * run more ranks than cores, and a rank that spins on a core its peer needs costs a thousand times what it saves.
+ * Called by comm when ranks join. Affinity masks say where a rank may run, the control groups it is in how much of it
+ * (cpu.max; in version 1 cpu.cfs_quota_us). Users run more ranks than cores, and a rank that spins on a core its peer
+ * needs costs a thousand times what it saves.
  */
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,20 +13,93 @@
 
 #include "comm/comm.h"
 
-/* cgroup v2 "quota period", in whole cores rounded up; 0 when unlimited or unreadable */
-static uint32_t cgroup_quota(void)
+/* The first number of a file, and the second if it wants two; false: not there, or "max" */
+static bool read_numbers(const char *path, long *ret_a, long *ret_b)
 {
-	FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-	long quota, period;
-	int fields;
+	FILE *f = fopen(path, "re");
+	bool ok;
 
 	if (!f)
-		return 0;
-	fields = fscanf(f, "%ld %ld", &quota, &period);
+		return false;
+	ok = fscanf(f, "%ld", ret_a) == 1 && (!ret_b || fscanf(f, "%ld", ret_b) == 1);
 	fclose(f);
-	if (fields != 2 || quota <= 0 || period <= 0)
+	return ok;
+}
+
+/* What one group may use, in whole cores rounded up; 0: without bound, or not told */
+static uint32_t quota_of(const char *folder, bool v2)
+{
+	char path[PATH_MAX + 32];
+	long quota, period;
+	bool known;
+
+	if (v2) {
+		snprintf(path, sizeof(path), "%s/cpu.max", folder);
+		known = read_numbers(path, &quota, &period);
+	} else {
+		snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder);
+		known = read_numbers(path, &quota, NULL);
+		snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
+		known = known && read_numbers(path, &period, NULL);
+	}
+	if (!known || quota <= 0 || period <= 0)
 		return 0;
 	return (uint32_t)((quota + period - 1) / period);
+}
+
+/* The least of a group and of those that it is in: folder below the mounted root, whose name is its first `top` bytes. In a
+ * container the path may be one of the host's, which is not there: its own group is mounted as the root then. */
+static uint32_t least_up(char *folder, size_t top, bool v2)
+{
+	uint32_t least = 0;
+
+	for (;;) {
+		uint32_t quota = quota_of(folder, v2);
+		char *slash;
+
+		if (quota && (!least || quota < least))
+			least = quota;
+		slash = strrchr(folder + top, '/');
+		if (!slash)
+			return least;
+		*slash = '\0';
+	}
+}
+
+static bool has_cpu(const char *controllers)
+{
+	for (const char *p = controllers; (p = strstr(p, "cpu")); p++)
+		if ((p == controllers || p[-1] == ',') && (!p[3] || p[3] == ','))
+			return true;
+	return false;
+}
+
+/* A line of /proc/self/cgroup is `number:controllers:path`; version 2 has the number 0 and no controllers. */
+uint32_t tt_cores_quota(const char *root)
+{
+	char line[PATH_MAX], folder[2 * PATH_MAX], *controllers, *path;
+	uint32_t least = 0, quota;
+	FILE *f;
+
+	snprintf(folder, sizeof(folder), "%s/proc/self/cgroup", root);
+	f = fopen(folder, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		controllers = strchr(line, ':');
+		path = controllers ? strchr(++controllers, ':') : NULL;
+		if (!path)
+			continue;
+		*path++ = '\0';
+		if (*controllers && !has_cpu(controllers))
+			continue;
+		snprintf(folder, sizeof(folder), "%s/sys/fs/cgroup%s%s%s", root, *controllers ? "/" : "", controllers, path);
+		quota = least_up(folder, strlen(folder) - strlen(path), !*controllers);
+		if (quota && (!least || quota < least))
+			least = quota;
+	}
+	if (f)
+		fclose(f);
+	return least;
 }
 
 void tt_cores_mine(struct tt_cores *ret_cores)
@@ -32,7 +107,7 @@ void tt_cores_mine(struct tt_cores *ret_cores)
 	cpu_set_t set;
 
 	memset(ret_cores, 0, sizeof(*ret_cores));
-	ret_cores->quota = cgroup_quota();
+	ret_cores->quota = tt_cores_quota("");
 	if (sched_getaffinity(0, sizeof(set), &set))
 		return;
 	for (int cpu = 0; cpu < CPU_SETSIZE && cpu < 64 * TT_CPU_WORDS; cpu++)
