@@ -14,6 +14,7 @@ struct tt_algorithm {
 	const char *argument;            /* what "name" alone stands for behind "name:"; NULL: it takes none */
 	const char *form;                /* what else may stand there, for people: "INNER/OUTER"; NULL: nothing */
 	const char *variants;            /* other arguments that auto tries on several hosts, with blanks between; NULL: none */
+	bool in_place;                   /* run can do it by reading peers' buffers (run/direct.c) */
 	/* Is this an argument of it? NULL member: only what `argument` says. */
 	bool (*takes)(const char *argument);
 	/* Calls tt_fail with the part of the argument that is wrong. NULL member: there is no more to say than `form`. */

@@ -100,7 +100,8 @@ static void scatter(struct tt_builder *b, const char *argument)
 #define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
 const struct tt_algorithm tt_reduce_scatter_direct = {
-	.collective = TT_REDUCE_SCATTER, .name = "direct", .help = "few ranks: one step, sums in rank order",
+	.collective = TT_REDUCE_SCATTER, .name = "direct", .in_place = true,
+	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE, .build = reduce_scatter,
 };
 

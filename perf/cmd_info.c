@@ -190,15 +190,15 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 		printf(" %9.2f", (double)c->part_ps[i] / 1e6);
 	if (c->model_ps != c->predicted_ps)
 		printf("  x %.2f", (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
-	printf("%s\n", c->extrapolated ? "  carried on from fewer ranks" : "");
+	printf("%s%s\n", c->in_place ? "  in place: counts 3/4" : "", c->extrapolated ? "  carried on from fewer ranks" : "");
 }
 
 static int by_cost(const void *a, const void *b)
 {
 	const struct tt_candidate *x = *(const struct tt_candidate *const *)a, *y = *(const struct tt_candidate *const *)b;
 
-	if (x->predicted_ps != y->predicted_ps)
-		return x->predicted_ps < y->predicted_ps ? -1 : 1;
+	if (x->counts_ps != y->counts_ps)
+		return x->counts_ps < y->counts_ps ? -1 : 1;
 	return x->number - y->number;
 }
 
@@ -216,7 +216,10 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 			gain = (int64_t)(next->part_ps[i] - best->part_ps[i]);
 			most = i;
 		}
-	if (next->predicted_ps == best->predicted_ps)
+	if (best->in_place && best->predicted_ps >= next->predicted_ps)
+		printf("%s wins: %.2f us behind %s, but peers can read its buffers where they lie.\n", best->name,
+		       (double)(best->predicted_ps - next->predicted_ps) / 1e6, next->name);
+	else if (next->predicted_ps == best->predicted_ps)
 		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name, next->name);
 	else
 		printf("%s wins: %.2f us before %s, most of all by %s.\n", best->name,

@@ -18,6 +18,10 @@ struct tt_paths {
 /* Bytes of the largest message; a larger block is cut into tiles of it. */
 size_t tt_paths_message_bytes(const struct tt_paths *paths);
 
+/* Calls of so many bytes and ranks that share a host may read each other's buffers instead (run/direct.c). */
+#define TT_DIRECT_BYTES (64u << 10)
+#define TT_DIRECT_RANKS 8
+
 struct tt_binding {
 	size_t unit, total;             /* unit: bytes from block to block; total: EVEN, bytes of all blocks */
 	size_t tile_bytes;

@@ -27,7 +27,9 @@ struct tt_candidate {
 	int number;                      /* for tt_candidate_number */
 	bool applies;                    /* can be built for the shape */
 	bool extrapolated;               /* from the same on fewer ranks */
+	bool in_place;                   /* peers can read buffers where they lie (run/direct.c) */
 	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was measured */
+	uint64_t counts_ps;              /* by which the choice is made: less than predicted where in_place, see choose.c */
 	uint64_t model_ps;      /* what the model says alone, and what it is made of: */
 	uint64_t part_ps[TT_PARTS];
 };
@@ -36,7 +38,7 @@ enum { TT_MOST_CANDIDATES = 32 };
 /* Candidate number i of a collective: its algorithm and name; false: there are no more. */
 bool tt_candidate_number(enum tt_collective collective, int i, struct tt_candidate *ret_candidate);
 
-/* Predict all candidates of a call; *ret_best is the number of the quickest, the first of equals. Returns how many there
+/* Predict all candidates of a call; *ret_best is the number of the one to take. Returns how many there
  * are | < 0. */
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *facts,
 		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best);

@@ -24,9 +24,10 @@
 #define LEAST_BLOCK (32u << 10)          /* of what is only copied between two ranks */
 
 #define IN_VAIN 3                        /* after so many meetings in a row that led to nothing ... */
-#define SELDOM 16                        /* ... one call in so many tries again */
+#define SELDOM 16                        /* ... one call in so many tries again, */
+#define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
 
-extern const struct tt_algorithm tt_allreduce_one_shot, tt_allreduce_two_shot, tt_reduce_scatter_direct;
+_Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOURCES, "one cast, one sum");
 
 enum { CAN_READ = 1, CAN_MAP = 2 };      /* in the answer: ordinary memory, windows */
 
@@ -43,10 +44,9 @@ static bool fits(const struct tt_op *op)
 
 	switch (op->request->collective) {
 	case TT_ALLREDUCE:
-		return op->block >= TT_DIRECT_BYTES &&
-		       (op->kept->algorithm == &tt_allreduce_one_shot || op->kept->algorithm == &tt_allreduce_two_shot);
+		return op->block >= TT_DIRECT_BYTES && op->kept->algorithm->in_place;
 	case TT_REDUCE_SCATTER:
-		return op->block * n >= TT_DIRECT_BYTES && op->kept->algorithm == &tt_reduce_scatter_direct;
+		return op->block * n >= TT_DIRECT_BYTES && op->kept->algorithm->in_place;
 	case TT_BROADCAST:
 	case TT_ALLGATHER:
 	case TT_ALLTOALL:
@@ -111,10 +111,10 @@ bool tt_direct_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	if (!c->caster || !c->caster->t->describe || c->nranks > TT_CAST_RANKS || !fits(op) ||
+	if (!c->caster || !c->caster->t->describe || c->nranks > TT_DIRECT_RANKS || !fits(op) ||
 	    (c->reads == TT_READS_NOT && !c->maps))
 		return false;
-	return c->in_vain < IN_VAIN || ++c->passed_by % SELDOM == 0;
+	return c->in_vain < IN_VAIN || op->block >= LONG_CALL || ++c->passed_by % SELDOM == 0;
 }
 
 void tt_direct_begin(struct tt_op *op)

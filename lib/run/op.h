@@ -124,7 +124,6 @@ int tt_express_advance(struct tt_op *op);
 void tt_express_learn(const struct tt_op *op);
 
 /* direct.c: the same for operations that read peers' buffers. otherwise: they cannot; > 0 | < 0 */
-#define TT_DIRECT_BYTES (64u << 10)
 bool tt_direct_takes(const struct tt_op *op);
 void tt_direct_begin(struct tt_op *op);
 int tt_direct_advance(struct tt_op *op);
