@@ -6,8 +6,8 @@
  *           through /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on what is mapped
  *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp profile or Yama setting permits
  *   no      neither
- * Who is behind a pid is not taken for granted: each rank shows a random number in the segment, and where it lies in its
- * memory; only what was read there with that pid is believed. CMA counts only where it is quicker than two plain copies: through
+ * Who is behind a pid is not taken for granted. A window must have the inode that its owner told. Each rank shows a random
+ * number in the segment, and where it lies in its memory: only what was read there with that pid is believed. CMA counts only where it is quicker than two plain copies: through
  * slots both ranks copy at once, while here only the reader works.
  */
 #include <fcntl.h>
@@ -136,6 +136,7 @@ void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, stru
 	ret->offset = offset;
 	ret->place = (int16_t)i;
 	ret->window_bytes = w.bytes;
+	ret->inode = w.inode;
 	ret->fd = w.fd;
 }
 
@@ -165,8 +166,8 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	p = fstat(fd, &st) || (uint64_t)st.st_size != r->window_bytes ? MAP_FAILED :
-	    mmap(NULL, r->window_bytes, PROT_READ, MAP_SHARED, fd, 0);
+	p = fstat(fd, &st) || st.st_ino != r->inode || (uint64_t)st.st_size != r->window_bytes ? MAP_FAILED :
+	    mmap(NULL, r->window_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
 	close(fd);
 	if (p == MAP_FAILED)
 		return false;

@@ -9,7 +9,7 @@
 
 #include "transports/shm_segment.h"
 
-#define TT_SHM_WINDOWS 16
+#define TT_SHM_WINDOWS 128     /* of a rank, mapped by the others */
 struct tt_shm_mapped { void *start; size_t bytes; };
 
 struct tt_shm_ep {

@@ -54,7 +54,7 @@ struct tt_link {
 /* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them in a cast. */
 struct tt_remote {
 	uint64_t at;                     /* address in its process */
-	uint64_t offset, window_bytes;   /* in a window, and of it */
+	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
 	int32_t fd;
 	int16_t place;                   /* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_PLACE */
 	bool fresh;                      /* shown for the first time: each peer must reach it before at */

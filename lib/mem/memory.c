@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "mem/memory.h"
@@ -39,7 +40,10 @@ static int make_file(size_t bytes)
 
 static bool map(struct piece *p)
 {
+	struct stat st;
+
 	p->window.fd = make_file(p->window.bytes);
+	p->window.inode = p->window.fd >= 0 && !fstat(p->window.fd, &st) ? st.st_ino : 0;
 	p->ptr = mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
 		      p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd, 0);
 	if (p->ptr == MAP_FAILED && p->window.fd >= 0)

@@ -6,7 +6,7 @@
 
 /* A piece of it, as another process can come to it. number: never used twice in this process. */
 struct tt_window {
-	uint64_t number, bytes;
+	uint64_t number, bytes, inode;   /* inode: by which another process knows that it has opened the right file */
 	int fd;
 };
 

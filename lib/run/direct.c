@@ -27,6 +27,7 @@
 #define SELDOM 16                        /* ... one call in so many tries again, */
 #define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
 
+_Static_assert(sizeof(struct tt_meeting) <= 2 * TT_CAST_LINE, "a meeting is two lines");
 _Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOURCES, "one cast, one sum");
 
 enum { CAN_READ = 1, CAN_MAP = 2 };      /* in the answer: ordinary memory, windows */
