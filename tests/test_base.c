@@ -1,15 +1,20 @@
 /*
- * test_base.c - error sentences, the silent log, the clock, and the table of the environment
+ * test_base.c - error sentences, the silent log, the clock, sockets, and the table of the environment
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/sock.h"
 
 /* ---- error ----------------------------------------------------------------------------------------------------- */
 
@@ -128,6 +133,34 @@ Test(base, the_clock_never_goes_back, .timeout = 10)
 		last = now;
 	}
 	cr_assert(tt_deadline_ns(UINT32_MAX) - last >= UINT32_MAX * 1000000ull);
+}
+
+/* ---- sockets ----------------------------------------------------------------------------------------------------- */
+
+static void assert_unpaced(int fd)
+{
+	char name[16] = "";
+
+	cr_assert(fd >= 0);
+	cr_assert_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &(socklen_t){ sizeof(name) }), 0);
+	cr_assert_str_eq(name, "reno");
+}
+
+Test(sockets, a_connection_inside_the_host_is_not_paced_at_either_end, .timeout = 10)
+{
+	const struct tt_patience patience = { .deadline_ns = tt_deadline_ns(5000) };
+	int listener, port, ours, theirs;
+
+	cr_assert_eq(tt_sock_listen(0, &listener, &port), 0);
+	cr_assert_eq(tt_sock_connect(&tt_loopback4, port, &patience, &ours), 0);
+	cr_assert_eq(poll(&(struct pollfd){ .fd = listener, .events = POLLIN }, 1, 5000), 1);
+	theirs = accept(listener, NULL, NULL);
+	tt_sock_settle(theirs);
+	assert_unpaced(ours);
+	assert_unpaced(theirs);
+	tt_sock_close(ours);
+	close(theirs);
+	tt_sock_close(listener);
 }
 
 /* ---- environment ----------------------------------------------------------------------------------------------- */

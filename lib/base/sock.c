@@ -112,6 +112,33 @@ static int bound_port(int fd)
 	return ntohs(sa.sin6_port);              /* in the same place for IPv4 */
 }
 
+/* Loopback has no bottleneck, so there is nothing to pace, and a system's default that does (bbr) costs a quarter of the
+ * bandwidth there. A socket that has begun to pace never stops: so each begins with reno, which does not and which every
+ * kernel allows to everybody, and gets the system's default back when its connection turns out to leave the host. */
+static void begin_unpaced(int fd)
+{
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
+void tt_sock_settle(int fd)
+{
+	union { struct sockaddr any; struct sockaddr_in four; struct sockaddr_in6 six; } us = { 0 }, them = { 0 };
+	int fresh;
+	char name[16];
+	socklen_t n = sizeof(name);
+
+	getsockname(fd, &us.any, &(socklen_t){ sizeof(us) });
+	getpeername(fd, &them.any, &(socklen_t){ sizeof(them) });
+	if (us.any.sa_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&us.six.sin6_addr, &them.six.sin6_addr)
+					 : us.four.sin_addr.s_addr == them.four.sin_addr.s_addr)
+		return;
+	fresh = socket(us.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, name, &n))
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, n);
+	if (fresh >= 0)
+		close(fresh);
+}
+
 /* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener not: so a reserved
  * port can be taken over by the process that listens, and two that listen find out. */
 static int bind_all(int port, int *ret_fd)
@@ -157,6 +184,7 @@ int tt_sock_listen(int port, int *ret_fd, int *ret_port)
 		return rc;
 	tt_sock_own(fd);
 	tt_sock_set_blocking(fd, false);
+	begin_unpaced(fd);
 	if (listen(fd, SOMAXCONN)) {
 		int why = errno;
 
@@ -262,6 +290,7 @@ static int finish_connect(int fd, const char *where, const struct tt_patience *p
 	if (why || is_self(fd))
 		return tt_fail(TT_REMOTE, "connect %s: %m", where);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	tt_sock_settle(fd);
 	return 0;
 }
 
@@ -281,6 +310,7 @@ int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patien
 	if (fd < 0)
 		return tt_sock_fail("cannot make a socket");
 	tt_sock_own(fd);
+	begin_unpaced(fd);
 	if (connect(fd, a->family == 4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
 		    a->family == 4 ? sizeof(four) : sizeof(six)) && errno != EINPROGRESS)
 		rc = tt_fail(TT_REMOTE, "connect %s: %m", where);

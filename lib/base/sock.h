@@ -53,6 +53,10 @@ int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
 /* The same, listening, non-blocking. Only one socket can listen on a port. */
 int tt_sock_listen(int port, int *ret_fd, int *ret_port);
 
+/* What to do to a socket that such a listener accepted: congestion control, which only connections inside the host go
+ * without. tt_sock_connect does it itself. */
+void tt_sock_settle(int fd);
+
 /* Connect; the socket is non-blocking, without Nagle. 0 | TT_REMOTE (refused, unreachable), TT_TIMEOUT | TT_SYSTEM
  * (this host: descriptors, memory) */
 int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd);

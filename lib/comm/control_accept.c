@@ -100,6 +100,7 @@ static bool welcome(struct tt_control *ctl, int fd)
 		return false;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	tt_sock_settle(fd);
 	*guest = (struct tt_guest){ .source = TT_SRC_GUEST, .next = ctl->guests, .fd = fd, .since_ns = tt_now_ns() };
 	ctl->guests = guest;
 	ctl->nguests++;
