@@ -29,6 +29,7 @@ struct job {
 	const struct tt_tune_run *run;
 	struct board *board;
 	tuttiUniqueId id;
+	int cores;
 };
 
 struct rank {
@@ -194,6 +195,8 @@ static int launched(int process, void *ctx)
 {
 	const struct job *job = ctx;
 
+	if (job->run->np <= job->cores)
+		tt_pin(process);
 	return rank_main(job, process, job->run->np);
 }
 
@@ -234,7 +237,7 @@ int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 {
 	struct tt_tune_run *run = &t->runs[number];
 	struct board *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct job job = { .run = run, .board = b };
+	struct job job = { .run = run, .board = b, .cores = t->cores };
 	struct tt_launch launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1, .main = launched, .ctx = &job };
 	int rc;
 

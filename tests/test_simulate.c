@@ -17,12 +17,12 @@ enum { MOST = 64 };
 static struct tt_cost plain = {
 	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000, .reduce_fs = 2000000,
 		  .far_copy_fs = 1000000, .far_reduce_fs = 2000000, .cache_bytes = 1 << 20 },
-	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .window = 8 },
+	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .window = 8, .large_bytes = 1 << 30 },
 		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .send_fs = 500000,
-				    .recv_fs = 250000, .window = 8 },
+				    .recv_fs = 250000, .window = 8, .large_bytes = 1 << 30 },
 		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .link_fs = 1000000,
-				      .host_fs = 1000000, .window = 8 },
-		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000, .window = 1 } },
+				      .host_fs = 1000000, .window = 8, .large_bytes = 1 << 30 },
+		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000, .window = 1, .large_bytes = 1 << 30 } },
 };
 
 struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };

@@ -23,6 +23,7 @@ struct tt_link_cost {
 	uint64_t link_fs;                /* of one direction of one link */
 	uint64_t host_fs;                /* of all links of a host together, each way */
 	uint64_t window;                 /* messages of a link and channel that may lie unread */
+	uint64_t large_bytes, large_ps;  /* longer messages take so much more: lie elsewhere than their notice, ... */
 };
 
 struct tt_core_cost {

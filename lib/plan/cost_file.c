@@ -33,7 +33,9 @@ enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
 	  LINK(n, recv_fs), TT_GBPS }, \
 	{ class ".link_gbps", "bytes/ns of one direction of one link; 0: no limit", LINK(n, link_fs), TT_GBPS }, \
 	{ class ".host_gbps", "bytes/ns of all links of a host together, each way; 0: no limit", LINK(n, host_fs), TT_GBPS }, \
-	{ class ".window", "messages that may lie unread in a link", LINK(n, window), TT_COUNT }
+	{ class ".window", "messages that may lie unread in a link", LINK(n, window), TT_COUNT }, \
+	{ class ".large_bytes", "longer messages take more:", LINK(n, large_bytes), TT_BYTES }, \
+	{ class ".large_ns", "so much later in sight", LINK(n, large_ps), TT_NS }
 
 const struct tt_cost_row tt_cost_table[] = {
 	{ "core.call_ns", "for each call", CORE(call_ps), TT_NS },

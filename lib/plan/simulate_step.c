@@ -137,7 +137,7 @@ static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, ui
 		in->in_free_ps = (start > in->in_free_ps ? start : in->in_free_ps) + ps;
 		end = end > in->in_free_ps ? end : in->in_free_ps;
 	}
-	return end + l->latency_ps;
+	return end + l->latency_ps + (bytes > l->large_bytes ? l->large_ps : 0);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------------------ */
@@ -174,13 +174,15 @@ static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_
 	struct tt_sim_queue *q = queue_of(sim, p, r->mirror[to], cursor);
 	struct tt_sim_message *m = append(sim, q);
 	const struct tt_link_cost *l = link_cost(sim, r, to);
+	uint64_t latency;
 
 	if (!m)
 		return;
 	m->at_ps = carry(sim, r, to, bytes, r->now_ps);
 	memcpy(m->part_ps, r->part_ps, sizeof(m->part_ps));
-	m->part_ps[TT_PART_LATENCY] += l->latency_ps;
-	m->part_ps[TT_PART_BYTES] += m->at_ps - r->now_ps - l->latency_ps;
+	latency = l->latency_ps + (bytes > l->large_bytes ? l->large_ps : 0);
+	m->part_ps[TT_PART_LATENCY] += latency;
+	m->part_ps[TT_PART_BYTES] += m->at_ps - r->now_ps - latency;
 	r->sent_bytes[to] += bytes;
 	sim->messages[r->class[to]]++;
 	if (p->cursor[cursor].wait == TT_SIM_FOR_MESSAGE && &p->queue[p->cursor[cursor].queue] == q)
