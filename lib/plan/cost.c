@@ -8,19 +8,20 @@
 
 const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts", "board" };
 
-/* Measured on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core); hosts: 10 Gbit/s Ethernet, a guess. */
+/* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core); hosts: 10 Gbit/s
+ * Ethernet, a guess. */
 const struct tt_cost tt_cost_builtin = {
-	.core = { .call_ps = 60000, .step_ps = 12000, .switch_ps = 500000, .copy_fs = 40000, .reduce_fs = 45000,
-		  .far_copy_fs = 85000, .far_reduce_fs = 120000, .memory_fs = 40000, .cache_bytes = 2 << 20 },
+	.core = { .call_ps = 110000, .step_ps = 20000, .switch_ps = 700000, .copy_fs = 100000, .reduce_fs = 52000,
+		  .far_copy_fs = 100000, .far_reduce_fs = 250000, .memory_fs = 40000, .cache_bytes = 2 << 20 },
 	.link = {
-		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 15000, .recv_ps = 15000, .recv_fs = 8000, .window = 8,
-				  .large_bytes = 336, .large_ps = 200000 },
-		[TT_LINK_TCP] = { .latency_ps = 1500000, .send_ps = 1500000, .recv_ps = 600000, .send_fs = 150000,
-				  .recv_fs = 90000, .window = 16, .large_bytes = 65536 },
-		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000, .send_fs = 150000,
-				    .recv_fs = 90000, .link_fs = 800000, .host_fs = 800000, .window = 16,
+		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 25000, .recv_ps = 25000, .recv_fs = 16000, .window = 8,
+				  .large_bytes = 336, .large_ps = 370000 },
+		[TT_LINK_TCP] = { .latency_ps = 1500000, .send_ps = 1500000, .recv_ps = 1200000, .send_fs = 140000,
+				  .recv_fs = 62000, .window = 16, .large_bytes = 65536 },
+		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000, .send_fs = 140000,
+				    .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000, .window = 16,
 				    .large_bytes = 65536 },
-		[TT_LINK_BOARD] = { .latency_ps = 70000, .send_ps = 10000, .recv_ps = 10000, .recv_fs = 8000, .window = 1,
+		[TT_LINK_BOARD] = { .latency_ps = 45000, .send_ps = 9000, .recv_ps = 9000, .recv_fs = 8000, .window = 1,
 				    .large_bytes = 336, .large_ps = 50000 },
 	},
 };
