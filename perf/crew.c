@@ -179,7 +179,8 @@ static int split_all(struct tt_crew *c)
 
 static int split_one(struct tt_crew *c)
 {
-	const char *name = c->bench->collective == TT_SENDRECV ? NULL : c->line->algo, *reason;
+	bool none = c->bench->collective == TT_SENDRECV;
+	const char *name = none ? NULL : tt_line_setting(c->line->algo, "TUTTI_ALGO"), *reason;
 	int rc = split(c, 0, name);
 
 	if (rc)

@@ -388,4 +388,6 @@ version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]
 point "tutti version" version_is
 wrong_setting() { TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err"; }
 point "a wrong TUTTI_ variable ends with 2" wrong_setting
+setting() { TUTTI_ALGO=tree right perf/allreduce_perf --np 2 -b 8K -e 8K -n 2 && rows | grep -q ' tree$'; }
+point "TUTTI_ALGO names the algorithm where --algo does not" setting
 echo 1..$n
