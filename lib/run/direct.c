@@ -17,11 +17,10 @@
  */
 #include <string.h>
 
-#include "run/op.h"
+#include "run/direct.h"
 
 #define SLICE_MAPPED (256u << 10)        /* bytes a call of advance sums or copies */
 #define SLICE_READ (128u << 10)          /* the same through a stage, which stays in L2 */
-#define LEAST_BLOCK (32u << 10)          /* of what is only copied between two ranks */
 
 #define IN_VAIN 3                        /* after so many meetings in a row that led to nothing ... */
 #define SELDOM 16                        /* ... one call in so many tries again, */
@@ -32,87 +31,13 @@ _Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOU
 
 enum { CAN_READ = 1, CAN_MAP = 2 };      /* in the answer: ordinary memory, windows */
 
-/* ---- what a call needs of whom ---------------------------------------------------------------------------------- */
-
-static bool sums(const struct tt_op *op)
-{
-	return op->request->collective == TT_ALLREDUCE || op->request->collective == TT_REDUCE_SCATTER;
-}
-
-static bool fits(const struct tt_op *op)
-{
-	size_t n = (size_t)op->comm->nranks;
-
-	switch (op->request->collective) {
-	case TT_ALLREDUCE:
-		return op->block >= TT_DIRECT_BYTES && op->kept->algorithm->in_place;
-	case TT_REDUCE_SCATTER:
-		return op->block * n >= TT_DIRECT_BYTES && op->kept->algorithm->in_place;
-	case TT_BROADCAST:
-	case TT_ALLGATHER:
-	case TT_ALLTOALL:
-	case TT_GATHER:
-	case TT_SCATTER:
-		return op->block >= LEAST_BLOCK;
-	default:
-		return false;
-	}
-}
-
-/* Bytes of rank's input that others read. */
-static size_t in_bytes(const struct tt_op *op, int rank)
-{
-	switch (op->request->collective) {
-	case TT_REDUCE_SCATTER:
-	case TT_ALLTOALL:
-		return op->block * (size_t)op->comm->nranks;
-	case TT_BROADCAST:
-		return rank == op->request->root ? op->block : 0;
-	case TT_SCATTER:
-		return rank == op->request->root ? op->block * (size_t)op->comm->nranks : 0;
-	default:
-		return op->block;
-	}
-}
-
-static size_t out_bytes(const struct tt_op *op)
-{
-	return op->request->collective == TT_ALLREDUCE ? op->block : 0;
-}
-
-/* What this rank takes of a peer (or of itself): bytes at `from` of the peer's buffer to `to` of its output. */
-struct piece { size_t from, to, bytes; };
-
-static struct piece piece_of(const struct tt_op *op, int peer)
-{
-	size_t me = (size_t)op->comm->rank, p = (size_t)peer, block = op->block, at = p * op->part;
-	bool of_root = peer == op->request->root, to_root = op->comm->rank == op->request->root;
-
-	switch (op->request->collective) {
-	case TT_ALLREDUCE:
-		return (struct piece){ at, at, at >= block ? 0 : block - at < op->part ? block - at : op->part };
-	case TT_REDUCE_SCATTER:
-		return (struct piece){ me * block, 0, peer == op->comm->rank ? block : 0 };
-	case TT_BROADCAST:
-		return (struct piece){ 0, 0, of_root ? block : 0 };
-	case TT_ALLGATHER:
-		return (struct piece){ 0, p * block, block };
-	case TT_ALLTOALL:
-		return (struct piece){ me * block, p * block, block };
-	case TT_GATHER:
-		return (struct piece){ 0, p * block, to_root ? block : 0 };
-	default:                                 /* scatter */
-		return (struct piece){ me * block, 0, of_root ? block : 0 };
-	}
-}
-
 /* ---- casts ------------------------------------------------------------------------------------------------------ */
 
 bool tt_direct_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	if (!c->caster || !c->caster->t->describe || c->nranks > TT_DIRECT_RANKS || !fits(op) ||
+	if (!c->caster || !c->caster->t->describe || c->nranks > TT_DIRECT_RANKS || !tt_direct_fits(op) ||
 	    (c->reads == TT_READS_NOT && !c->maps))
 		return false;
 	return c->in_vain < IN_VAIN || op->block >= LONG_CALL || ++c->passed_by % SELDOM == 0;
@@ -181,8 +106,8 @@ static int announce(struct tt_op *op)
 {
 	struct tt_meeting *mine = &op->met[op->comm->rank];
 
-	describe(op, op->base[TT_IN], in_bytes(op, op->comm->rank), &mine->in);
-	describe(op, op->base[TT_OUT], out_bytes(op), &mine->out);
+	describe(op, op->base[TT_IN], tt_direct_in_bytes(op, op->comm->rank), &mine->in);
+	describe(op, op->base[TT_OUT], tt_direct_out_bytes(op), &mine->out);
 	cast(op, mine, sizeof(*mine), TT_DIRECT_MEET);
 	return 1;
 }
@@ -206,12 +131,12 @@ static int go(struct tt_op *op)
 	for (int r = 0; r < c->nranks; r++) {
 		bool me = r == c->rank;
 
-		op->in_at[r] = me ? op->base[TT_IN] : at(op, r, &op->met[r].in, in_bytes(op, r));
-		op->out_at[r] = me ? op->base[TT_OUT] : at(op, r, &op->met[r].out, out_bytes(op));
+		op->in_at[r] = me ? op->base[TT_IN] : at(op, r, &op->met[r].in, tt_direct_in_bytes(op, r));
+		op->out_at[r] = me ? op->base[TT_OUT] : at(op, r, &op->met[r].out, tt_direct_out_bytes(op));
 		op->staged |= !op->in_at[r];
 	}
-	op->phase = sums(op) ? TT_DIRECT_SUM : TT_DIRECT_FETCH;
-	if (sums(op) && op->staged && !tt_comm_stage(c, (size_t)c->nranks * SLICE_READ))
+	op->phase = tt_direct_sums(op) ? TT_DIRECT_SUM : TT_DIRECT_FETCH;
+	if (tt_direct_sums(op) && op->staged && !tt_comm_stage(c, (size_t)c->nranks * SLICE_READ))
 		return TT_SYSTEM;
 	return 1;
 }
@@ -291,7 +216,7 @@ static size_t slice(const struct tt_op *op, size_t left)
 	return left < most ? left : most;
 }
 
-static int sum_slice(struct tt_op *op, const struct piece *p, size_t bytes)
+static int sum_slice(struct tt_op *op, const struct tt_piece *p, size_t bytes)
 {
 	tuttiComm_t c = op->comm;
 	size_t from = p->from + op->done;
@@ -312,7 +237,7 @@ static int sum_slice(struct tt_op *op, const struct piece *p, size_t bytes)
 
 static int sum(struct tt_op *op)
 {
-	struct piece p = piece_of(op, op->comm->rank);
+	struct tt_piece p = tt_direct_piece(op, op->comm->rank);
 	size_t bytes = slice(op, p.bytes - op->done);
 	int rc = bytes ? sum_slice(op, &p, bytes) : 1;
 	uint8_t word = 1;
@@ -327,10 +252,10 @@ static int sum(struct tt_op *op)
 static int fetch_from(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->caster;
-	struct piece p = piece_of(op, peer);
+	struct tt_piece p = tt_direct_piece(op, peer);
 	size_t bytes = slice(op, p.bytes - op->done), from = p.from + op->done, to = p.to + op->done;
-	const char *there = sums(op) ? op->out_at[peer] : op->in_at[peer];
-	const struct tt_remote *r = sums(op) ? &op->met[peer].out : &op->met[peer].in;
+	const char *there = tt_direct_sums(op) ? op->out_at[peer] : op->in_at[peer];
+	const struct tt_remote *r = tt_direct_sums(op) ? &op->met[peer].out : &op->met[peer].in;
 
 	if (bytes && there)
 		memcpy(op->base[TT_OUT] + to, there + from, bytes);
@@ -358,7 +283,7 @@ static int next_to_fetch(struct tt_op *op)
 
 		if (op->fetched >> peer & 1)
 			continue;
-		if (sums(op))
+		if (tt_direct_sums(op))
 			rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase, &line);
 		if (rc)
 			return rc > 0 ? peer : rc;
@@ -371,10 +296,10 @@ _Static_assert(TT_USAGE < -1, "codes are no ranks");
 /* What this rank takes of itself comes last: the others wait for none of it. */
 static int finish_fetching(struct tt_op *op)
 {
-	struct piece p = piece_of(op, op->comm->rank);
+	struct tt_piece p = tt_direct_piece(op, op->comm->rank);
 	uint8_t word = 1;
 
-	if (!sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
+	if (!tt_direct_sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
 		memcpy(op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
 	cast(op, &word, 1, TT_DIRECT_LEAVE);
 	return 1;
