@@ -659,3 +659,40 @@ Test(calls, abort_may_meet_callers_at_the_door, .timeout = 60)
 {
 	run_both(abort_among_callers, 2);
 }
+
+/* What a repeated call does not look up again is still looked at: buffers that are missing, overlap, or lie otherwise. */
+static int repeat(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int32_t in[64], out[64];
+
+	(void)arg;
+	for (int round = 0; round < 8; round++) {
+		bool in_place = round & 1;
+		int32_t *to = in_place ? in : out;
+
+		for (int i = 0; i < 64; i++)
+			in[i] = rank + i + round;
+		WANT(tuttiReduce(in, to, 20, tuttiInt32, tuttiSum, 1, *comm, NULL) == tuttiSuccess);
+		WANT(rank != 1 || to[19] == n * (n - 1) / 2 + n * (19 + round));
+		WANT(tuttiAllGather(in + 30, out, 3, tuttiInt32, *comm, NULL) == tuttiSuccess);
+		WANT(out[3 * (n - 1) + 2] == n - 1 + 32 + round);
+		WANT(tuttiAllGather(NULL, out, 3, tuttiInt32, *comm, NULL) == tuttiInvalidArgument);
+		WANT(tuttiAllGather(in + 30, in + 29, 3, tuttiInt32, *comm, NULL) == tuttiInvalidArgument);
+		WANT(tuttiReduce(in, in + 3, 20, tuttiInt32, tuttiSum, rank, *comm, NULL) == tuttiInvalidArgument);
+		WANT(tuttiAllReduce(in, in + 1, 5, tuttiInt32, tuttiSum, *comm, NULL) == tuttiInvalidArgument);
+		in[50] = rank;
+		WANT(tuttiAllReduce(in + 50, out, 1, tuttiInt32, tuttiMax, *comm, NULL) == tuttiSuccess && out[0] == n - 1);
+		WANT(tuttiAllReduce(in + 50, NULL, 1, tuttiInt32, tuttiMax, *comm, NULL) == tuttiInvalidArgument);
+	}
+	return 0;
+}
+
+Test(calls, a_repeated_call_is_refused_like_the_first, .timeout = 60)
+{
+	for (int n = 2; n <= 4; n++)
+		for (int t = 0; t < 2; t++) {
+			struct ranks r = { .n = n, .transport = t ? "tcp" : "shm" };
+
+			cr_expect_eq(ranks_run(&r, repeat), 0, "n %d", n);
+		}
+}

@@ -70,26 +70,34 @@ static int check_overlap(const struct tt_request *r, const char *call, size_t in
 		       "separate buffers or the in-place form", r->comm->rank, call, r->in, in_bytes, r->out, out_bytes);
 }
 
-static int check_buffers(const struct tt_request *r, const char *call)
+bool tt_request_extents(const struct tt_request *r, size_t *ret_in, size_t *ret_out)
 {
 	const struct need *need = &needs[r->collective];
-	tuttiComm_t c = r->comm;
-	bool at_root = need->rooted && r->root == c->rank;
-	bool p2p = r->collective == TT_SENDRECV;
+	bool at_root = need->rooted && r->root == r->comm->rank, p2p = r->collective == TT_SENDRECV;
 	bool in = p2p ? r->send : need->in_all || at_root, out = p2p ? !r->send : need->out_all || at_root;
-	size_t parts = (size_t)c->nranks, bytes;
+	size_t bytes, all;
 
 	if (__builtin_mul_overflow(r->count, tt_type_bytes(r->type), &bytes) ||
-	    __builtin_mul_overflow(bytes, parts, &parts))
+	    __builtin_mul_overflow(bytes, (size_t)r->comm->nranks, &all))
+		return false;
+	*ret_in = !in ? 0 : need->in_parts ? all : bytes;
+	*ret_out = !out ? 0 : need->out_parts ? all : bytes;
+	return true;
+}
+
+static int check_buffers(const struct tt_request *r, const char *call)
+{
+	tuttiComm_t c = r->comm;
+	size_t in, out;
+
+	if (!tt_request_extents(r, &in, &out))
 		return tt_fail(TT_ARG, "rank %d: %s: %zu elements are more than memory can hold", c->rank, call, r->count);
-	if (r->count && in && !r->in)
+	if (in && !r->in)
 		return tt_fail(TT_ARG, "rank %d: %s: sendbuff is NULL, with %zu elements to send", c->rank, call, r->count);
-	if (r->count && out && !r->out)
+	if (out && !r->out)
 		return tt_fail(TT_ARG, "rank %d: %s: recvbuff is NULL, with %zu elements to receive", c->rank, call,
 			       r->count);
-	if (r->count == 0 || !in || !out || r->in == r->out)
-		return 0;
-	return check_overlap(r, call, need->in_parts ? parts : bytes, need->out_parts ? parts : bytes);
+	return in && out && r->in != r->out ? check_overlap(r, call, in, out) : 0;
 }
 
 int tt_request_check(struct tt_request *r, const char *call)

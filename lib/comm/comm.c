@@ -223,6 +223,7 @@ void tt_comm_free(tuttiComm_t c)
 	}
 	free(c->scratch);
 	free(c->stage);
+	free(c->repeats);
 	free(c->user_ops);
 	free(c->via);
 	free(c->links);

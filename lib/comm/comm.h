@@ -67,6 +67,8 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 	return ((unsigned)count + 5u * (unsigned)type + 3u * (unsigned)op) % TT_EXPRESS_ROWS;
 }
 
+#define TT_REPEATS 32
+
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
 struct tuttiComm {
@@ -107,6 +109,7 @@ struct tuttiComm {
 	struct tt_kept *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
+	struct tt_repeat *repeats;                     /* [TT_REPEATS], run/repeat.c; NULL: none yet */
 	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet chosen */
 	void *scratch;
 	size_t scratch_bytes;

@@ -63,8 +63,6 @@ struct tt_op {
 	bool direct;                    /* reads peers' buffers instead: */
 	int awaited;                    /* express, direct: the first rank whose cast is not there */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
-	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
-	struct tt_step own_step;
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
@@ -73,10 +71,11 @@ struct tt_op {
 	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names several */
 	tt_reduce_fn *reduce;
 
-	uint32_t ncursors, nfinished;
+	uint32_t ncursors, nfinished, npending;
 	struct tt_cursor cursor[TT_LANE_CHANNELS];
 	struct tt_pending pending[TT_MAX_PENDING];
-	uint32_t npending;
+	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
+	struct tt_step own_step;
 
 	/* direct.c */
 	enum tt_direct_phase phase;
@@ -94,6 +93,8 @@ void tt_op_init(struct tt_op *op, const struct tt_request *request);
 /* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the call on the board,
  * connects links that are new, scales inputs. Blocks only for new links. 0 | what the call returns. */
 int tt_op_start(struct tt_op *op);
+/* The part of a start that only depends on the request: plan, binding, kernel, buffers. 0 | what the call returns */
+int tt_op_bind(struct tt_op *op);
 /* One that express has numbered, noted and cast; only its sum is missing. */
 void tt_op_resume(struct tt_op *op);
 /* After the last step: average, board. */

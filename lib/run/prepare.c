@@ -85,14 +85,17 @@ static int bind_scratch(struct tt_op *op)
 	return 0;
 }
 
-static int prepare_collective(struct tt_op *op)
+int tt_op_bind(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
-	size_t bytes = r->count * op->element_bytes;
 	struct tt_memo *m;
+	size_t bytes;
 	int rc;
 
-	op->block = bytes;
+	op->element_bytes = tt_type_bytes(r->type);
+	op->base[TT_IN] = (char *)(uintptr_t)r->in;
+	op->base[TT_OUT] = r->out;
+	op->block = bytes = r->count * op->element_bytes;
 	rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
@@ -183,6 +186,9 @@ static int start_p2p(struct tt_op *op)
 	const struct tt_request *r = op->request;
 	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
 
+	op->element_bytes = tt_type_bytes(r->type);
+	op->base[TT_IN] = (char *)(uintptr_t)r->in;
+	op->base[TT_OUT] = r->out;
 	prepare_p2p(op);
 	op->seq = ++counter[r->root];
 	op->stamp = tt_call_stamp(&op->call, op->seq);
@@ -212,7 +218,7 @@ int tt_op_otherwise(struct tt_op *op)
 static int start_collective(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	int rc = prepare_collective(op);
+	int rc = tt_op_bind(op);
 
 	if (rc)
 		return rc;
@@ -231,23 +237,15 @@ static int start_collective(struct tt_op *op)
 
 int tt_op_start(struct tt_op *op)
 {
-	const struct tt_request *r = op->request;
-
 	op->started = true;
-	op->element_bytes = tt_type_bytes(r->type);
-	op->base[TT_IN] = (char *)(uintptr_t)r->in;
-	op->base[TT_OUT] = r->out;
-	return r->collective == TT_SENDRECV ? start_p2p(op) : start_collective(op);
+	return op->request->collective == TT_SENDRECV ? start_p2p(op) : start_collective(op);
 }
 
 /* The plan was found when the row was learnt, so nothing can fail here. */
 void tt_op_resume(struct tt_op *op)
 {
 	op->started = op->express = op->cast = true;
-	op->element_bytes = tt_type_bytes(op->request->type);
-	op->base[TT_IN] = (char *)(uintptr_t)op->request->in;
-	op->base[TT_OUT] = op->request->out;
-	prepare_collective(op);
+	tt_op_bind(op);
 	op->seq = op->comm->seq;
 	op->stamp = (uint32_t)(op->comm->history >> 32);
 }

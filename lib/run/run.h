@@ -12,6 +12,11 @@ int tt_run_requests(const struct tt_request *requests, size_t n);
  * 1 not for this call: nothing was checked or done. comm: checked by tt_comm_check. */
 int tt_express(tuttiComm_t comm, const void *in, void *out, size_t count, tuttiDataType_t type, tuttiRedOp_t op);
 
+/* repeat.c: the same for other small collectives, if one like it was learnt. learn: after a call that succeeded;
+ * bytes of the buffers that this rank gave, 0 where it needs none. */
+int tt_repeat(const struct tt_request *request);
+void tt_repeat_learn(const struct tt_request *request, size_t in_bytes, size_t out_bytes);
+
 /* turn.c: in call order. Blocks until it is this thread's turn on every communicator of the requests (at once when no
  * stream was ever used with them), runs, passes the turn on. */
 int tt_run_in_turn(const struct tt_request *requests, size_t n);

@@ -1,0 +1,114 @@
+/*
+ * repeat.c - a collective like one that went before: what was prepared then is used again
+ *
+ * Called by api: tt_repeat before anything else, tt_repeat_learn after a call that went the long way. A row keeps a prepared
+ * operation and what must be equal for it to fit: the call, and how the buffers lie to each other. Only calls that one
+ * cursor walks through one tile by messages are kept; for those, looking everything up takes longer than the messages.
+ * If the others are late, the operation goes on as any other.
+ */
+#include <stdalign.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/direct.h"
+#include "run/run.h"
+
+#define HEAD_BYTES (offsetof(struct tt_op, cursor) + sizeof(struct tt_cursor))
+
+struct tt_repeat {
+	bool used;
+	struct tt_request request;             /* collective, count, type, op, root */
+	size_t in_bytes, out_bytes;            /* of the user's buffers; 0: this rank needs none */
+	size_t out_in_scratch;                 /* where in the scratch the output is that nobody asked for, or NOT_THERE */
+	alignas(8) char head[HEAD_BYTES];      /* of struct tt_op, as far as one cursor goes */
+};
+#define NOT_THERE SIZE_MAX
+
+static struct tt_repeat *row_of(tuttiComm_t c, const struct tt_request *r)
+{
+	size_t h = r->count * 31 + (size_t)r->collective * 7 + (size_t)r->type * 5 + (size_t)r->op * 3 + (size_t)(r->root + 1);
+
+	return c->repeats ? &c->repeats[h % TT_REPEATS] : NULL;
+}
+
+void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_bytes)
+{
+	struct tt_repeat *row;
+	struct tt_op op;
+
+	if (r->collective == TT_SENDRECV || r->scaled || r->barrier || r->comm->fault_what || !r->count)
+		return;
+	if (!r->comm->repeats) {
+		r->comm->repeats = calloc(TT_REPEATS, sizeof(*row));
+		atomic_fetch_add(&r->comm->allocations, 1);
+	}
+	tt_op_init(&op, r);
+	if (!r->comm->repeats || tt_op_bind(&op) || op.scaled || op.ncursors != 1 || op.ntiles != 1 || op.kept->channels < 1 ||
+	    tt_express_takes(&op) || tt_direct_fits(&op) ||
+	    (op.base[TT_IN] != r->in && in_bytes) || (op.base[TT_OUT] != r->out && out_bytes))
+		return;
+	row = row_of(r->comm, r);
+	op.started = true;
+	*row = (struct tt_repeat){ .used = true, .request = *r, .in_bytes = in_bytes, .out_bytes = out_bytes,
+				   .out_in_scratch = NOT_THERE };
+	if (!out_bytes && op.base[TT_OUT] != r->out)
+		row->out_in_scratch = (size_t)(op.base[TT_OUT] - (char *)r->comm->scratch);
+	memcpy(row->head, &op, HEAD_BYTES);
+}
+
+/* As they lay then: at the same distance where they touched, else apart. */
+static bool buffers_fit(const struct tt_repeat *row, const void *in, const void *out)
+{
+	uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
+
+	if ((row->in_bytes && !i) || (row->out_bytes && !o))
+		return false;
+	if (!row->in_bytes || !row->out_bytes || (i - o >= row->out_bytes && o - i >= row->in_bytes))
+		return true;
+	return o - i == (uintptr_t)row->request.out - (uintptr_t)row->request.in;
+}
+
+static int run(struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	uint32_t spins = tt_wait_spins(c);
+	int rc;
+
+	op->seq = ++c->seq;
+	c->history = tt_mix(c->history, op->digest);
+	op->stamp = (uint32_t)(c->history >> 32);
+	tt_control_note(c->ctl, op->seq, &op->call);
+	do
+		rc = tt_cursor_advance(op, op->cursor);
+	while (rc == 0 && spins-- > 0 && (tt_cpu_relax(), true));
+	if (tt_unlikely(rc < 0 || !op->cursor[0].finished || op->npending))
+		return tt_run(op);
+	tt_op_finish(op);
+	return 0;
+}
+
+int tt_repeat(const struct tt_request *r)
+{
+	tuttiComm_t c = r->comm;
+	const struct tt_repeat *row = row_of(c, r);
+	struct tt_fpmode mode;
+	struct tt_op op;
+	int rc = 1;
+
+	if (!row || !row->used || row->request.count != r->count || row->request.collective != r->collective ||
+	    row->request.type != r->type || row->request.op != r->op || row->request.root != r->root || r->barrier ||
+	    !buffers_fit(row, r->in, r->out) || atomic_load_explicit(&c->queued, memory_order_acquire))
+		return 1;
+	memcpy(&op, row->head, HEAD_BYTES);
+	op.request = r;
+	op.base[TT_IN] = (char *)(uintptr_t)r->in;
+	op.base[TT_OUT] = row->out_in_scratch == NOT_THERE ? r->out : (char *)c->scratch + row->out_in_scratch;
+	op.base[TT_SCRATCH] = c->scratch;
+	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) && !tt_control_broken(c->ctl)) {
+		mode = tt_fpmode_enter();
+		rc = run(&op);
+		tt_fpmode_leave(mode);
+	}
+	tt_comm_leave(c);
+	return rc;
+}
