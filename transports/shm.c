@@ -7,7 +7,8 @@
  *
  * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who commits or releases looks at
  * the bell. Between store and look each side needs a fence; the one that goes to sleep has time, so it makes all ranks pass
- * one: membarrier(2). Where some rank cannot have that, it says so in `fences`, and everyone pays.
+ * one: membarrier(2). That interrupts every core where a rank runs; so where ranks are more than cores and sleep often, or some
+ * rank cannot have it, `fences` is set, and everyone pays for a fence of its own.
  */
 #include <linux/membarrier.h>
 #include <stdio.h>

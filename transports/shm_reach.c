@@ -44,13 +44,13 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
-void tt_shm_reach_introduce(struct tt_shm_segment *s)
+void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
 {
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
 	const uint64_t *nonce = nonce_of_process();
 
-	/* so that others, when they go to sleep, can make this process pass a fence */
-	if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0))
+	/* so that others, when they go to sleep, can make this process pass a fence; where many sleep, each pays for its own */
+	if (crowded || syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0))
 		atomic_store(&s->header->fences, 1);
 	mine->pid = getpid();
 	mine->nonce_at = (uintptr_t)nonce;

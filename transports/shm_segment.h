@@ -85,7 +85,7 @@ void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint6
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
 
 /* shm_reach.c: tell the others how this rank's memory is found. */
-void tt_shm_reach_introduce(struct tt_shm_segment *segment);
+void tt_shm_reach_introduce(struct tt_shm_segment *segment, bool crowded);
 
 /* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno.
  * Claiming twice is fine, but counted twice. */

@@ -19,6 +19,7 @@ struct tt_world {
 	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a host */
 	size_t message_bytes;            /* no message is larger; equal on all ranks */
 	int nchannels;                   /* channels are 0..nchannels-1 */
+	bool crowded;                    /* more ranks than cores: they will sleep often */
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
 	uint64_t deadline_ns;            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the lower rank dials, the

@@ -92,7 +92,7 @@ int tt_endpoints_open(tuttiComm_t c)
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
-		.deadline_ns = tt_deadline_ns(c->timeout_ms), .cma = c->cma,
+		.deadline_ns = tt_deadline_ns(c->timeout_ms), .cma = c->cma, .crowded = c->crowded,
 		.dial = dial, .take = take, .allgather = allgather, .ctx = c,
 	};
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
