@@ -112,22 +112,36 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 
 /* ---- pages ----------------------------------------------------------------------------------------------------------- */
 
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The middle one of the errors: a busy moment must not count most. */
 static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost)
 {
-	double sum = 0;
+	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
 
 	printf("# predicted by the model (without factors) and measured, us\n");
 	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm", "predicted", "measured", "error");
 	for (int i = 0; i < t->nsamples; i++) {
 		const struct tt_tune_sample *s = &t->samples[i];
-		double us = tt_tune_model_us(t, s, cost), log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
+		double us = tt_tune_model_us(t, s, cost);
 
-		sum += log_ratio * log_ratio;
+		if (off)
+			off[i] = fabs(log((us > 0 ? us : 1e-3) / s->half_us[0]));
 		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n", tt_link_class_name[tt_tune_class(&t->runs[s->run])],
 		       t->runs[s->run].np, (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us, s->half_us[0],
 		       100 * (us / s->half_us[0] - 1));
 	}
-	printf("# typical error: a factor of %.2f\n", exp(sqrt(sum / (t->nsamples ? t->nsamples : 1))));
+	if (off && t->nsamples) {
+		qsort(off, (size_t)t->nsamples, sizeof(*off), by_size);
+		printf("# half of the predictions are within a factor of %.2f, nine in ten of %.2f\n",
+		       exp(off[t->nsamples / 2]), exp(off[t->nsamples * 9 / 10]));
+	}
+	free(off);
 }
 
 static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint64_t bytes, const struct tt_algorithm *a)
