@@ -135,14 +135,18 @@ static bool membarrier(int command)
 static uint32_t shm_arm(struct tt_endpoint *base)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	uint32_t ticket;
 
 	if (!ep->bell)
 		return 0;
+	/* First: who rings from now on changes the word, and so ends the doze, even if what it brings is not what is awaited;
+	 * for it also clears sleeping, and nobody else would ring. */
+	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||
 	    !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
 		tt_full_fence();
-	return atomic_load_explicit(&ep->bell->word, memory_order_acquire);
+	return ticket;
 }
 
 static void shm_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
