@@ -29,7 +29,7 @@ static bool read_numbers(const char *path, long *ret_a, long *ret_b)
 /* What one group may use, in whole cores rounded up; 0: without bound, or not told */
 static uint32_t quota_of(const char *folder, bool v2)
 {
-	char path[PATH_MAX + 32];
+	char path[2 * PATH_MAX + 32];
 	long quota, period;
 	bool known;
 

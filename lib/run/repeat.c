@@ -26,7 +26,7 @@ struct tt_repeat {
 
 static struct tt_repeat *row_of(tuttiComm_t c, const struct tt_request *r)
 {
-	size_t h = r->count * 31 + (size_t)r->collective * 7 + (size_t)r->type * 5 + (size_t)r->op * 3 + (size_t)(r->root + 1);
+	size_t h = r->count * 31 + (size_t)r->collective * 7 + (size_t)r->type * 5 + (size_t)r->op * 3 + (size_t)r->root;
 
 	return c->repeats ? &c->repeats[h % TT_REPEATS] : NULL;
 }
@@ -87,24 +87,35 @@ static int run(struct tt_op *op)
 	return 0;
 }
 
-int tt_repeat(const struct tt_request *r)
+/* The kept operation for this call, if there is one. */
+static bool prepared(const struct tt_request *r, struct tt_op *ret_op)
 {
 	tuttiComm_t c = r->comm;
 	const struct tt_repeat *row = row_of(c, r);
+
+	if (!row || !row->used || row->request.count != r->count || row->request.collective != r->collective ||
+	    row->request.type != r->type || row->request.op != r->op || row->request.root != r->root ||
+	    !buffers_fit(row, r->in, r->out))
+		return false;
+	memcpy(ret_op, row->head, HEAD_BYTES);
+	ret_op->request = r;
+	ret_op->base[TT_IN] = (char *)(uintptr_t)r->in;
+	ret_op->base[TT_OUT] = row->out_in_scratch == NOT_THERE ? r->out : (char *)c->scratch + row->out_in_scratch;
+	ret_op->base[TT_SCRATCH] = c->scratch;
+	return true;
+}
+
+int tt_repeat(const struct tt_request *r)
+{
+	tuttiComm_t c = r->comm;
 	struct tt_fpmode mode;
 	struct tt_op op;
 	int rc = 1;
 
-	if (!row || !row->used || row->request.count != r->count || row->request.collective != r->collective ||
-	    row->request.type != r->type || row->request.op != r->op || row->request.root != r->root || r->barrier ||
-	    !buffers_fit(row, r->in, r->out) || atomic_load_explicit(&c->queued, memory_order_acquire))
+	if (r->barrier || atomic_load_explicit(&c->queued, memory_order_acquire))
 		return 1;
-	memcpy(&op, row->head, HEAD_BYTES);
-	op.request = r;
-	op.base[TT_IN] = (char *)(uintptr_t)r->in;
-	op.base[TT_OUT] = row->out_in_scratch == NOT_THERE ? r->out : (char *)c->scratch + row->out_in_scratch;
-	op.base[TT_SCRATCH] = c->scratch;
-	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) && !tt_control_broken(c->ctl)) {
+	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) && !tt_control_broken(c->ctl) &&
+	    prepared(r, &op)) {
 		mode = tt_fpmode_enter();
 		rc = run(&op);
 		tt_fpmode_leave(mode);
