@@ -325,7 +325,7 @@ point "tutti info names a variable with a wrong value" wrong_variable
 # ---- the model ----------------------------------------------------------------------------------------------------
 
 explained() {
-	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] && grep -q '^  one-shot  *[0-9]' "$tmp/out" &&
+	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] && grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
 }
 point "tutti info --plan shows the candidates and why one wins" explained
