@@ -5,7 +5,7 @@
 #include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-#define MIXED_TILE (128u << 10)
+#define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 
 size_t tt_paths_message_bytes(const struct tt_paths *p)

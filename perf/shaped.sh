@@ -1,0 +1,71 @@
+#!/bin/bash
+# shaped.sh - allreduce over a rate-limited link: two network namespaces are two hosts, joined by a shaped veth pair
+#
+#   perf/shaped.sh [RANKS_A_SIDE...]          default: 1 2; as root, after the build, from the folder of the build
+#   RATE=1gbit SIZES="4M 16M 64M" ALGO=auto   what `tc` and allreduce_perf take
+#   CC=                                       congestion control in both namespaces; empty: the system's
+#
+# Each direction of the link is shaped by `tc tbf`. Whatever the ranks a side, hosts exchange 2S bytes of payload for a
+# message of S bytes (each its reduced half and the other's result), S in each direction: so the algorithm bandwidth, S over
+# time, compares directly with the rate of one direction. Packets' heads leave 0.956 of the rate for payload.
+set -u
+perf=${PERF:-./perf/allreduce_perf}
+rate=${RATE:-1gbit} sizes=${SIZES:-4M 16M 64M} algo=${ALGO:-auto}
+out=$(mktemp -d)
+a='' b=''
+
+undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
+trap undo EXIT
+die() { echo "shaped.sh: $1" >&2; exit 1; }
+inside() { nsenter --net="/proc/$1/ns/net" "${@:2}"; }
+
+[ "$(id -u)" = 0 ] || die "network namespaces need root"
+[ -x "$perf" ] || die "no $perf; build, or set PERF"
+command -v tc >/dev/null || die "no tc command (package iproute2)"
+unshare --net sleep 3600 & a=$!
+unshare --net sleep 3600 & b=$!
+until [ "$(readlink "/proc/$a/ns/net")" != "$(readlink /proc/$$/ns/net)" ] &&
+	[ "$(readlink "/proc/$b/ns/net")" != "$(readlink /proc/$$/ns/net)" ]; do
+	sleep .1
+done
+ip link add va netns "$a" type veth peer name vb netns "$b" || die "no veth here"
+
+# set_up NAMESPACE DEVICE ADDRESS
+set_up() {
+	inside "$1" ip addr add "$3/24" dev "$2"
+	inside "$1" ip link set "$2" up
+	inside "$1" ip link set lo up
+	[ -z "${CC:-}" ] || inside "$1" sysctl -q -w net.ipv4.tcp_congestion_control=$CC
+	inside "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 50ms || die "no tbf here"
+}
+set_up "$a" va 10.78.0.1
+set_up "$b" vb 10.78.0.2
+
+# line_rate: bytes per second of RATE
+line_rate() { echo "$rate" | awk '{ u = /gbit/ ? 1e9 : /mbit/ ? 1e6 : 1; printf "%.0f", ($1 + 0) * u / 8 }'; }
+
+# calls_of SIZE: 1 GiB in all, which takes 9 s at 1gbit: congestion control wants seconds to find its rate
+calls_of() { echo $((2 ** 30 / $(numfmt --from=iec "$1"))); }
+
+# run RANKS_A_SIDE SIZE CALLS: the line of rank 0
+run() {
+	local n=$((2 * $1)) r host pids=()
+	for ((r = 0; r < n; r++)); do
+		host=$a; [ "$r" -ge "$1" ] && host=$b
+		TUTTI_RANK=$r TUTTI_NRANKS=$n TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=shaped \
+			inside "$host" timeout 300 "$perf" -b "$2" -e "$2" -n "$3" -w 5 -c 1 --algo "$algo" --place out \
+			>"$out/$r" 2>"$out/err.$r" &
+		pids+=($!)
+	done
+	for r in "${pids[@]}"; do wait "$r" || { cat "$out"/err.* >&2; die "$n ranks, $2: failed"; }; done
+	awk -v a="$1" -v line="$(line_rate)" '$3 == "float" { printf "| %d | %s | %.2f | %.1f | %.3f | %s |\n",
+		a, $1, $6 / 1000, $1 / $6, $1 / $6 * 1e6 / line, $NF }' "$out/0"
+}
+
+echo "| ranks a side | bytes | ms | algbw MB/s | of line rate | algorithm |"
+echo "| ---: | ---: | ---: | ---: | ---: | --- |"
+for side in "${@:-1 2}"; do
+	for s in $side; do
+		for size in $sizes; do run "$s" "$size" $(calls_of "$size"); done
+	done
+done
