@@ -239,14 +239,11 @@ static bool untouched(const struct buffers *b)
 	return true;
 }
 
-static int verify(const struct call *c, int rank, const struct buffers *b)
+/* Of an allreduce one rank looks: that all have the same bits is looked at as well. */
+static int verify_elements(const struct call *c, int rank, const struct buffers *b)
 {
-	bool rooted = c->kind == REDUCE || c->kind == GATHER;
-	size_t n = c->count * out_parts(c);
-	char *copy;
+	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n) ? 0 : c->count * out_parts(c);
 
-	if (rooted && rank != c->root)
-		return 0;
 	for (size_t i = 0; i < n; i++)
 		if (!right(c, rank, b->out, i)) {
 			fprintf(stderr, "rank %d of %d: %s type %d op %d count %zu root %d%s: element %zu is wrong (seed %llu)\n",
@@ -254,6 +251,19 @@ static int verify(const struct call *c, int rank, const struct buffers *b)
 				c->in_place ? " in place" : "", i, c->seed);
 			return 1;
 		}
+	return 0;
+}
+
+static int verify(const struct call *c, int rank, const struct buffers *b, bool elements)
+{
+	bool rooted = c->kind == REDUCE || c->kind == GATHER;
+	size_t n;
+	char *copy;
+
+	if (rooted && rank != c->root)
+		return 0;
+	if (elements && verify_elements(c, rank, b))
+		return 1;
 	if (!c->in_place && !untouched(b)) {
 		fprintf(stderr, "rank %d: %s wrote beside recvbuff (seed %llu)\n", rank, kind_names[c->kind], c->seed);
 		return 1;
@@ -288,7 +298,7 @@ static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct boa
 			bad = 1;
 			break;
 		}
-		bad = verify(c, rank, &b);
+		bad = verify(c, rank, &b, again == 0);     /* the second call must give the same bits */
 		if (again == 0)
 			first = hash_of(b.out, c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes);
 		else if (!(c->kind == GATHER && rank != c->root) &&
@@ -405,8 +415,10 @@ static int big_averages(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(collectives, averages_of_narrow_floats_do_not_overflow_where_their_sums_do, .timeout = 120)
 {
-	for (int n = 1; n <= 8; n++)
+	static const int ns[] = { 1, 2, 3, 5, 8 };
+
+	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
 		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
-			cr_expect_eq(ranks_run(&(struct ranks){ .n = n, .algo = algos[a], .transport = "shm" },
-					       big_averages), 0, "n %d, %s", n, algos[a]);
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i], .algo = algos[a], .transport = "shm" },
+					       big_averages), 0, "n %d, %s", ns[i], algos[a]);
 }
