@@ -16,7 +16,7 @@
 #define HEAD_BYTES (offsetof(struct tt_op, cursor) + sizeof(struct tt_cursor))
 
 struct tt_repeat {
-	bool used;
+	bool seen, used;                       /* request is one that came here; it can be kept */
 	struct tt_request request;             /* collective, count, type, op, root */
 	size_t in_bytes, out_bytes;            /* of the user's buffers; 0: this rank needs none */
 	size_t out_in_scratch;                 /* where in the scratch the output is that nobody asked for, or NOT_THERE */
@@ -31,6 +31,12 @@ static struct tt_repeat *row_of(tuttiComm_t c, const struct tt_request *r)
 	return c->repeats ? &c->repeats[h % TT_REPEATS] : NULL;
 }
 
+static bool same_call(const struct tt_request *a, const struct tt_request *b)
+{
+	return a->count == b->count && a->collective == b->collective && a->type == b->type && a->op == b->op &&
+	       a->root == b->root;
+}
+
 void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_bytes)
 {
 	struct tt_repeat *row;
@@ -42,14 +48,18 @@ void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_byt
 		r->comm->repeats = calloc(TT_REPEATS, sizeof(*row));
 		atomic_fetch_add(&r->comm->allocations, 1);
 	}
+	row = row_of(r->comm, r);
+	if (!row || (row->seen && !row->used && same_call(&row->request, r) &&
+		     (row->request.in == row->request.out) == (r->in == r->out)))
+		return;                          /* no memory, or found not to be kept before */
+	*row = (struct tt_repeat){ .seen = true, .request = *r };
 	tt_op_init(&op, r);
-	if (!r->comm->repeats || tt_op_bind(&op) || op.scaled || op.ncursors != 1 || op.ntiles != 1 || op.kept->channels < 1 ||
+	if (tt_op_bind(&op) || op.scaled || op.ncursors != 1 || op.ntiles != 1 || op.kept->channels < 1 ||
 	    tt_express_takes(&op) || tt_direct_fits(&op) ||
 	    (op.base[TT_IN] != r->in && in_bytes) || (op.base[TT_OUT] != r->out && out_bytes))
 		return;
-	row = row_of(r->comm, r);
 	op.started = true;
-	*row = (struct tt_repeat){ .used = true, .request = *r, .in_bytes = in_bytes, .out_bytes = out_bytes,
+	*row = (struct tt_repeat){ .seen = true, .used = true, .request = *r, .in_bytes = in_bytes, .out_bytes = out_bytes,
 				   .out_in_scratch = NOT_THERE };
 	if (!out_bytes && op.base[TT_OUT] != r->out)
 		row->out_in_scratch = (size_t)(op.base[TT_OUT] - (char *)r->comm->scratch);
@@ -93,9 +103,7 @@ static bool prepared(const struct tt_request *r, struct tt_op *ret_op)
 	tuttiComm_t c = r->comm;
 	const struct tt_repeat *row = row_of(c, r);
 
-	if (!row || !row->used || row->request.count != r->count || row->request.collective != r->collective ||
-	    row->request.type != r->type || row->request.op != r->op || row->request.root != r->root ||
-	    !buffers_fit(row, r->in, r->out))
+	if (!row || !row->used || !same_call(&row->request, r) || !buffers_fit(row, r->in, r->out))
 		return false;
 	memcpy(ret_op, row->head, HEAD_BYTES);
 	ret_op->request = r;
