@@ -75,7 +75,7 @@ static bool read_value(enum tt_cost_unit unit, const char *text, uint64_t *ret_v
 {
 	double v = number(text);
 
-	if (v < 0)
+	if (v < 0 || v > 1e15)                   /* no unit allows more, and no conversion below can hold it */
 		return false;
 	switch (unit) {
 	case TT_NS:

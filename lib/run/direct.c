@@ -223,7 +223,7 @@ static int sum_slice(struct tt_op *op, const struct tt_piece *p, size_t bytes)
 	const void *src[TT_CAST_RANKS];
 
 	for (int r = 0; r < c->nranks; r++) {
-		char *stage = (char *)c->stage + (size_t)r * SLICE_READ;
+		char *stage = op->staged ? (char *)c->stage + (size_t)r * SLICE_READ : NULL;
 
 		src[r] = op->in_at[r] ? op->in_at[r] + from : stage;
 		if (!op->in_at[r] && c->caster->t->read(c->caster, r, stage, op->met[r].in.at + from, bytes))
