@@ -25,6 +25,7 @@ struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not dialled yet */
 	bool busy;                     /* has posts that the socket did not take at once */
+	bool awaited;                  /* its next message was missing when this rank was about to sleep */
 
 	struct tt_tcp_post queue[TT_TCP_QUEUE];        /* posts completed .. posted - 1 */
 	size_t sent;                   /* bytes of the oldest that the socket has taken, head included */
