@@ -141,8 +141,9 @@ int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiData
 	struct tt_fpmode mode;
 	int rc = 1;
 
-	if (x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
-	    !buffers_fit(in, out, x->bytes) || atomic_load_explicit(&c->queued, memory_order_acquire))
+	if (atomic_load_explicit(&c->queued, memory_order_acquire) ||          /* streams' threads may write the row */
+	    x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
+	    !buffers_fit(in, out, x->bytes))
 		return 1;
 	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
 	    !tt_control_broken(c->ctl)) {
