@@ -142,6 +142,7 @@ const struct tt_transport tt_self = {
 	.name = "self",
 	.help = "messages of a rank to itself; nothing is copied",
 	.flags = TT_T_POST,
+	.spins = 4000,
 	.probe = self_probe,
 	.open = self_open,
 	.reaches = self_reaches,

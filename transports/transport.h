@@ -74,6 +74,7 @@ enum {
 struct tt_transport {
 	const char *name, *help;
 	unsigned flags;
+	uint32_t spins;          /* looks in vain, after which a rank with a core of its own lets others have it */
 
 	/* Is it on this host? 1 | 0 with the reason in why. Thread: any. */
 	int (*probe)(char *why, size_t bytes);

@@ -118,6 +118,7 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
+	uint32_t spins;                        /* the least of the transports that reach its peers */
 	uint32_t impatience, waits;            /* see wait.c */
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */

@@ -105,6 +105,8 @@ int tt_endpoints_open(tuttiComm_t c)
 		if (!c->via[peer])
 			return tt_fail(TT_USAGE, "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
 				       "or tcp where ranks are on several hosts", c->rank, peer, c->transport);
+		if (!peer || c->via[peer]->t->spins < c->spins)
+			c->spins = c->via[peer]->t->spins;
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
 	}
 	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;

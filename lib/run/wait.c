@@ -16,7 +16,6 @@
 
 #include "run/op.h"
 
-#define SPINS_OWN_CORE 4000u       /* rounds of about 10 ns: some 40 us */
 #define IMPATIENCE_MAX 12u         /* halvings of the spins */
 #define TRY_AGAIN 256u             /* every so many waits */
 #define YIELDS_OWN_CORE 20u
@@ -48,14 +47,14 @@ uint32_t tt_wait_spins(tuttiComm_t c)
 {
 	if (c->policy != TT_WAIT_SPIN)
 		return 0;
-	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? SPINS_OWN_CORE : SPINS_OWN_CORE >> c->impatience;
+	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? c->spins : c->spins >> c->impatience;
 }
 
 /* A wait has ended: was it worth spinning? */
 static void learn(tuttiComm_t c, const struct tt_wait *w)
 {
 	if (w->idle <= w->spins)
-		c->impatience -= c->impatience && w->spins == SPINS_OWN_CORE;
+		c->impatience -= c->impatience && w->spins == c->spins;
 	else if (w->idle <= w->spins + 3 && c->impatience < IMPATIENCE_MAX)
 		c->impatience++;
 }
