@@ -25,7 +25,7 @@ skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 run() {
 	want=$1
 	shift
-	timeout -k 5 60 "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+	timeout -k 5 "${limit:-60}" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
 	status=$?
 	[ $status -eq "$want" ] || { echo "$*: exit status $status, not $want"; return 1; }
 }
@@ -187,7 +187,7 @@ else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
 # perf/compare without another library: its loop, its checks of every result, and an end in words
 compare_alone() {
-	run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all --sizes 16,4K,256K --rounds 1 || return 1
+	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all --sizes 16,4K,256K --rounds 1 || return 1
 	grep -q "nothing to compare" "$tmp/err" && ! grep -E "left out|wrong" "$tmp/err"
 }
 if command -v python3 >/dev/null; then point "perf/compare runs and checks every collective" compare_alone
