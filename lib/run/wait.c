@@ -3,8 +3,8 @@
  *
  * Called by run.c once for every round without progress. A wake by the kernel costs 35 us where a spinning reader
  * sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits for costs a time slice. So a rank
- * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long: on a machine that others keep busy a few yields
- * take seconds, and whoever yields is the last to run.
+ * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long: on a
+ * machine that others keep busy a few yields take seconds, and whoever yields is the last to run.
  *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
  *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
  *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
