@@ -2,13 +2,20 @@
  * shm_reach.c - read what a peer of this host has in its own memory
  *
  * Called through tt_shm by run (direct.c). Three ways, the best that is possible:
- *   at      the peer is a thread of this process, or its buffer is tuttiMemAlloc's: a pointer. A window is mapped here once,
- *           through /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on what is mapped
- *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp profile or Yama setting permits
+ *   at      the peer's buffer is tuttiMemAlloc's: a pointer. A window is mapped here once, through
+ *           /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on
+ *           what is mapped
+ *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp
+ *           profile or Yama setting permits. It counts only where it is quicker than two plain
+ *           copies: through slots both ranks copy at once, while here only the reader works
  *   no      neither
- * Who is behind a pid is not taken for granted. A window must have the inode that its owner told. Each rank shows a random
- * number in the segment, and where it lies in its memory: only what was read there with that pid is believed. CMA counts only where it is quicker than two plain copies: through
- * slots both ranks copy at once, while here only the reader works.
+ * A peer that is a thread of this process is treated alike. Its ordinary memory is not read by
+ * pointer, because it may free that when an operation fails while others still read; a mapping of
+ * our own, and the kernel, survive this.
+ *
+ * Who is behind a pid is not taken for granted. A window must have the inode that its owner told.
+ * Each rank shows a random number in the segment, and where it lies in its memory: only what was
+ * read there with that pid is believed.
  */
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -57,13 +64,6 @@ void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
 	mine->nonce[0] = nonce[0];
 	mine->nonce[1] = nonce[1];
 	mine->segment_at = (uintptr_t)s->header;
-}
-
-static bool same_process(const struct tt_shm_bell *peer)
-{
-	const uint64_t *mine = nonce_of_process();
-
-	return peer->pid == getpid() && peer->nonce[0] == mine[0] && peer->nonce[1] == mine[1];
 }
 
 static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
@@ -180,10 +180,7 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_remote *r)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
-	const struct tt_shm_bell *bell = &ep->segment.header->bells[ep->segment.local_of[peer]];
 
-	if (same_process(bell))
-		return true;
 	return r->place >= 0 && r->place < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
 	       try_reading(ep, ep->segment.local_of[peer]);
 }
@@ -193,8 +190,6 @@ const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;
 
-	if (same_process(&ep->segment.header->bells[ep->segment.local_of[peer]]))
-		return (const void *)(uintptr_t)r->at;
 	m = r->place >= 0 && r->place < TT_SHM_WINDOWS ? mapped_at(ep, peer, r) : NULL;
 	return m && m->start && r->offset <= m->bytes && bytes <= m->bytes - r->offset ? (char *)m->start + r->offset : NULL;
 }
