@@ -330,6 +330,137 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 
+/* ---- after a failure ---------------------------------------------------------------------------------------- *
+ * A death breaks a communicator for its collectives. Messages and quorums below go on without the dead; and the ranks
+ * that are left can make a new communicator of themselves.
+ */
+
+/* What this rank knows of another one. */
+typedef enum {
+	tuttiRankAlive = 0,    /* nothing else is known */
+	tuttiRankLeft = 1,     /* destroyed its communicator */
+	tuttiRankDead = 2      /* died, or aborted its communicator */
+} tuttiRankState_t;
+
+/* tuttiCommRankState - *state: is that rank still there? Deaths are known within 2 s.
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   any     Blocks   no */
+TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRankState_t *state);
+
+/* tuttiCommShrink - a new communicator, with an epoch of its own, of the ranks of comm that are left, in their order
+ *
+ *   excludeRanksList  [excludeRanksCount] ranks that shall not be in it, the same list on every rank that calls. Count 0:
+ *              the callers find out who is there: whoever is dead, has left, or does not call within half the
+ *              time-out is out; a rank that is out and calls later is refused.
+ *   config     as in tuttiCommInitRankConfig, NULL: comm's settings
+ *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first end what runs on comm, everywhere, with an error
+ *   Call       by every rank that shall be in it, after a failure or before any; one that is on the list must not. comm
+ *              stays as it is (broken or not) and is to be destroyed as ever.
+ *   Returns    tuttiSuccess
+ *              tuttiInvalidArgument  a rank on the list that comm has not, or all of them; this rank is on it; newcomm NULL
+ *              tuttiInvalidUsage     the callers' lists differ
+ *              tuttiRemoteError      the others went on without this rank; or a rank that is not on the list is dead
+ *              tuttiTimeout          the text names who did not come
+ *              tuttiSystemError      sockets, memory, descriptors
+ *   Blocks     yes, at most twice the time-out, and once more for each rank that dies meanwhile */
+#define TUTTI_SHRINK_DEFAULT 0
+#define TUTTI_SHRINK_ABORT 1
+TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList, int excludeRanksCount,
+					tuttiComm_t *newcomm, tuttiConfig_t *config, int shrinkFlags);
+
+/* ---- messages ----------------------------------------------------------------------------------------------- *
+ * Bytes with a tag and a version, from any rank to any rank of comm, beside the collectives and in no order with them.
+ * Between two ranks they arrive in the order in which one thread sent them. They need no stream and no group; calls
+ * inside a group are made at once.
+ *   Memory     what has come and is not received is kept here, up to 64 MiB a rank; what is beyond waits at its
+ *              sender, whose call waits with it.
+ *   Deaths     break nothing: a call that needs the dead rank gets tuttiRemoteError, all others go on, also in a
+ *              communicator whose collectives are broken.
+ *   Thread     any, several at once: a server may receive in one thread and send in another
+ */
+#define TUTTI_ANY (-1)
+
+typedef struct {
+	int source;            /* the rank that sent it */
+	int tag;
+	uint64_t version;
+	size_t bytes;
+} tuttiMsg_t;
+
+/* tuttiMsgSend - send bytes of buff to peer (also this rank), under tag (>= 0) and version, which is the caller's to use
+ *   Returns    tuttiSuccess  buff may be used again; the message is on its way or there
+ *              tuttiInvalidArgument | tuttiSystemError
+ *              tuttiRemoteError  peer is dead or has left
+ *              tuttiTimeout      for the time-out, peer took nothing; the message may still arrive
+ *   Blocks     until buff may be used again */
+TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, int tag, uint64_t version,
+				     tuttiComm_t comm);
+
+/* tuttiMsgRecv - the oldest message from source with tag (TUTTI_ANY: whichever), into buff
+ *   bytes      room in buff; a larger message is tuttiInvalidArgument and stays to be received
+ *   timeout_ms 0: only look; -1: the communicator's time-out
+ *   msg        what came; NULL: not wanted
+ *   Returns    tuttiSuccess | tuttiInvalidArgument
+ *              tuttiInProgress   nothing came in that time, or tuttiMsgCancel ended the wait. Not an error.
+ *              tuttiRemoteError  source (TUTTI_ANY: every other rank) is dead or has left, and nothing of it is left
+ *   Blocks     at most timeout_ms */
+TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms, tuttiComm_t comm,
+				     tuttiMsg_t *msg);
+
+/* tuttiMsgProbe - the same, but the message stays: msg tells who sent it and how large it is */
+TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tuttiComm_t comm, tuttiMsg_t *msg);
+
+/* tuttiMsgCancel - drop messages from source with tag (TUTTI_ANY: whichever) that have come and have a version below
+ * `version` (UINT64_MAX: any), and end the waits of other threads for exactly this source and tag
+ *   dropped    how many; NULL: not wanted     Blocks   no */
+TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm, uint64_t *dropped);
+
+/* ---- quorum allreduce --------------------------------------------------------------------------------------- */
+
+#define TUTTI_QUORUM_RANKS 1024
+#define TUTTI_QUORUM_KEPT 16
+
+/* What became of this rank's contribution. */
+typedef enum {
+	tuttiQuorumIn = 0,     /* it is in the result of operation `sequence` */
+	tuttiQuorumLate = 1,   /* its operation was complete before it came: dropped, or handed back in carry */
+	tuttiQuorumNone = 2    /* sendbuff was NULL */
+} tuttiQuorumMine_t;
+
+/* How an operation went. Start from TUTTI_QUORUM_INITIALIZER. */
+typedef struct {
+	size_t size;           /* in: sizeof(tuttiQuorum_t) */
+	void *carry;           /* in: [count] gets this rank's contribution when it was late; NULL: it is dropped */
+	int every;             /* in: 1: a late rank gets the results one by one, as long as they are kept; 0: the newest */
+	int count;             /* out: contributions in the result */
+	tuttiQuorumMine_t mine;
+	uint64_t sequence;     /* out: the operation whose result is in recvbuff, from 1 */
+	uint64_t newest;       /* out: the newest one that was complete */
+	uint64_t mask[TUTTI_QUORUM_RANKS / 64];   /* out: bit r % 64 of mask[r / 64]: rank r is in the result */
+} tuttiQuorum_t;
+#define TUTTI_QUORUM_INITIALIZER { sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, { 0 } }
+
+/* tuttiAllReduceQuorum - combine the first k contributions that come; every rank gets that one result
+ *
+ *   k          1..nranks: contributions after which the operation is complete. Also when deadline_ms (0: the time-out)
+ *              have passed since the first one, or every rank that is alive has contributed: then with fewer.
+ *   quorum     how it went; NULL: not wanted. Everybody who gets the result of one operation has the same bits, count
+ *              and mask. The sum runs in rank order over the mask, so its bits depend only on who was in time; with all n
+ *              in it they are those of the algorithm reduce-to-one. Avg divides by count.
+ *   sendbuff   NULL: contribute nothing, get the next result this rank has not seen
+ *   Call       an operation's number is this rank's last one plus 1; rank 0's library adds up, whether or not rank 0 is
+ *              in a call. A rank that comes when its operation is over gets a result at once: the newest (it goes on
+ *              from there), or with `every` that of its own operation if it is among the TUTTI_QUORUM_KEPT newest
+ *              and their memory is below 64 MiB. Beside the collectives, in no order with them.
+ *   Returns    tuttiSuccess
+ *              tuttiInvalidArgument  as tuttiAllReduce; k out of range; more than TUTTI_QUORUM_RANKS ranks
+ *              tuttiInvalidUsage     count, datatype, op or k differ from the other ranks'; in a group
+ *              tuttiRemoteError      rank 0 died or left. Deaths of other ranks cost nothing but their places.
+ *              tuttiTimeout          rank 0 did not answer for deadline_ms and the time-out
+ *   Thread     as calls     Blocks   NULL stream: until complete; a stream: quorum must live until it is reached */
+TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuff, size_t count,
+					     tuttiDataType_t datatype, tuttiRedOp_t op, int k, int deadline_ms,
+					     tuttiComm_t comm, tuttiStream_t stream, tuttiQuorum_t *quorum);
+
 /* ---- memory ------------------------------------------------------------------------------------------------- */
 
 /* tuttiMemAlloc - page-aligned zeroed memory that ranks of the same host read in place: the fastest for large calls. Free with
