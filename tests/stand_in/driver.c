@@ -1,0 +1,182 @@
+/*
+ * driver.c - the stand-in's devices and contexts, errors, and injected failures
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stand_in.h"
+
+pthread_mutex_t stand_in_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t stand_in_changed = PTHREAD_COND_INITIALIZER;
+
+static struct context { int device; } contexts[MAX_DEVICES];
+static __thread struct context *stack[16];
+static __thread int depth;
+
+int stand_in_fault(const char *symbol)
+{
+	static __thread bool inside;
+	static int calls;
+	const char *want = getenv("TUTTI_TEST_CUDA_FAIL");
+	char name[64];
+	int nth, code, hit = 0;
+
+	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 || strcmp(name, symbol))
+		return 0;
+	inside = true;
+	pthread_mutex_lock(&stand_in_lock);
+	hit = ++calls == nth;
+	pthread_mutex_unlock(&stand_in_lock);
+	inside = false;
+	return hit ? code : 0;
+}
+
+int stand_in_devices(void)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
+	int n = text ? atoi(text) : 1;
+
+	return n < 0 ? 0 : n > MAX_DEVICES ? MAX_DEVICES : n;
+}
+
+int stand_in_device(void)
+{
+	return depth && stack[depth - 1] ? stack[depth - 1]->device : -1;
+}
+
+EXPORT int cuInit(unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	for (int i = 0; i < MAX_DEVICES; i++)
+		contexts[i].device = i;
+	return stand_in_devices() ? 0 : 100;
+}
+
+EXPORT int cuGetErrorName(int code, const char **ret_text)
+{
+	*ret_text = code ? "CUDA_ERROR_STAND_IN" : "CUDA_SUCCESS";
+	return 0;
+}
+
+EXPORT int cuGetErrorString(int code, const char **ret_text)
+{
+	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory" : code ? "the stand-in says no" : "no error";
+	return 0;
+}
+
+EXPORT int cuDriverGetVersion(int *ret_version)
+{
+	*ret_version = 13000;
+	return 0;
+}
+
+EXPORT int cuDeviceGetCount(int *ret_count)
+{
+	ENTER();
+	*ret_count = stand_in_devices();
+	return 0;
+}
+
+EXPORT int cuDeviceGet(int *ret_device, int ordinal)
+{
+	ENTER();
+	if (ordinal < 0 || ordinal >= stand_in_devices())
+		return 101;
+	*ret_device = ordinal;
+	return 0;
+}
+
+EXPORT int cuDeviceGetName(char *text, int bytes, int device)
+{
+	snprintf(text, (size_t)bytes, "stand-in %d (no GPU)", device);
+	return 0;
+}
+
+EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
+{
+	memset(ret_uuid, 0, sizeof(*ret_uuid));
+	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "stand-in %d", device);
+	return 0;
+}
+
+EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
+{
+	ENTER();
+	(void)device;
+	*ret_value = attribute == TT_CU_ATTR_SMS ? 8 : attribute == TT_CU_ATTR_MAJOR ? 9 : 0;
+	return 0;
+}
+
+EXPORT int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
+{
+	*ret_can = device != peer;
+	return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(tt_cuctx *ret_ctx, int device)
+{
+	ENTER();
+	if (device < 0 || device >= stand_in_devices())
+		return 101;
+	*ret_ctx = &contexts[device];
+	return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
+{
+	(void)device;
+	return 0;
+}
+
+EXPORT int cuCtxGetCurrent(tt_cuctx *ret_ctx)
+{
+	ENTER();
+	*ret_ctx = depth ? stack[depth - 1] : NULL;
+	return 0;
+}
+
+EXPORT int cuCtxSetCurrent(tt_cuctx ctx)
+{
+	ENTER();
+	if (!depth)
+		depth = 1;
+	stack[depth - 1] = ctx;
+	return 0;
+}
+
+EXPORT int cuCtxPushCurrent_v2(tt_cuctx ctx)
+{
+	ENTER();
+	if (depth == 16)
+		return TT_CU_NO_MEMORY;
+	stack[depth++] = ctx;
+	return 0;
+}
+
+EXPORT int cuCtxPopCurrent_v2(tt_cuctx *ret_ctx)
+{
+	ENTER();
+	if (!depth)
+		return TT_CU_BAD_CONTEXT;
+	depth--;
+	if (ret_ctx)
+		*ret_ctx = stack[depth];
+	return 0;
+}
+
+EXPORT int cuCtxGetDevice(int *ret_device)
+{
+	ENTER();
+	*ret_device = stand_in_device();
+	return *ret_device < 0 ? TT_CU_BAD_CONTEXT : 0;
+}
+
+EXPORT int cuCtxEnablePeerAccess(tt_cuctx peer, unsigned flags)
+{
+	ENTER();
+	(void)peer;
+	(void)flags;
+	return 0;
+}

@@ -1,0 +1,97 @@
+/*
+ * stand_in.h - a libcuda.so.1 without a GPU: what its files share
+ *
+ * For tests only: found by dlopen("libcuda.so.1") through LD_LIBRARY_PATH, or loaded by its path first. It has the
+ * functions of mem/cuda.h with the driver's meaning: device memory is a memfd a piece (so that other processes can open
+ * it), a stream is a thread with an ordered queue, kernels are the library's, compiled for the host and run one thread a
+ * block. It proves order, waiting, errors and bits of Tutti's side, and nothing about a GPU.
+ *
+ * What it is not: device memory can be read by the host, streams have no implicit order with the default one, capture
+ * knows events only within one graph, in which all nodes run one after the other.
+ *
+ * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
+ *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
+ *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
+ */
+#ifndef STAND_IN_H
+#define STAND_IN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mem/cuda.h"
+
+#define MAX_DEVICES 8
+#define MAX_BATCH 64
+
+#define EXPORT __attribute__((visibility("default")))
+/* Every function begins with it: the injected failure, or on. */
+#define ENTER()							\
+	do {							\
+		int injected = stand_in_fault(__func__);	\
+								\
+		if (injected)					\
+			return injected;			\
+	} while (0)
+int stand_in_fault(const char *symbol);
+
+/* One lock for everything but the running of nodes; `changed` is told whenever something is. */
+extern pthread_mutex_t stand_in_lock;
+extern pthread_cond_t stand_in_changed;
+
+/* driver.c: the calling thread's device, -1 without a context */
+int stand_in_device(void);
+int stand_in_devices(void);
+
+/* What a stream does, one after the other. */
+enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, BATCH, LAUNCH };
+struct node {
+	struct node *next;
+	enum kind kind;
+	void *to;
+	const void *from;
+	size_t bytes;
+	unsigned char value;
+	void (*fn)(void *arg);
+	void *arg;
+	struct event *event;
+	uint64_t number;                       /* of the record that is made, or waited for */
+	unsigned nops;
+	struct tt_cumemop op[MAX_BATCH];
+	const struct stand_in_kernel *kernel;
+	unsigned blocks;
+	char params[512];
+};
+
+struct event {
+	uint64_t recorded, done;               /* numbers of records: given, reached */
+	double at_ms;
+	struct graph *graph;                   /* of the capture in which it was recorded last */
+};
+
+struct graph { struct node *first, **last; };
+
+struct stream {
+	pthread_t thread;
+	struct node *first, **last;
+	bool busy, stop;
+	struct graph *graph;                   /* capturing */
+};
+
+/* stream.c: adds a copy of the node to the stream, or to the graph that it is being captured to */
+int stand_in_add(tt_custream stream, const struct node *node);
+void stand_in_run(const struct node *node);
+struct stream *stand_in_stream(tt_custream stream);
+
+/* The kernels of lib/run/kernels.cu, compiled for the host; kernels.c. A kernel has one parameter, a struct. */
+struct stand_in_kernel {
+	const char *name;
+	void (*run)(const void *params);       /* one block */
+	size_t bytes;
+};
+extern const struct stand_in_kernel stand_in_kernels[];
+extern __thread unsigned stand_in_block, stand_in_blocks;
+
+#endif

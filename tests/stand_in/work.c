@@ -1,0 +1,228 @@
+/*
+ * work.c - what the stand-in's streams are given to do: copies, host functions, memory operations, kernels, graphs
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "stand_in.h"
+
+/* Kernels need not come out of an image here: lib/mem/cuda.c finds this. */
+EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
+
+static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
+{
+	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+
+	return stand_in_add(stream, &n);
+}
+
+static int copy_now(void *to, const void *from, size_t bytes)
+{
+	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+
+	stand_in_run(&n);
+	return 0;
+}
+
+EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
+{
+	ENTER();
+	return copy_now(to, (void *)(uintptr_t)from, bytes);
+}
+
+EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
+{
+	ENTER();
+	return copy_now((void *)(uintptr_t)to, from, bytes);
+}
+
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	ENTER();
+	return copy(to, (void *)(uintptr_t)from, bytes, stream);
+}
+
+EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_custream stream)
+{
+	ENTER();
+	return copy((void *)(uintptr_t)to, from, bytes, stream);
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	ENTER();
+	return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, stream);
+}
+
+EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
+{
+	struct node n = { .kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes };
+
+	ENTER();
+	return stand_in_add(stream, &n);
+}
+
+EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg)
+{
+	struct node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
+
+	ENTER();
+	return stand_in_add(stream, &n);
+}
+
+EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops, unsigned flags)
+{
+	struct node n = { .kind = BATCH, .nops = count };
+
+	ENTER();
+	(void)flags;
+	if (!count || count > MAX_BATCH)
+		return TT_CU_BAD_VALUE;
+	memcpy(n.op, ops, count * sizeof(*ops));
+	return stand_in_add(stream, &n);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+EXPORT int cuModuleLoadData(void **ret_module, const void *image)
+{
+	ENTER();
+	*ret_module = (void *)(uintptr_t)image;
+	return 0;
+}
+
+EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *name)
+{
+	ENTER();
+	(void)module;
+	for (const struct stand_in_kernel *k = stand_in_kernels; k->name; k++)
+		if (!strcmp(k->name, name)) {
+			*ret_function = (tt_cufn)(uintptr_t)k;
+			return 0;
+		}
+	return TT_CU_NOT_FOUND;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function, int threads, size_t shared)
+{
+	ENTER();
+	(void)function;
+	(void)threads;
+	(void)shared;
+	*ret_blocks = 1;
+	return 0;
+}
+
+EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			  unsigned shared, tt_custream stream, void **params, void **extra)
+{
+	const struct stand_in_kernel *k = function;
+	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
+
+	ENTER();
+	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+	if (!n.blocks || k->bytes > sizeof(n.params))
+		return TT_CU_BAD_VALUE;
+	memcpy(n.params, params[0], k->bytes);
+	return stand_in_add(stream, &n);
+}
+
+/* ---- capture ----------------------------------------------------------------------------------------------------- */
+
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	static __thread int now;
+	int was = now;
+
+	now = *mode;
+	*mode = was;
+	return 0;
+}
+
+EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
+{
+	struct stream *s = stand_in_stream(stream);
+	struct graph *g = calloc(1, sizeof(*g));
+
+	ENTER();
+	(void)mode;
+	g->last = &g->first;
+	pthread_mutex_lock(&stand_in_lock);
+	s->graph = g;
+	pthread_mutex_unlock(&stand_in_lock);
+	return 0;
+}
+
+EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
+{
+	ENTER();
+	*ret_status = stand_in_stream(stream)->graph != NULL;
+	return 0;
+}
+
+EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
+{
+	struct stream *s = stand_in_stream(stream);
+
+	ENTER();
+	pthread_mutex_lock(&stand_in_lock);
+	*ret_graph = s->graph;
+	s->graph = NULL;
+	pthread_mutex_unlock(&stand_in_lock);
+	return *ret_graph ? 0 : TT_CU_BAD_VALUE;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned long long flags)
+{
+	const struct graph *from = graph;
+	struct graph *g = calloc(1, sizeof(*g));
+
+	ENTER();
+	(void)flags;
+	g->last = &g->first;
+	for (const struct node *n = from->first; n; n = n->next) {
+		struct node *twin = malloc(sizeof(*twin));
+
+		*twin = *n;
+		twin->next = NULL;
+		*g->last = twin;
+		g->last = &twin->next;
+	}
+	*ret_exec = g;
+	return 0;
+}
+
+EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
+{
+	const struct graph *g = exec;
+	int rc = 0;
+
+	ENTER();
+	for (const struct node *n = g->first; n && !rc; n = n->next)
+		rc = stand_in_add(stream, n);
+	return rc;
+}
+
+static int free_graph(struct graph *g)
+{
+	struct node *next;
+
+	for (struct node *n = g->first; n; n = next) {
+		next = n->next;
+		free(n);
+	}
+	free(g);
+	return 0;
+}
+
+EXPORT int cuGraphExecDestroy(void *exec)
+{
+	ENTER();
+	return free_graph(exec);
+}
+
+EXPORT int cuGraphDestroy(void *graph)
+{
+	ENTER();
+	return free_graph(graph);
+}
