@@ -71,6 +71,16 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
+/* What was found about large calls of one collective and size (run/direct_way.c). What counts calls is agreed. */
+#define TT_WAY_SIZES 6
+struct tt_ways {
+	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without */
+	struct tt_trial {
+		uint32_t calls;
+		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not known */
+	} trial[2];                            /* not in place, in place */
+};
+
 struct tuttiComm {
 	atomic_uint magic;                     /* 0: gone */
 	unsigned fork_count;                   /* of the process that made it */
@@ -99,7 +109,7 @@ struct tuttiComm {
 	uint64_t casts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without; agreed */
+	struct tt_ways ways[TT_SENDRECV][TT_WAY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	bool maps;                             /* the same for windows; agreed */
 	void *stage;                           /* where it is read to */
