@@ -12,6 +12,7 @@
 
 #include "algorithms/algorithm.h"
 #include "comm/control.h"
+#include "comm/mail.h"
 #include "comm/place.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
@@ -89,6 +90,7 @@ struct tuttiComm {
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
+	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
 
 	/* how each pair is reached */
 	struct tt_world world;
