@@ -106,7 +106,7 @@ typedef struct {
 	unsigned magic;
 	unsigned version;
 	int timeout_ms;         /* deadline of every operation: so long without progress (TUTTI_TIMEOUT_MS) */
-	const char *transport;  /* auto, shm, tcp, self (TUTTI_TRANSPORT) */
+	const char *transport;  /* auto, shm, verbs, tcp, self (TUTTI_TRANSPORT) */
 	const char *algo;       /* an algorithm's name or auto (TUTTI_ALGO) */
 	const char *name;       /* of the communicator, for messages and logs */
 } tuttiConfig_t;
@@ -338,8 +338,8 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 /* What this rank knows of another one. */
 typedef enum {
 	tuttiRankAlive = 0,    /* nothing else is known */
-	tuttiRankLeft = 1,     /* destroyed or aborted its communicator */
-	tuttiRankDead = 2      /* died */
+	tuttiRankLeft = 1,     /* destroyed its communicator */
+	tuttiRankDead = 2      /* died, or aborted its communicator */
 } tuttiRankState_t;
 
 /* tuttiCommRankState - *state: is that rank still there? Deaths are known within 2 s.

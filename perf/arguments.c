@@ -99,7 +99,7 @@ static int check_json(const struct tt_line *line, const char *tool)
 
 static int check_transport(const struct tt_line *line, const char *tool)
 {
-	static const char words[] = "auto shm tcp self";
+	static const char words[] = "auto shm verbs tcp self";
 
 	if (!line->transport || tt_find_word(words, line->transport) >= 0)
 		return 0;

@@ -32,11 +32,14 @@ void rig_close(struct rig *rig);
 /* Sends and receives on all links of the rig at once, until all messages have come. 0 | failed, with words on stderr. */
 int traffic_run(const struct rig *rig, const struct tt_world *world, const struct traffic *traffic);
 
-/* A body that opens a rig, runs the struct traffic that is setup->arg on it, and closes. */
+/* A body that opens a rig, runs the struct traffic that is setup->arg on it, and closes. TUTTI_TEST_FEWER divides the number
+ * of messages, for an emulated machine. */
 int traffic_body(const struct tt_world *world, void *arg);
 
 /* body as every rank, with a struct setup as its argument. self runs with one rank whatever nranks. Gives harness_run's mask.
- * run_all: over every transport, with forked ranks and with threads; the masks together. */
+ * runs: is it to be tried here? Verbs only where a card is; TUTTI_TEST_TRANSPORT names the only one that is.
+ * run_all: over every such transport, with forked ranks and with threads; the masks together. */
+bool runs(const struct tt_transport *t);
 struct setup {
 	const struct tt_transport *t;
 	void *arg;

@@ -196,7 +196,7 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 		ranks[i].world = (struct tt_world){
 			.rank = i, .nranks = h->nranks, .host_of = h->host_of ? h->host_of : hosts,
 			.message_bytes = h->message_bytes, .nchannels = h->nchannels,
-			.deadline_ns = tt_deadline_ns(OPEN_MS), .dial = dial, .take = take, .allgather = allgather,
+			.deadline_ns = tt_deadline_ns(OPEN_MS), .insist = true, .dial = dial, .take = take, .allgather = allgather,
 			.ctx = &ranks[i],
 		};
 	}

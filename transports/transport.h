@@ -13,6 +13,12 @@
 
 #include "base/base.h"
 
+/* TUTTI_IB_...; -1: choose */
+struct tt_ib_settings {
+	const char *devices;             /* as TUTTI_SOCKET_IFNAME; "" all */
+	int gid_index, timeout, retries, service_level, traffic_class;
+};
+
 /* What comm lends to a transport; the tests lend their own. Valid until close. */
 struct tt_world {
 	int rank, nranks;
@@ -21,6 +27,8 @@ struct tt_world {
 	int nchannels;                   /* channels are 0..nchannels-1 */
 	bool crowded;                    /* more ranks than cores: they will sleep often */
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
+	bool insist;                     /* the transport was asked for by name */
+	const struct tt_ib_settings *ib; /* NULL: the defaults */
 	uint64_t deadline_ns;            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the lower rank dials, the
 	 * higher takes what was dialled. dial blocks until the deadline at most. take: 1 and a socket | 0 not yet | < 0.
@@ -152,7 +160,7 @@ struct tt_transport {
 	void (*close)(struct tt_endpoint *ep);
 };
 
-extern const struct tt_transport tt_self, tt_shm, tt_tcp;
+extern const struct tt_transport tt_self, tt_shm, tt_verbs, tt_tcp;
 extern const struct tt_transport *const tt_transports[];      /* in order of preference, NULL-terminated */
 
 #endif

@@ -19,8 +19,6 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
-	tt_mail_sent(comm->mail, &n.sent_bytes, &n.messages);
-	n.sent_bytes_tcp = n.sent_bytes;
 	for (int i = 0; i < comm->nep; i++) {
 		n.sent_bytes += comm->ep[i]->cast_bytes;
 		n.sent_bytes_shm += comm->ep[i]->cast_bytes;
@@ -57,7 +55,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	enum tt_collective which = TT_ALLREDUCE;
 	const struct tt_plan *plan;
 	struct tt_memo *memo;
-	bool shm = false, tcp = false;
+	char ways[64] = "";
 	size_t size;
 	int rc = tt_comm_check(comm);
 
@@ -74,11 +72,13 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	if (rc)
 		return tt_result(rc);
 	plan = memo->kept->plan;
-	for (uint32_t i = 0; i < plan->npeers; i++) {
-		shm |= comm->via[plan->peers[i]]->t == &tt_shm;
-		tcp |= comm->via[plan->peers[i]]->t == &tt_tcp;
-	}
-	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
-		 shm && tcp ? "shm+tcp" : shm ? "shm" : tcp ? "tcp" : "self", comm->world.message_bytes);
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		for (uint32_t i = 0; i < plan->npeers; i++)
+			if (comm->via[plan->peers[i]]->t == *t) {
+				snprintf(ways + strlen(ways), sizeof(ways) - strlen(ways), "+%s", (*t)->name);
+				break;
+			}
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm, ways[0] ? ways + 1 : "self",
+		 comm->world.message_bytes);
 	return tuttiSuccess;
 }

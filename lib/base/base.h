@@ -72,7 +72,7 @@ struct tt_env_row {
 	const char *name;        /* TUTTI_... */
 	enum tt_env_kind kind;
 	const char *fallback;    /* the default, as text; "" none */
-	const char *choices;     /* CHOICE: "auto shm tcp self"; NUMBER: "1..2147483647"; TEXT: its syntax in words */
+	const char *choices;     /* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: its syntax in words */
 	bool agree;              /* must be equal on all ranks of a communicator; compared when they join */
 	const char *help;        /* one line */
 	size_t offset;           /* in struct tt_env */
@@ -85,14 +85,13 @@ extern const size_t tt_env_rows;
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma;
 	const char *root, *secret;                     /* with rank, nranks: tuttiCommInitEnv */
+	const char *ib_hca;
+	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc;
 	int64_t timeout_ms, tile_bytes, rank, nranks;  /* -1 where unset and without default */
 };
 
 /* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in the sentence).
  * An empty value is a bad value. Names that begin with TUTTI_TEST_ are free for tests. */
 int tt_env_read(struct tt_env *ret_env);
-
-/* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the first read. */
-extern const char *(*tt_env_stand_in)(const char *name);
 
 #endif

@@ -84,8 +84,6 @@ static bool valid_root(const char *value)
 	return memchr(value, ':', (size_t)(colon - value)) == NULL;
 }
 
-const char *(*tt_env_stand_in)(const char *name);
-
 /* ---- the reader ----------------------------------------------------------------------------------------------- */
 
 /* Levenshtein's edit distance; names longer than any of ours are equally far. */
@@ -167,14 +165,11 @@ static bool valid_number(const struct tt_env_row *row, const char *value, int64_
 static int read_row(const struct tt_env_row *row, struct tt_env *env)
 {
 	static const char *const kinds[] = { "", "a number ", "one of " };
-	const char *given = getenv(row->name), *value;
+	const char *given = getenv(row->name), *value = given ? given : row->fallback;
 	void *field = (char *)env + row->offset;
 	int64_t number = -1;
 	bool good = true;
 
-	if (!given && tt_env_stand_in)
-		given = tt_env_stand_in(row->name);
-	value = given ? given : row->fallback;
 	if (row->kind == TT_ENV_NUMBER)
 		good = (!given && !*value) || valid_number(row, value, &number);
 	else if (given && row->kind == TT_ENV_CHOICE)
@@ -212,7 +207,7 @@ int tt_env_read(struct tt_env *ret_env)
 #define AT(field) .offset = offsetof(struct tt_env, field)
 
 const struct tt_env_row tt_env_table[] = {
-	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm tcp self", .agree = true, AT(transport),
+	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm verbs tcp self", .agree = true, AT(transport),
 	  .help = "how bytes travel between ranks" },
 	{ "TUTTI_ALGO", TT_ENV_TEXT, "auto", "auto or the name of an algorithm", .agree = true, AT(algo),
 	  .help = "algorithm of every allreduce" },
@@ -222,6 +217,16 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "what the library tells on stderr" },
 	{ "TUTTI_SOCKET_IFNAME", TT_ENV_TEXT, "", "a list like eth,ib (prefixes), =eth0 (names) or ^docker,lo (all but)",
 	  AT(ifname), .valid = valid_ifname, .help = "network interfaces to use" },
+	{ "TUTTI_IB_HCA", TT_ENV_TEXT, "", "a list like mlx5,rxe (prefixes), =mlx5_0 (names) or ^mlx4 (all but)", AT(ib_hca),
+	  .valid = valid_ifname, .help = "InfiniBand and RoCE cards to use" },
+	{ "TUTTI_IB_GID_INDEX", TT_ENV_NUMBER, "", "0..255", AT(ib_gid_index),
+	  .help = "GID of this host's cards; unset: by address family and subnet" },
+	{ "TUTTI_IB_TIMEOUT", TT_ENV_NUMBER, "16", "1..31", AT(ib_timeout),
+	  .help = "wait 4.096 us << this for a peer's card before repeating" },
+	{ "TUTTI_IB_RETRIES", TT_ENV_NUMBER, "7", "0..7", AT(ib_retries),
+	  .help = "repetitions before a peer's card is given up" },
+	{ "TUTTI_IB_SL", TT_ENV_NUMBER, "0", "0..15", AT(ib_sl), .help = "InfiniBand service level" },
+	{ "TUTTI_IB_TC", TT_ENV_NUMBER, "0", "0..255", AT(ib_tc), .help = "RoCE traffic class" },
 	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),

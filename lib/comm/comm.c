@@ -39,13 +39,18 @@ static int read_settings(tuttiComm_t c, const struct tuttiComm *parent, const tu
 			parent ? parent->timeout_ms : (uint32_t)ret_env->timeout_ms;
 	c->tile_bytes = parent ? parent->tile_bytes : (size_t)ret_env->tile_bytes;
 	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >= (int)sizeof(c->transport))
-		return tt_fail(TT_ARG, "transport \"%s\" is not known; use auto, shm, tcp or self", transport);
+		return tt_fail(TT_ARG, "transport \"%s\" is not known; use auto, shm, verbs, tcp or self", transport);
 	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
 		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them", algo);
 	if ((rc = check_algorithm(c->algo)))
 		return rc;
 	snprintf(c->name, sizeof(c->name), "%s", config && config->name ? config->name : "");
 	c->cma = !strcmp(ret_env->cma, "on") ? TT_CMA_ON : !strcmp(ret_env->cma, "off") ? TT_CMA_OFF : TT_CMA_AUTO;
+	snprintf(c->ib_devices, sizeof(c->ib_devices), "%s", ret_env->ib_hca);
+	c->ib = (struct tt_ib_settings){
+		.devices = c->ib_devices, .gid_index = (int)ret_env->ib_gid_index, .timeout = (int)ret_env->ib_timeout,
+		.retries = (int)ret_env->ib_retries, .service_level = (int)ret_env->ib_sl, .traffic_class = (int)ret_env->ib_tc,
+	};
 	return tt_reduce_isa_set(ret_env->isa);
 }
 
@@ -213,7 +218,6 @@ void tt_comm_free(tuttiComm_t c)
 	atomic_store(&c->magic, 0);
 	if (c->ctl)
 		tt_control_on_broken(c->ctl, NULL, NULL);
-	tt_mail_close(c->mail);
 	tt_endpoints_close(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
@@ -245,7 +249,6 @@ static int furnish(tuttiComm_t c, const struct tt_env *env)
 
 	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
 	    (rc = tt_endpoints_open(c)) ||
-	    (rc = tt_mail_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
 	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;

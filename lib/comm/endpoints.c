@@ -43,6 +43,8 @@ static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
+	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
+		return false;                  /* shared memory is there; the exchange of addresses would be for nothing */
 	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
 }
 
@@ -87,12 +89,13 @@ int tt_endpoints_open(tuttiComm_t c)
 
 	if (rc)
 		return rc;
-	c->over_tcp = !strcmp(c->transport, "tcp");
+	c->over_tcp = !strcmp(c->transport, "tcp") || !strcmp(c->transport, "verbs");
 	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms), .cma = c->cma, .crowded = c->crowded,
+		.insist = strcmp(c->transport, "auto") != 0, .ib = &c->ib,
 		.dial = dial, .take = take, .allgather = allgather, .ctx = c,
 	};
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)

@@ -9,7 +9,7 @@
 
 #include "plan/plan.h"
 
-/* Which way bytes go between the ranks of a communicator. over_tcp: tcp was asked for, also on one host. */
+/* Which way bytes go between the ranks of a communicator. over_tcp: tcp (or verbs) was asked for, also on one host. */
 struct tt_paths {
 	int nranks;
 	bool one_host, over_tcp;

@@ -1,0 +1,21 @@
+#!/bin/busybox sh
+# init.sh - first process of the machine (see machine): mounts the host's files, loads the modules, runs the command
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+for module in /modules/*.ko; do insmod $module 2>/dev/null; done
+mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose,ro host /host
+for folder in proc sys dev; do mount --bind /$folder /host/$folder; done
+mkdir -p /dev/shm /dev/pts
+mkdir -p /under && mount --bind /host /under
+for folder in tmp run dev/shm; do mount -t tmpfs tmpfs /host/$folder; done
+mkdir -p "/host$(cat /folder)" && mount --bind "/under$(cat /folder)" "/host$(cat /folder)"
+mkdir -p /host/tmp/machine && cp /command /cards.sh /host/tmp/machine/
+chroot /host /bin/sh -c '
+	export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
+	ulimit -l unlimited
+	. /tmp/machine/cards.sh
+	bash /tmp/machine/command
+	echo "machine: exit $?"' 2>&1
+poweroff -f

@@ -1,0 +1,180 @@
+/*
+ * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
+ *
+ * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs; verbs_queue.c makes a queue pair
+ * and connects it; verbs_ring.c moves messages; verbs_trouble.c says what went wrong. All call libibverbs by the table
+ * (verbs_table.h).
+ *
+ * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with immediate data, from a ring
+ * of equal layout here: 16 bytes of head, then the payload, which begins on a cache line on both sides. The immediate says
+ * where it lies and how many messages of the other direction were released since: that is all the flow control there is.
+ */
+#ifndef TT_VERBS_H
+#define TT_VERBS_H
+
+#include <stdatomic.h>
+
+#include "transports/transport.h"
+#include "transports/verbs_table.h"
+
+#define TT_IB_RAILS 4          /* ports that one endpoint uses at most; channel c takes rail c % nrails */
+#define TT_IB_GIDS 3           /* of a port, offered to the peers */
+#define TT_IB_MESSAGES 64      /* of a link and direction under way at most */
+#define TT_IB_SENDS 128        /* depth of a send queue: messages and words */
+#define TT_IB_SIGNAL 32        /* work requests for one that tells of its completion, unless memory runs short */
+#define TT_IB_RECVS (TT_IB_MESSAGES + 32)      /* depth of a receive queue: a peer that keeps to its credits never finds none */
+#define TT_IB_REPOST 8
+#define TT_IB_LINK_CQES (TT_IB_RECVS + 16)     /* completions of a link that nobody has looked at, at most */
+#define TT_IB_INLINE_ASK 256   /* bytes we would like the card to take without reading memory */
+#define TT_IB_RING_MIN (16u << 10)
+#define TT_IB_RING_PARTS 4     /* a part of a ring that is freed is told at once */
+
+/* What one rank tells of one port. */
+struct tt_ib_port_card {
+	uint8_t link_layer, mtu, ngids, port;
+	uint16_t lid;
+	struct tt_ib_offer { uint8_t gid[16], type, prefix, index; } gid[TT_IB_GIDS];
+};
+
+/* What one rank tells of itself in open. */
+struct tt_ib_card {
+	uint8_t usable, software, nrails;
+	struct tt_ib_port_card rail[TT_IB_RAILS];
+};
+
+/* One port of one card, opened. */
+struct tt_ib_rail {
+	struct tt_ib_context *context;
+	struct tt_ib_pd *pd;
+	struct tt_ib_channel *channel;
+	struct tt_ib_cq **cqs;         /* [ncqs], each for links_per_cq links */
+	int ncqs, nlinks, links_per_cq;
+	uint64_t speed;                /* comparable: wider and faster is more */
+	char name[64];
+	bool software;
+	struct tt_ib_port_card card;
+};
+
+/* What both sides of a link tell each other on the socket that the control plane lent. */
+struct tt_ib_hello {
+	uint32_t magic, qpn, psn, rkey, ring_bytes;
+	uint16_t lid;
+	uint8_t mtu, rail;
+	uint64_t ring;
+	char name[64];
+};
+
+struct tt_ib_head { uint16_t magic, version; uint32_t bytes, stamp, number; };
+
+enum tt_ib_stage { TT_IB_UNDIALLED, TT_IB_GREETING, TT_IB_CONNECTED, TT_IB_READY };
+
+struct tt_ib_link {
+	struct tt_link base;
+	struct tt_ib_rail *rail;
+	struct tt_ib_qp *qp;
+	uint32_t index;                /* in the endpoint's list, and in wr_id */
+	enum tt_ib_stage stage;
+	int fd;                        /* until ready */
+	size_t greeted;                /* bytes of the peer's hello */
+	struct tt_ib_hello hello;
+	struct tt_ib_offer mine, theirs;        /* GIDs of this pair; all zero without GRH */
+	uint32_t max_inline, psn;
+
+	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving */
+	size_t ring_bytes;
+	struct tt_ib_mr *tx_mr, *rx_mr;
+
+	/* sending; positions in bytes, from the beginning of time */
+	uint8_t *room;
+	size_t room_bytes;
+	uint64_t room_start;           /* position of the record that was reserved */
+	uint64_t head, told_tail, done_tail;    /* written; released by the peer; no longer read by the card */
+	uint64_t sent, freed, done;    /* the same in messages */
+	uint64_t ends[TT_IB_MESSAGES]; /* of messages sent */
+	uint64_t works, works_done;    /* work requests */
+	uint32_t sent_at[TT_IB_SENDS]; /* by work request: messages sent by then */
+	uint32_t unsignalled;
+	uint64_t unsignalled_from;     /* head at the last that was signalled */
+
+	/* receiving */
+	uint32_t lines[TT_IB_MESSAGES];        /* where messages lie, by number */
+	uint64_t landed, told;         /* messages that have come; releases that the peer knows of */
+	size_t untold_bytes;
+	uint32_t to_post;
+	bool owing;                    /* a word to the peer found the send queue full */
+	bool left;                     /* the peer has closed */
+};
+
+struct tt_ib_ep {
+	struct tt_endpoint base;
+	const struct tt_ib_table *ib;
+	struct tt_ib_rail rail[TT_IB_RAILS];
+	int nrails, bell, nowing;
+	struct tt_ib_card *cards;      /* [nranks] */
+	struct tt_ib_link **links;     /* [nranks * nchannels] */
+	struct tt_ib_link **list;      /* [nlist] the same without holes */
+	uint32_t nlist;
+	struct tt_ib_recv_wr recvs[TT_IB_RECVS];
+	int failed;                    /* the first failure, and its sentence */
+	char text[700];
+	_Atomic size_t memory;
+	/* counted for the tests: steady state means that the first does not grow */
+	uint64_t registrations, signalled, posted;
+};
+
+/* verbs_device.c ----------------------------------------------------------------------------------------------- */
+
+/* Open the ports that the settings allow and fill ep->rail, the best first. 0 | TT_SYSTEM, with a sentence that names
+ * the remedy. */
+int tt_ib_open_rails(struct tt_ib_ep *ep);
+void tt_ib_close_rails(struct tt_ib_ep *ep);
+/* Rails that this rank and a peer share: rail i of one reaches rail i of the other. 0: none. The same on both sides. */
+int tt_ib_common_rails(const struct tt_ib_card *a, const struct tt_ib_card *b);
+/* The pair of GIDs for two ports: same type, same family, same subnet if there is one. False: none fits. a is the lower
+ * rank's port on both sides, so that they agree. */
+bool tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b, struct tt_ib_offer *ret_a,
+		       struct tt_ib_offer *ret_b);
+#define TT_IB_GID_TEXT 64
+const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
+
+/* verbs_queue.c ------------------------------------------------------------------------------------------------ */
+
+/* Memory, its registration and a queue pair for a link. 0 | TT_SYSTEM */
+int tt_ib_queue_make(struct tt_ib_link *l);
+void tt_ib_queue_free(struct tt_ib_link *l);
+/* Tell the peer about it / hear about the peer's. 0 | < 0; 1 the link is ready | 0 not yet | < 0. */
+int tt_ib_greet(struct tt_ib_link *l);
+int tt_ib_listen(struct tt_ib_link *l);
+/* Registered memory: 0 | TT_SYSTEM with the remedy. */
+int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access, struct tt_ib_mr **ret_mr);
+size_t tt_ib_ring_bytes(const struct tt_world *world);
+/* Receives for n messages or words. 0 | TT_REMOTE */
+int tt_ib_post_receives(struct tt_ib_link *l, uint32_t n);
+
+/* verbs_ring.c ------------------------------------------------------------------------------------------------- */
+
+void *tt_ib_reserve(struct tt_link *link, size_t bytes);
+void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
+int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
+void tt_ib_release(struct tt_link *link);
+/* Look at the completion queues. > 0 something came | 0 | < 0 */
+int tt_ib_poll(struct tt_ib_ep *ep);
+/* Words that were held back by a full queue. */
+void tt_ib_pay(struct tt_ib_ep *ep);
+/* Announce that nothing more comes from here. */
+void tt_ib_farewell(struct tt_ib_link *l);
+bool tt_ib_all_done(const struct tt_ib_link *l);
+
+/* verbs_trouble.c ---------------------------------------------------------------------------------------------- */
+
+/* Note the first failure; return its code with its sentence in place, now and later. */
+int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...) TT_PRINTF(3, 4);
+int tt_ib_failed(struct tt_ib_ep *ep);
+/* A completion that is not a success. */
+void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc);
+/* post_send, post_recv gave this number. */
+int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error);
+/* Read what the cards have to say. 0 | < 0: a port or card is lost. */
+int tt_ib_events(struct tt_ib_ep *ep);
+
+#endif
