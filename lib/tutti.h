@@ -338,8 +338,8 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 /* What this rank knows of another one. */
 typedef enum {
 	tuttiRankAlive = 0,    /* nothing else is known */
-	tuttiRankLeft = 1,     /* destroyed its communicator */
-	tuttiRankDead = 2      /* died, or aborted its communicator */
+	tuttiRankLeft = 1,     /* destroyed or aborted its communicator */
+	tuttiRankDead = 2      /* died */
 } tuttiRankState_t;
 
 /* tuttiCommRankState - *state: is that rank still there? Deaths are known within 2 s.

@@ -35,7 +35,7 @@ extra=$(grep '^#include' "$top_srcdir/lib/tutti.h" | grep -v -e '<stddef.h>' -e 
 
 # A header without an include guard is a template, made to be included several times.
 cd "$top_srcdir" || exit 1
-for h in lib/*/*.h algorithms/*.h transports/*.h perf/*.h trainer/*.h; do
+for h in lib/*/*.h nccl/*.h algorithms/*.h transports/*.h perf/*.h trainer/*.h; do
 	grep -q '^#ifndef TT_' "$h" || continue
 	compiles "$h stands alone" "#include \"$h\"" $cc -xc -std=gnu17 -D_GNU_SOURCE -Wno-unused-function
 done

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "harness_control.h"
+#include "plan/plan.h"
 
 struct seat { struct meet *m; int rank; };
 static pthread_t threads[MEET_MOST];
@@ -140,4 +141,14 @@ int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limi
 		sleep_ms(1);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_control_text(ctl, ret_culprit));
 	return tt_control_broken(ctl);
+}
+
+const struct tt_call a_sum = { .collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1,
+			       .count = 1024 };
+
+void note_sum(struct tt_control *ctl, uint64_t seq, bool finish)
+{
+	tt_control_note(ctl, seq, &a_sum);
+	if (finish)
+		tt_control_done(ctl, seq);
 }

@@ -49,6 +49,10 @@ bool meet_all_reached(struct meet *m, int stage, int limit_ms);
  * 0 when it is not broken. */
 int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms, int *ret_culprit);
 
+/* Note collective number seq, a sum of 1024 floats, as started, and as finished. */
+extern const struct tt_call a_sum;
+void note_sum(struct tt_control *ctl, uint64_t seq, bool finish);
+
 void sleep_ms(int ms);
 
 #endif

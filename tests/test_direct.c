@@ -1,8 +1,8 @@
 /*
  * test_direct.c - large collectives that read peers' buffers where they lie: the same bits as messages give
  *
- * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), windows
- * (tuttiMemAlloc); ranks as processes and as threads. Every way must give every rank the bits of
+ * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), both in turn
+ * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every way must give every rank the bits of
  * the first, and the counters tell that it was really taken.
  */
 #include <criterion/criterion.h>
@@ -130,8 +130,9 @@ Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
 {
 	static const struct way ways[] = {
 		{ "off", ORDINARY, false, false }, { "on", ORDINARY, false, true }, { "off", WINDOWS, false, true },
-		{ "on", MIXED, false, true }, { "off", MIXED, false, false }, { "off", ORDINARY, true, false }, { "on", ORDINARY, true, true },
-		{ "auto", WINDOWS, true, true },
+		{ "on", MIXED, false, true }, { "off", MIXED, false, false },
+		{ "off", ORDINARY, true, false }, { "on", ORDINARY, true, true },
+		{ "auto", ORDINARY, false, true }, { "auto", WINDOWS, true, true },
 	};
 	struct book *book = new_book();
 
@@ -213,7 +214,7 @@ Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
 {
 	static const struct way ways[] = {
 		{ "off", ORDINARY, false, false }, { "on", ORDINARY, false, true }, { "off", WINDOWS, false, true },
-		{ "on", MIXED, false, true }, { "on", ORDINARY, true, true },
+		{ "on", MIXED, false, true }, { "auto", ORDINARY, false, true }, { "on", ORDINARY, true, true },
 	};
 
 	for (int n = 2; n <= 4; n++)

@@ -1,5 +1,6 @@
 /*
- * test_reduce.c - every kernel of every instruction set against the plain reference, and against each other in bits
+ * test_reduce.c - every kernel of every instruction set against the plain reference, and against each other in bits;
+ * copies past the caches
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "mem/copy.h"
 #include "mem/reduce.h"
 #include "ranks.h"
 #include "reference.h"
@@ -445,4 +447,21 @@ Test(reduce, integers_are_set_to_the_nearest_that_there_is, .timeout = 20)
 	cr_assert_eq(big, INT64_MAX);
 	tt_element_set(&big, 0, tuttiInt64, -123456789012345);
 	cr_assert_eq(tt_element_get(&big, 0, tuttiInt64), -123456789012345.0);
+}
+
+Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
+{
+	static struct area to;
+	static unsigned char from[AREA];
+
+	for (size_t i = 0; i < AREA; i++)
+		from[i] = (unsigned char)random_of(7, i);
+	for (size_t shift = 0; shift < 64; shift += 5)
+		for (size_t start = 0; start < 64; start += 9)
+			for (size_t bytes = 0; bytes < 600; bytes += bytes < 140 ? 1 : 53) {
+				area_clear(&to, shift);
+				tt_copy_past(to.at, from + start, bytes);
+				cr_assert(!memcmp(to.at, from + start, bytes) && area_intact(&to, bytes),
+					  "%zu bytes from +%zu to +%zu", bytes, start, shift);
+			}
 }

@@ -6,8 +6,7 @@
  *           /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on
  *           what is mapped
  *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp
- *           profile or Yama setting permits. It counts only where it is quicker than two plain
- *           copies: through slots both ranks copy at once, while here only the reader works
+ *           profile or Yama setting permits
  *   no      neither
  * A peer that is a thread of this process is treated alike. Its ordinary memory is not read by
  * pointer, because it may free that when an operation fails while others still read; a mapping of
@@ -32,8 +31,6 @@
 #include "mem/memory.h"
 #include "transports/shm_ring.h"
 
-#define TRIAL_BYTES TT_CAST_BYTES
-#define TRIALS 4
 
 /* ---- who is behind a pid ---------------------------------------------------------------------------------------- */
 
@@ -63,7 +60,6 @@ void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
 	mine->nonce_at = (uintptr_t)nonce;
 	mine->nonce[0] = nonce[0];
 	mine->nonce[1] = nonce[1];
-	mine->segment_at = (uintptr_t)s->header;
 }
 
 static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
@@ -83,35 +79,14 @@ static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
 	return true;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Is it the rank we think, and does CMA pay? Compared on the peer's page of the board, which both of us map. */
+/* May it be read, and is it the rank that we think? */
 static bool try_reading(struct tt_shm_ep *ep, int place)
 {
-	struct tt_shm_segment *s = &ep->segment;
-	const struct tt_shm_bell *peer = &s->header->bells[place];
-	char *page = tt_shm_segment_page(s, place, 0), *here = tt_shm_segment_page(s, s->me, 1);
-	uint64_t seen[2], copy = UINT64_MAX, read = UINT64_MAX;
+	const struct tt_shm_bell *peer = &ep->segment.header->bells[place];
+	uint64_t seen[2];
 
-	if (ep->base.world->cma == TT_CMA_OFF || s->nlocal > TT_CAST_RANKS || !read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) ||
-	    memcmp(seen, peer->nonce, sizeof(seen)))
-		return false;
-	for (int i = 0; i < TRIALS; i++) {
-		uint64_t start = tt_now_ns(), between;
-
-		memcpy(here, page, TRIAL_BYTES);
-		between = tt_now_ns();
-		if (!read_from(peer->pid, here, peer->segment_at + (uint64_t)(page - (char *)s->header), TRIAL_BYTES))
-			return false;
-		copy = least(copy, between - start);
-		read = least(read, tt_now_ns() - between);
-	}
-	tt_log(TT_LOG_DEBUG, "rank %d: 64 KiB of another process: %llu ns by process_vm_readv, %llu ns by a copy",
-	       ep->base.world->rank, (unsigned long long)read, (unsigned long long)copy);
-	return ep->base.world->cma == TT_CMA_ON || read < 2 * copy;
+	return ep->base.world->cma != TT_CMA_OFF && read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) &&
+	       !memcmp(seen, peer->nonce, sizeof(seen));
 }
 
 /* ---- windows ---------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,15 @@ static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp
 #define TT_SHM_SPREAD 6        /* lines that a message is spread over at most */
 #define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
 
+/* Slots of one size in a ring. The masks have a bit a slot. */
+struct tt_shm_slots {
+	uint8_t *at;
+	size_t bytes;                  /* of each */
+	uint32_t claimed, most;        /* have memory; worth trying to claim */
+	uint32_t taken, busy;          /* of the reserved message; of those under way */
+	uint32_t taken_by[TT_SHM_LINES];
+};
+
 struct tt_shm_link {
 	struct tt_link base;
 	struct tt_shm_segment *segment;
@@ -39,9 +48,7 @@ struct tt_shm_link {
 	struct tt_shm_ring *tx;
 	uint8_t *room;                 /* reserved in a slot, not committed yet */
 	uint64_t sent, drained;        /* lines; drained: my copy of done */
-	uint32_t taken, busy;          /* masks of slots: of the reserved message, of those under way */
-	uint32_t taken_by[TT_SHM_LINES];
-	uint32_t nslots, most_slots;   /* claimed; worth trying to claim */
+	struct tt_shm_slots small, large;      /* of a page; of message_bytes */
 	bool starved;
 
 	/* reading */

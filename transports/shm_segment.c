@@ -99,7 +99,7 @@ static void lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
 	fit = CHANNEL_BYTES / s->slot_bytes;
 	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
-	s->ring_bytes = TT_SHM_PAGE + s->nslots * s->slot_bytes;
+	s->ring_bytes = TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
 	s->boards_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
 	s->pages_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
 	s->rings_at = s->pages_at + (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);

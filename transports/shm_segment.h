@@ -2,7 +2,7 @@
  * shm_segment.h - the memory that the ranks of one host share: how they come to it, and how it is laid out
  *
  *   header | a bell a rank | a board a rank | two pages a rank | ring [writer][reader][channel] ...
- *                                                                         ring = control page | slots
+ *                                                                         ring = control pages | small slots | large slots
  *
  * One sealed memfd a host group. It has no name in any file system, so nothing can be left behind; pages cost nothing
  * until they are claimed. Every field has one writer; fields of different writers lie 128 bytes apart.
@@ -15,10 +15,12 @@
 
 #include "transports/transport.h"
 
-#define TT_SHM_LINES 16        /* of a ring */
+#define TT_SHM_LINES 64        /* of a ring: so far a sender runs ahead of a receiver that has no core at the moment */
 #define TT_SHM_INLINE 56       /* bytes that travel in a flag's own cache line */
-#define TT_SHM_MAX_SLOTS 8
 #define TT_SHM_PAGE 4096u
+#define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
+#define TT_SHM_MAX_SLOTS 8     /* of messages of any size */
+#define TT_SHM_SMALL_SLOTS 32  /* besides, of up to a page: so far a sender runs ahead with those */
 
 /* A message or part of one: its flag (number of the line, and a mix of stamp and length), and its bytes, or where in the
  * slots they are. Lines lie apart, because processors fetch them in pairs, and the next one is the other side's to write:
@@ -31,20 +33,20 @@ struct tt_shm_line {
 	_Atomic uint64_t flag;
 };
 
-/* The control page of a ring: one direction of one (pair, channel). Written by the writer, but for done. */
+/* The control pages of a ring: one direction of one (pair, channel). Written by the writer, but for done. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done;       /* lines that the reader has released */
 	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for room */
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
 };
-_Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE && sizeof(struct tt_shm_ring) <= TT_SHM_PAGE, "layout");
+_Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE && sizeof(struct tt_shm_ring) <= TT_SHM_CONTROL, "layout");
 
 /* How a rank is woken (word is a futex), and how its memory is found (shm_reach.c; written before anybody is let in). */
 struct tt_shm_bell {
 	alignas(TT_APART) _Atomic uint32_t word;
 	_Atomic uint32_t sleeping;                     /* set by the rank, cleared by it or by who rings */
 	int32_t pid;
-	uint64_t nonce[2], nonce_at, segment_at;
+	uint64_t nonce[2], nonce_at;
 };
 
 /* What a rank tells all others at once; see shm_board.c. Written by the rank. */
@@ -81,7 +83,7 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *segment, int place);
 void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);   /* of a cast */
 
-/* The ring from one place of the group to another; its slots begin TT_SHM_PAGE behind it. */
+/* The ring from one place of the group to another; TT_SHM_CONTROL behind it begin its small slots, then its others. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
 
 /* shm_reach.c: tell the others how this rank's memory is found. */

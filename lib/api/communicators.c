@@ -198,6 +198,7 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	tt_hush();
 	tt_run_cancel(comm);             /* before the others know: what is queued must not start and fail others with it */
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+	tt_mail_cut(comm->mail);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);
 	tt_comm_free(comm);

@@ -19,6 +19,8 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
+	tt_mail_sent(comm->mail, &n.sent_bytes, &n.messages);
+	n.sent_bytes_tcp = n.sent_bytes;
 	for (int i = 0; i < comm->nep; i++) {
 		n.sent_bytes += comm->ep[i]->cast_bytes;
 		n.sent_bytes_shm += comm->ep[i]->cast_bytes;

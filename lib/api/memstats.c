@@ -28,7 +28,7 @@ static uint64_t of_control(tuttiComm_t c)
 	size_t per_rank = sizeof(*c->via) + TT_CHANNELS * sizeof(*c->links) + sizeof(*c->p2p_sent) +
 			  sizeof(*c->p2p_received) + sizeof(*c->heard) + (c->group_of ? sizeof(*c->group_of) : 0);
 
-	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl);
+	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) + tt_mail_memory(c->mail);
 }
 
 uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)

@@ -94,4 +94,7 @@ struct tt_env {
  * An empty value is a bad value. Names that begin with TUTTI_TEST_ are free for tests. */
 int tt_env_read(struct tt_env *ret_env);
 
+/* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the first read. */
+extern const char *(*tt_env_stand_in)(const char *name);
+
 #endif

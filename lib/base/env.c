@@ -84,6 +84,8 @@ static bool valid_root(const char *value)
 	return memchr(value, ':', (size_t)(colon - value)) == NULL;
 }
 
+const char *(*tt_env_stand_in)(const char *name);
+
 /* ---- the reader ----------------------------------------------------------------------------------------------- */
 
 /* Levenshtein's edit distance; names longer than any of ours are equally far. */
@@ -165,11 +167,14 @@ static bool valid_number(const struct tt_env_row *row, const char *value, int64_
 static int read_row(const struct tt_env_row *row, struct tt_env *env)
 {
 	static const char *const kinds[] = { "", "a number ", "one of " };
-	const char *given = getenv(row->name), *value = given ? given : row->fallback;
+	const char *given = getenv(row->name), *value;
 	void *field = (char *)env + row->offset;
 	int64_t number = -1;
 	bool good = true;
 
+	if (!given && tt_env_stand_in)
+		given = tt_env_stand_in(row->name);
+	value = given ? given : row->fallback;
 	if (row->kind == TT_ENV_NUMBER)
 		good = (!given && !*value) || valid_number(row, value, &number);
 	else if (given && row->kind == TT_ENV_CHOICE)

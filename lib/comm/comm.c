@@ -218,6 +218,7 @@ void tt_comm_free(tuttiComm_t c)
 	atomic_store(&c->magic, 0);
 	if (c->ctl)
 		tt_control_on_broken(c->ctl, NULL, NULL);
+	tt_mail_close(c->mail);
 	tt_endpoints_close(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
@@ -249,6 +250,7 @@ static int furnish(tuttiComm_t c, const struct tt_env *env)
 
 	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
 	    (rc = tt_endpoints_open(c)) ||
+	    (rc = tt_mail_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
 	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;

@@ -12,6 +12,7 @@
 
 #include "algorithms/algorithm.h"
 #include "comm/control.h"
+#include "comm/mail.h"
 #include "comm/place.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
@@ -71,6 +72,16 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
+/* What was found about large calls of one collective and size (run/direct_way.c). What counts calls is agreed. */
+#define TT_WAY_SIZES 6
+struct tt_ways {
+	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without */
+	struct tt_trial {
+		uint32_t calls;
+		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not known */
+	} trial[2];                            /* not in place, in place */
+};
+
 struct tuttiComm {
 	atomic_uint magic;                     /* 0: gone */
 	unsigned fork_count;                   /* of the process that made it */
@@ -79,6 +90,7 @@ struct tuttiComm {
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
+	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
 
 	/* how each pair is reached */
 	struct tt_world world;
@@ -99,7 +111,7 @@ struct tuttiComm {
 	uint64_t casts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without; agreed */
+	struct tt_ways ways[TT_SENDRECV][TT_WAY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	struct tt_ib_settings ib;              /* TUTTI_IB_..., as in struct tt_world; devices points to: */
 	char ib_devices[128];

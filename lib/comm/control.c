@@ -31,6 +31,7 @@ static bool allocate(struct tt_control *ctl)
 	ctl->host_of = calloc(n, sizeof(*ctl->host_of));
 	ctl->attached = calloc(n, sizeof(*ctl->attached));
 	ctl->left = calloc(n, sizeof(*ctl->left));
+	ctl->dead = calloc(n, sizeof(*ctl->dead));
 	ctl->left_after = calloc(n, sizeof(*ctl->left_after));
 	ctl->left_at_ns = calloc(n, sizeof(*ctl->left_at_ns));
 	ctl->gather_have = calloc(n, sizeof(*ctl->gather_have));
@@ -39,7 +40,7 @@ static bool allocate(struct tt_control *ctl)
 	ctl->heard = calloc(n, sizeof(*ctl->heard));
 	ctl->pair = calloc(n, sizeof(*ctl->pair));
 	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
-	return ctl->cards && ctl->host_of && ctl->attached && ctl->left && ctl->left_after && ctl->left_at_ns &&
+	return ctl->cards && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after && ctl->left_at_ns &&
 	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
@@ -148,6 +149,7 @@ void tt_control_free(struct tt_control *ctl)
 	free(ctl->host_of);
 	free(ctl->attached);
 	free(ctl->left);
+	free(ctl->dead);
 	free(ctl->left_after);
 	free(ctl->left_at_ns);
 	free(ctl->gather_have);
@@ -232,6 +234,8 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		return tt_flood_abort(ctl, conn, data, bytes);
 	case TT_F_STATUS:
 		return tt_status_frame(ctl, conn, data, bytes);
+	case TT_F_DEAD:
+		return tt_flood_dead(ctl, conn, data, bytes);
 	case TT_F_GOODBYE:
 		return tt_flood_goodbye(ctl, conn, data, bytes);
 	case TT_F_SPLIT_FAILED:

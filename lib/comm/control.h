@@ -91,6 +91,13 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns, int *ret_fd);
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);   /* 1 | 0 not yet */
 
+/* Sockets of the same kind for mail, also when the control is broken; a peer that is gone is TT_REMOTE. What others dial,
+ * and who died or left, is told to mail by the service thread, which holds control's lock then; NULL: no more. A second
+ * call tells again who is gone already. */
+int tt_control_dial_mail(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd);
+void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
+			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx);
+
 /* ---- the call board: cheap, every call ----------------------------------------------------------------------- */
 
 /* This rank starts (finishes) collective number seq. A few plain stores; the service thread reads them. */

@@ -212,6 +212,12 @@ static void seat(struct tt_control *ctl, const struct tt_hello *h, int fd)
 	case TT_P_DATA:
 		park(ctl, h->from, h->channel, fd);
 		break;
+	case TT_P_MAIL:
+		if (ctl->on_socket)
+			ctl->on_socket(ctl->mail_ctx, h->from, fd);
+		else
+			tt_sock_close(fd);
+		break;
 	}
 }
 

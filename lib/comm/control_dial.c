@@ -78,6 +78,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 {
 	static const char *const purposes[] = {
 		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring", [TT_P_DATA] = "data",
+		[TT_P_MAIL] = "messages",
 	};
 	char where[TT_ENDPOINT_TEXT];
 
@@ -88,7 +89,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 /* One address once. 0 | TT_SYSTEM: no use in going on | TT_USAGE: the right rank, and it has another secret | others */
 static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int i, int *ret_fd)
 {
-	struct tt_patience patience = { .stop = is_over, .ctx = ctl };
+	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
 	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
 				  .channel = dial->channel };
 	uint64_t now = tt_now_ns(), limit = a->n > 1 ? now + CONNECT_NS : TT_NEVER;
@@ -166,7 +167,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 
 		if (!rc)
 			return 0;
-		if (tt_control_broken(ctl))
+		if (!dial->anyway && tt_control_broken(ctl))
 			return tt_control_fail(ctl);
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->last);
@@ -177,6 +178,8 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->full);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
+	if (dial->anyway && a->refused && !a->answered)         /* it did listen, or there would be no communicator */
+		return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, a->last);
 	return TT_TIMEOUT;
 }
 
@@ -208,6 +211,14 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 	if (!rc)
 		tt_sock_set_blocking(*ret_fd, true);
 	return rc;
+}
+
+int tt_control_dial_mail(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
+{
+	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_MAIL, .anyway = true,
+				.deadline_ns = deadline_ns };
+
+	return tt_control_connect(ctl, &dial, ret_fd);
 }
 
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)

@@ -148,6 +148,45 @@ void tt_flood_hook(struct tt_control *ctl)
 
 /* ---- deaths ------------------------------------------------------------------------------------------------------ */
 
+/* Once a rank: told on to all, and to mail, whether or not the communicator is broken already. */
+static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *from)
+{
+	struct tt_writer w = { 0 };
+
+	if (rank >= ctl->nranks || rank == ctl->rank || ctl->dead[rank] || ctl->left[rank])
+		return;
+	ctl->dead[rank] = true;
+	tt_put(&w, (uint32_t)rank, 4);
+	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_DEAD, w.data, w.have);
+	free(w.data);
+	if (ctl->on_gone)
+		ctl->on_gone(ctl->mail_ctx, rank, tuttiRankDead);
+}
+
+bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	int rank = (int)tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
+
+	if (!tt_get_end(&r))
+		return false;
+	note_dead(ctl, rank, conn);
+	return true;
+}
+
+void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
+			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx)
+{
+	pthread_mutex_lock(&ctl->lock);
+	ctl->on_socket = socket;
+	ctl->on_gone = gone;
+	ctl->mail_ctx = ctx;
+	for (int r = 0; r < ctl->nranks && gone; r++)
+		if (ctl->left[r] || ctl->dead[r])
+			gone(ctx, r, ctl->left[r] ? tuttiRankLeft : tuttiRankDead);
+	pthread_mutex_unlock(&ctl->lock);
+}
+
 void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 {
 	char text[128];
@@ -159,6 +198,8 @@ void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 	snprintf(text, sizeof(text), "rank %d died: its connection to rank %d ended without a goodbye", conn->peer,
 		 ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
+	if (ctl->joined)
+		note_dead(ctl, conn->peer, conn);
 }
 
 /* ---- goodbyes ---------------------------------------------------------------------------------------------------- */
@@ -198,6 +239,8 @@ bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 	ctl->left[origin] = true;
 	ctl->left_after[origin] = after;
 	ctl->left_at_ns[origin] = tt_now_ns();
+	if (ctl->on_gone)
+		ctl->on_gone(ctl->mail_ctx, origin, tuttiRankLeft);
 	if (after > ctl->heard[origin])
 		ctl->heard[origin] = after;
 	if (after < atomic_load(&ctl->gone_after))

@@ -147,6 +147,10 @@ struct tt_control {
 	char text[1024];
 	bool hook_due, hook_ran;                 /* hook_ran: under hook_lock */
 	bool *left;                              /* [nranks] said goodbye */
+	bool *dead;                              /* [nranks] seen by any rank; after a break as well */
+	void (*on_socket)(void *ctx, int peer, int fd);                  /* mail's */
+	void (*on_gone)(void *ctx, int rank, tuttiRankState_t how);
+	void *mail_ctx;
 	uint64_t *left_after, *left_at_ns;
 	pthread_mutex_t hook_lock;               /* held while the hook runs */
 	void (*hook)(void *ctx);
@@ -225,6 +229,7 @@ struct tt_dial {
 	enum tt_purpose purpose;
 	int channel;
 	bool named;                      /* the user named the addresses: loopback ones are meant */
+	bool anyway;                     /* also when the control is broken */
 	uint64_t deadline_ns;
 };
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
@@ -237,6 +242,7 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn);
+bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 void tt_flood_leave(struct tt_control *ctl);
 void tt_flood_check_left(struct tt_control *ctl);        /* does this rank's operation wait for one that left? */
 void tt_flood_hook(struct tt_control *ctl);              /* on_broken is due; lets the lock go meanwhile */

@@ -48,6 +48,7 @@ enum tt_frame {
 	TT_F_GATHER_UP, TT_F_GATHER_DOWN,
 	TT_F_ABORT, TT_F_STATUS, TT_F_GOODBYE,     /* floods */
 	TT_F_SPLIT_FAILED,                         /* flood: why the split under way comes to nothing */
+	TT_F_DEAD,                                 /* flood: a rank died, or aborted */
 	TT_F_KINDS
 };
 

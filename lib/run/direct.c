@@ -12,19 +12,16 @@
  * place works, because part r is written by rank r alone until all have read it. Nobody writes into another's memory: a rank
  * that was stopped and comes back late can spoil nothing.
  *
- * If they cannot read each other, the operation goes on without it, and after some such calls most do not even meet. Who
- * takes which way is agreed: every rank sees the same casts. Called by run, for an operation with `direct` set.
+ * If they cannot read each other, or that is the slower way (direct_way.c), the operation goes on without it, and after some
+ * such calls most do not even meet. Who takes which way is agreed: every rank sees the same casts. Called by run, for an operation with `direct` set.
  */
 #include <string.h>
 
+#include "mem/copy.h"
 #include "run/direct.h"
 
 #define SLICE_MAPPED (256u << 10)        /* bytes a call of advance sums or copies */
 #define SLICE_READ (128u << 10)          /* the same through a stage, which stays in L2 */
-
-#define IN_VAIN 3                        /* after so many meetings in a row that led to nothing ... */
-#define SELDOM 16                        /* ... one call in so many tries again, */
-#define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
 
 _Static_assert(sizeof(struct tt_meeting) <= 2 * TT_CAST_LINE, "a meeting is two lines");
 _Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOURCES, "one cast, one sum");
@@ -37,10 +34,8 @@ bool tt_direct_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	if (!c->caster || !c->caster->t->describe || c->nranks > TT_DIRECT_RANKS || !tt_direct_fits(op) ||
-	    (c->reads == TT_READS_NOT && !c->maps))
-		return false;
-	return c->in_vain < IN_VAIN || op->block >= LONG_CALL || ++c->passed_by % SELDOM == 0;
+	return c->caster && c->caster->t->describe && c->nranks <= TT_DIRECT_RANKS && tt_direct_fits(op) &&
+	       (c->reads != TT_READS_NOT || c->maps) && tt_way_meets(op);
 }
 
 void tt_direct_begin(struct tt_op *op)
@@ -106,6 +101,7 @@ static int announce(struct tt_op *op)
 {
 	struct tt_meeting *mine = &op->met[op->comm->rank];
 
+	tt_way_tell(op, mine);
 	describe(op, op->base[TT_IN], tt_direct_in_bytes(op, op->comm->rank), &mine->in);
 	describe(op, op->base[TT_OUT], tt_direct_out_bytes(op), &mine->out);
 	cast(op, mine, sizeof(*mine), TT_DIRECT_MEET);
@@ -124,10 +120,11 @@ static int go(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	c->in_vain++;
-	if ((op->ordinary && c->reads != TT_READS) || (op->windows && !c->maps))
+	bool can = (!op->ordinary || (c->reads == TT_READS && tt_way_reads(op))) && (!op->windows || c->maps);
+
+	tt_way_met(op, !can);
+	if (!can)
 		return tt_op_otherwise(op);
-	c->in_vain = 0;
 	for (int r = 0; r < c->nranks; r++) {
 		bool me = r == c->rank;
 
@@ -249,6 +246,14 @@ static int sum(struct tt_op *op)
 	return rc;
 }
 
+static void copy(const struct tt_op *op, void *to, const void *from, size_t bytes)
+{
+	if (op->past)
+		tt_copy_past(to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+}
+
 static int fetch_from(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->caster;
@@ -258,7 +263,7 @@ static int fetch_from(struct tt_op *op, int peer)
 	const struct tt_remote *r = tt_direct_sums(op) ? &op->met[peer].out : &op->met[peer].in;
 
 	if (bytes && there)
-		memcpy(op->base[TT_OUT] + to, there + from, bytes);
+		copy(op, op->base[TT_OUT] + to, there + from, bytes);
 	else if (bytes && ep->t->read(ep, peer, op->base[TT_OUT] + to, r->at + from, bytes))
 		return TT_REMOTE;
 	op->done += bytes;
@@ -300,7 +305,7 @@ static int finish_fetching(struct tt_op *op)
 	uint8_t word = 1;
 
 	if (!tt_direct_sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
-		memcpy(op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
+		copy(op, op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
 	cast(op, &word, 1, TT_DIRECT_LEAVE);
 	return 1;
 }

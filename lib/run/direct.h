@@ -1,4 +1,4 @@
-/* direct.h - what direct.c asks of direct_pieces.c */
+/* direct.h - what direct.c asks of direct_pieces.c and direct_way.c */
 #ifndef TT_DIRECT_H
 #define TT_DIRECT_H
 
@@ -16,5 +16,15 @@ size_t tt_direct_out_bytes(const struct tt_op *op);
  * of its own output. */
 struct tt_piece { size_t from, to, bytes; };
 struct tt_piece tt_direct_piece(const struct tt_op *op, int peer);
+
+/* Is it worth while to meet, by what came of other meetings? And what came of this one. */
+bool tt_way_meets(const struct tt_op *op);
+void tt_way_met(const struct tt_op *op, bool in_vain);
+
+/* What this rank measured goes into its part of the meeting; then: is ordinary memory read in this call? All answer alike. */
+void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine);
+bool tt_way_reads(struct tt_op *op);
+/* The call is complete: how long it took. Only where op->trial is set. */
+void tt_way_learn(const struct tt_op *op);
 
 #endif

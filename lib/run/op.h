@@ -61,7 +61,9 @@ struct tt_op {
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
 	bool direct;                    /* reads peers' buffers instead: */
+	struct tt_trial *trial;         /* of direct_way.c, in which this call counts; NULL: in none */
 	int awaited;                    /* express, direct: the first rank whose cast is not there */
+	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
@@ -84,7 +86,13 @@ struct tt_op {
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
 	int fetching;                   /* the rank whose part is half fetched, -1 none */
-	struct tt_meeting { struct tt_remote in, out; } met[TT_CAST_RANKS];
+	struct tt_meeting {
+		struct tt_remote in, out;
+		bool in_place, insists;         /* insists: TUTTI_CMA=on */
+		uint32_t ns[2][2];              /* what the rank measured, as in struct tt_ways */
+	} met[TT_CAST_RANKS];
+	uint64_t met_ns;                /* when all had come */
+	bool reads;                     /* it is one of those that read */
 	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];      /* NULL: to be read into the stage */
 };
 

@@ -6,8 +6,9 @@
  */
 #include <string.h>
 
+#include "mem/copy.h"
 #include "plan/bind.h"
-#include "run/op.h"
+#include "run/direct.h"
 
 void tt_op_init(struct tt_op *op, const struct tt_request *r)
 {
@@ -16,6 +17,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->request = r;
 	op->started = op->complete = op->express = op->cast = op->direct = false;
 	op->ncursors = op->nfinished = op->npending = 0;
+	op->trial = NULL;
 }
 
 /* bytes of the larger buffer of the call: what algorithms are chosen by */
@@ -106,6 +108,7 @@ int tt_op_bind(struct tt_op *op)
 				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
 	op->reduce = tt_reduce_kernel(r->type, r->op);
+	op->past = call_bytes(r, bytes) >= TT_PAST_BYTES;
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
 	if (tt_unlikely(!m->bound))
 		bind(op, bytes, &m->binding);
@@ -151,6 +154,7 @@ static void prepare_p2p(struct tt_op *op)
 		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
 	bind(op, bytes ? bytes : 1, &b);
 	cut_tiles(op, &b);
+	op->past = bytes >= TT_PAST_BYTES;
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
 }
@@ -263,6 +267,8 @@ void tt_op_finish(struct tt_op *op)
 		tt_control_done(c->ctl, op->seq);
 		if (op->express)
 			tt_express_learn(op);
+		else if (op->trial)
+			tt_way_learn(op);
 	}
 	op->complete = true;
 	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,

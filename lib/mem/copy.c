@@ -1,0 +1,50 @@
+/*
+ * copy.c - copies that go past the caches
+ *
+ * Called by run for outputs that no cache will keep: a store that misses first reads its line, and in vain when all of
+ * it is overwritten. Two ranks that copy 64 MiB each on a machine with DDR5 do it at 7 GB/s with ordinary stores and at 14
+ * with these; 4 MiB at 14 and 17. What fits into a core's own cache is slower by half this way.
+ */
+#include <string.h>
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
+#include "mem/copy.h"
+
+#ifdef __x86_64__
+static void stream_lines(char *dst, const char *src, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += TT_LINE) {
+		const __m128i *s = (const __m128i *)(src + at);
+		__m128i *d = (__m128i *)(dst + at);
+		__m128i a = _mm_loadu_si128(s), b = _mm_loadu_si128(s + 1);
+		__m128i e = _mm_loadu_si128(s + 2), f = _mm_loadu_si128(s + 3);
+
+		_mm_stream_si128(d, a);
+		_mm_stream_si128(d + 1, b);
+		_mm_stream_si128(d + 2, e);
+		_mm_stream_si128(d + 3, f);
+	}
+	_mm_sfence();                    /* these stores are not ordered with later ones: a flag must not overtake them */
+}
+
+void tt_copy_past(void *dst, const void *src, size_t bytes)
+{
+	size_t head = -(uintptr_t)dst % TT_LINE, lines;
+
+	if (bytes < head + TT_LINE) {
+		memcpy(dst, src, bytes);
+		return;
+	}
+	memcpy(dst, src, head);
+	lines = (bytes - head) / TT_LINE * TT_LINE;
+	stream_lines((char *)dst + head, (const char *)src + head, lines);
+	memcpy((char *)dst + head + lines, (const char *)src + head + lines, bytes - head - lines);
+}
+#else
+void tt_copy_past(void *dst, const void *src, size_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+#endif

@@ -1,0 +1,176 @@
+/*
+ * collectives.c - the calls that move data: the handle's communicator does them
+ *
+ * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has is not let through.
+ */
+#include "nccl/layer.h"
+
+#define EQUAL(name) _Static_assert((int)nccl##name == (int)tutti##name, #name)
+EQUAL(Int8);
+EQUAL(Uint8);
+EQUAL(Int32);
+EQUAL(Uint32);
+EQUAL(Int64);
+EQUAL(Uint64);
+EQUAL(Float16);
+EQUAL(Float32);
+EQUAL(Float64);
+EQUAL(Bfloat16);
+EQUAL(Float8e4m3);
+EQUAL(Float8e5m2);
+EQUAL(NumTypes);
+EQUAL(Sum);
+EQUAL(Prod);
+EQUAL(Max);
+EQUAL(Min);
+EQUAL(Avg);
+EQUAL(ScalarDevice);
+EQUAL(ScalarHostImmediate);
+EQUAL(RemoteError);
+EQUAL(InProgress);
+
+/* The communicator of a call, in which rank and types are checked by tutti. NULL: *ret_result says why not. */
+static tuttiComm_t enter(ncclComm_t comm, const char *call, ncclResult_t *ret_result)
+{
+	tuttiComm_t tutti = NULL;
+	int rc = nc_comm_check(comm, call, &tutti);
+
+	if (tt_unlikely(rc))
+		*ret_result = nc_group_fail(rc);
+	return rc ? NULL : tutti;
+}
+
+/* The same for a reduction: 5..7 are operations of tutti that NCCL does not have. */
+static tuttiComm_t enter_reduction(ncclComm_t comm, ncclRedOp_t op, const char *call, ncclResult_t *ret_result)
+{
+	if (tt_unlikely(op >= ncclNumOps && (int)op < (int)tuttiNumOps)) {
+		*ret_result = nc_group_fail(tt_fail(TT_ARG, "%s: %d is no reduction operation", call, (int)op));
+		return NULL;
+	}
+	return enter(comm, call, ret_result);
+}
+
+static ncclResult_t leave(tuttiResult_t result)
+{
+	return tt_likely(!result) ? ncclSuccess : nc_group_fail(nc_code(result));
+}
+
+#define TYPE ((tuttiDataType_t)datatype)
+#define OP ((tuttiRedOp_t)op)
+
+NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter_reduction(comm, op, "ncclAllReduce", &result);
+
+	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter_reduction(comm, op, "ncclReduce", &result);
+
+	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclBroadcast", &result);
+
+	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+	  cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclBcast", &result);
+
+	return t ? leave(tuttiBcast(buff, count, TYPE, root, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
+	  ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclAllGather", &result);
+
+	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff, size_t recvcount,
+	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter_reduction(comm, op, "ncclReduceScatter", &result);
+
+	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclAlltoAll", &result);
+
+	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclGather", &result);
+
+	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
+	  int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclScatter", &result);
+
+	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
+	  ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclSend", &result);
+
+	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+	  cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclRecv", &result);
+
+	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, stream)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+	  ncclScalarResidence_t residence, ncclComm_t comm)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclRedOpCreatePreMulSum", &result);
+
+	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE, (tuttiScalarResidence_t)residence,
+						   t)) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, "ncclRedOpDestroy", &result);
+
+	return t ? leave(tuttiRedOpDestroy(OP, t)) : result;
+}

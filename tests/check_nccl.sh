@@ -1,0 +1,76 @@
+#!/bin/sh
+# check_nccl.sh - libnccl.so.2 exports what the original does, is small, and serves a program written against nccl.h
+# Called by make check in the build folder. fixtures/nccl/*.txt are names of symbols: of the original, and what PyTorch needs.
+lib=.libs/libnccl.so.2
+[ -e $lib ] || { echo "no shared library in this build"; exit 77; }
+fixtures=$top_srcdir/tests/fixtures/nccl
+
+n=0
+point() {   # STATUS DESCRIPTION [LINES]
+	n=$((n + 1))
+	[ "$1" = 0 ] && echo "ok $n - $2" || { echo "not ok $n - $2"; echo "$3" | sed 's/^/# /'; }
+}
+expect_empty() {   # DESCRIPTION LINES
+	[ -z "$2" ]
+	point $? "$1" "$2"
+}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+nm -D --defined-only $lib | awk '{ print $3 }' | sort >"$tmp/exported"
+[ "$(wc -l <"$fixtures/exports-2.28.9.txt")" -ge 100 ]
+point $? "the list of the original's symbols can be read"
+for list in exports-2.28.9 exports-later torch-2.11.0; do
+	sort "$fixtures/$list.txt" >"$tmp/list"
+	expect_empty "every symbol of $list.txt is exported" "$(comm -23 "$tmp/list" "$tmp/exported")"
+done
+expect_empty "nothing else is" "$(sort -u "$fixtures"/exports-*.txt | comm -13 - "$tmp/exported")"
+expect_empty "symbols have no versions" "$(nm -D --defined-only $lib | grep @)"
+expect_empty "each nccl name is weak beside a strong pnccl name" "$(nm -D --defined-only $lib | awk '
+	$3 ~ /^nccl/ && $3 !~ /Internal$/ && $2 != "W" || $3 ~ /^pnccl/ && $2 != "T"')"
+[ "$(readelf -d $lib | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = libnccl.so.2 ]
+point $? "its soname is libnccl.so.2"
+expect_empty "it needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+	grep -vE '^(libc|libm|libpthread|libdl|libcrypto|libhwloc|ld-linux.*)\.so')"
+strip --strip-unneeded -o "$tmp/stripped" $lib
+bytes=$(wc -c <"$tmp/stripped")
+[ "$bytes" -lt 3145728 ]
+point $? "it is smaller than 3 MB ($bytes bytes stripped)"
+
+# The client, with our header and, where it is installed, with the vendor's. CUDA's headers need their folder.
+build_client() {   # OUTPUT HEADER INCLUDE-FOLDER
+	$CC -std=gnu17 -g -DNCCL_HEADER="$2" -I"$top_srcdir" -I"$top_srcdir/lib" -I"$3" "$top_srcdir"/tests/nccl_client*.c \
+		-o "$1" -L.libs -lnccl -lpthread -ldl >"$tmp/log" 2>&1
+}
+export LD_LIBRARY_PATH="$PWD/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+build_client "$tmp/client" '"nccl/nccl_abi.h"' "$top_srcdir"
+point $? "a client compiles with our header" "$(cat "$tmp/log")"
+stock=
+for dir in ${NCCL_HOME:+"$NCCL_HOME/include"} /usr/local/cuda/include /usr/include; do
+	[ -e "$dir/nccl.h" ] && stock=$dir && break
+done
+if [ -n "$stock" ] && grep -q 'NCCL_VERSION_CODE 228' "$stock/nccl.h"; then
+	printf '#include <limits.h>\n#include <stddef.h>\n#include <nccl.h>\n#include "nccl/nccl_facts.h"\n' |
+		$CC -std=gnu17 -I"$stock" -I"$top_srcdir" -fsyntax-only -xc - >"$tmp/log" 2>&1
+	point $? "the vendor's header has our layouts and numbers" "$(cat "$tmp/log")"
+	build_client "$tmp/stock" '<nccl.h>' "$stock"
+	point $? "the client compiles with the vendor's header" "$(cat "$tmp/log")"
+	LD_BIND_NOW=1 timeout 60 "$tmp/stock" collectives one-thread configs >"$tmp/log" 2>&1
+	point $? "and runs" "$(cat "$tmp/log")"
+else
+	for what in "the vendor's header has our layouts" "the client compiles with it" "and runs"; do
+		n=$((n + 1))
+		echo "ok $n - $what # SKIP no nccl.h of 2.28 on this machine"
+	done
+fi
+
+timeout 120 "$tmp/client" >"$tmp/log" 2>&1
+grep '^#' "$tmp/log"
+grep -E '^(not )?ok' "$tmp/log" >"$tmp/points"
+while IFS= read -r line; do
+	case $line in ok*) status=0 ;; *) status=1 ;; esac
+	point $status "host memory: ${line#*- }"
+done <"$tmp/points"
+[ "$(wc -l <"$tmp/points")" -ge 16 ]
+point $? "the client came to its end" "$(tail -5 "$tmp/log")"
+echo 1..$n

@@ -1,0 +1,57 @@
+/*
+ * nccl_client.c - a user of libnccl.so.2, written against nccl.h: runs cases and prints TAP
+ *
+ * Usage: nccl_client [case ...]. Run by tests/check_nccl.sh, which compiles it with our header and the vendor's.
+ */
+#include "nccl_client.h"
+
+static const struct test {
+	const char *name;
+	int (*body)(struct seat *seat, const ncclUniqueId *id);
+	struct ranks how;
+	unsigned may_die;
+	const char *claim;
+} tests[] = {
+	{ "collectives", case_collectives, { .n = 2 }, 0, "every collective with every type and operation, 2 processes" },
+	{ "collectives", case_collectives, { .n = 4, .threads = true }, 0, "collectives of 4 threads" },
+	{ "groups", case_groups, { .n = 4 }, 0, "sends, receives and collectives in groups, 4 processes" },
+	{ "groups", case_groups, { .n = 3, .threads = true }, 0, "groups of 3 threads" },
+	{ "split", case_split, { .n = 5 }, 0, "a communicator is split by color and key, 5 processes" },
+	{ "split", case_split, { .n = 4, .threads = true }, 0, "a split of 4 threads" },
+	{ "scaled", case_scaled, { .n = 3 }, 0, "a pre-multiplied sum, registered memory" },
+	{ "one-thread", case_one_thread, { .n = 1, .joins_itself = true }, 0, "one thread joins as several ranks" },
+	{ "nonblocking", case_nonblocking, { .n = 3, .joins_itself = true }, 0,
+	  "a nonblocking communicator is ready when a watchdog sees it, 3 processes" },
+	{ "nonblocking", case_nonblocking, { .n = 3, .joins_itself = true, .threads = true }, 0,
+	  "nonblocking communicators of 3 threads" },
+	{ "abort", case_abort, { .n = 3 }, 0, "an abort unblocks this rank and the others, 3 processes" },
+	{ "abort", case_abort, { .n = 3, .threads = true }, 0, "an abort among 3 threads" },
+	{ "abort-join", case_abort_join, { .n = 1, .joins_itself = true }, 0, "an abort ends a join that nobody answers" },
+	{ "killed", case_killed, { .n = 3 }, 1u << 2, "a killed rank is an asynchronous error of the others" },
+	{ "configs", case_configs, { .n = 1, .joins_itself = true }, 0, "a config of every size since 2.14 is understood" },
+	{ "wrong-uses", case_wrong_uses, { .n = 1 }, 0, "wrong uses, and what is not built, are refused in words" },
+};
+#define NTESTS (sizeof(tests) / sizeof(tests[0]))
+
+int main(int argc, char **argv)
+{
+	int n = 0, bad = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; i < NTESTS; i++) {
+		struct ranks how = tests[i].how;
+		bool chosen = argc < 2;
+		int failed;
+
+		for (int a = 1; a < argc; a++)
+			chosen |= !strcmp(argv[a], tests[i].name);
+		if (!chosen)
+			continue;
+		ranks_may_die = tests[i].may_die;
+		failed = ranks_run(&how, tests[i].body);
+		bad += failed != 0;
+		printf("%s %d - %s\n", failed ? "not ok" : "ok", ++n, tests[i].claim);
+	}
+	printf("1..%d\n", n);
+	return bad != 0;
+}

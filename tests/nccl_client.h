@@ -1,0 +1,68 @@
+/*
+ * nccl_client.h - between the files of tests/nccl_client: ranks, memory and expected values
+ *
+ * The client is written against nccl.h alone: NCCL_HEADER is ours, or the vendor's where that is installed.
+ */
+#ifndef NCCL_CLIENT_H
+#define NCCL_CLIENT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include NCCL_HEADER
+
+struct seat {                          /* a rank: what it is, and what it works with */
+	ncclComm_t comm;
+	int rank, nranks;
+	cudaStream_t stream;
+	void *in, *out;                /* [ROOM] bytes each, of the memory under test */
+};
+#define ROOM (1 << 16)
+
+struct ranks {                         /* how the ranks of a case are run */
+	int n;
+	bool threads, joins_itself;
+	ncclUniqueId id;
+};
+/* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose death is no failure. */
+int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUniqueId *id));
+extern unsigned ranks_may_die;         /* a mask */
+bool ranks_are_threads(void);
+
+/* Memory of the kind under test (host or CUDA), and the stream that works on it. */
+int memory_open(struct seat *seat);    /* once in each rank: in, out, stream */
+void memory_close(struct seat *seat);
+int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
+int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);    /* after what the stream holds */
+
+/* Elements. Values are small multiples of 1/4, which every type that has fractions holds exactly. */
+size_t value_bytes(ncclDataType_t type);
+void value_store(void *to, size_t index, ncclDataType_t type, double value);
+bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
+
+/* Says what was not so, with NCCL's own words, and leaves the rank. */
+#define EXPECT(condition)                                                                                          \
+	do {                                                                                                       \
+		if (!(condition)) {                                                                                \
+			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, seat->rank,     \
+				#condition, ncclGetLastError(NULL));                                               \
+			return 1;                                                                                  \
+		}                                                                                                  \
+	} while (0)
+#define OK(call) EXPECT((call) == ncclSuccess)
+
+/* The cases. Each is run by every rank; 0: as it should be. */
+int case_collectives(struct seat *seat, const ncclUniqueId *id);
+int case_groups(struct seat *seat, const ncclUniqueId *id);
+int case_split(struct seat *seat, const ncclUniqueId *id);
+int case_scaled(struct seat *seat, const ncclUniqueId *id);
+int case_one_thread(struct seat *seat, const ncclUniqueId *id);
+int case_nonblocking(struct seat *seat, const ncclUniqueId *id);
+int case_abort(struct seat *seat, const ncclUniqueId *id);
+int case_abort_join(struct seat *seat, const ncclUniqueId *id);
+int case_killed(struct seat *seat, const ncclUniqueId *id);
+int case_configs(struct seat *seat, const ncclUniqueId *id);
+int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
+
+#endif
