@@ -8,6 +8,7 @@ struct tt_command {
 	int (*run)(int argc, char **argv);
 };
 
+int tt_cmd_hashdiff(int argc, char **argv);
 int tt_cmd_info(int argc, char **argv);
 int tt_cmd_plan(int argc, char **argv);
 int tt_cmd_simulate(int argc, char **argv);

@@ -25,6 +25,7 @@ struct fleet {
 	pid_t *pids;            /* 0: has ended */
 	int alive;
 	int status;             /* of the first that failed */
+	int ended;              /* processes that ended by themselves */
 	int signal;             /* that ends us, or 0 */
 	uint64_t kill_at_ns;    /* when those that are left are killed; 0: never */
 	sigset_t watched, before;
@@ -57,10 +58,11 @@ static void kill_within(struct fleet *f, uint32_t ms)
 
 static void note_end(struct fleet *f, int process, int how)
 {
-	int status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+	int status = WIFEXITED(how) ? WEXITSTATUS(how) : !f->launch->lenient;
 
 	f->pids[process] = 0;
 	f->alive--;
+	f->ended += WIFEXITED(how);
 	if (WIFSIGNALED(how) && !f->signal) {
 		print_who(f, process);
 		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how), strsignal(WTERMSIG(how)));
@@ -164,7 +166,7 @@ int tt_launch(const struct tt_launch *launch)
 		raise(f.signal);
 	}
 	sigprocmask(SIG_SETMASK, &f.before, NULL);
-	return f.status;
+	return f.ended || f.status ? f.status : 1;
 }
 
 /* ---- pinning -------------------------------------------------------------------------------------------------- */

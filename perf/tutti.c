@@ -17,6 +17,7 @@ static const struct tt_command commands[] = {
 	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
 	{ "simulate", "simulate a call on ranks and hosts that need not be there", tt_cmd_simulate },
 	{ "tune", "measure what things cost here, for choosing algorithms", tt_cmd_tune },
+	{ "hashdiff", "where two trainings begin to differ: step, bucket, element", tt_cmd_hashdiff },
 	{ "version", "print the version", version },
 	{ "help", "this list, or the help of one command", help },
 	{ NULL, NULL, NULL },

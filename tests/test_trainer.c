@@ -17,6 +17,7 @@
 #include "trainer/exact.h"
 #include "trainer/fail.h"
 #include "trainer/idx.h"
+#include "trainer/leaves.h"
 #include "trainer/model.h"
 #include "trainer/replicas.h"
 #include "trainer/rng.h"
@@ -27,6 +28,7 @@ TestSuite(exact, .timeout = 60);
 TestSuite(sampler, .timeout = 60);
 TestSuite(idx, .timeout = 60);
 TestSuite(data, .timeout = 60);
+TestSuite(leaves, .timeout = 60);
 TestSuite(model, .timeout = 60);
 TestSuite(replicas, .timeout = 60);
 
@@ -198,14 +200,14 @@ Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 {
 	struct tt_sampler s;
 	uint8_t seen[1003] = { 0 };
-	size_t rows, total = 0;
+	size_t total = 0;
 
 	cr_assert_eq(tt_sampler_open(&s, 5, 1003, 10), 0);
 	cr_assert_eq(tt_sampler_steps(&s), 100);
 	for (uint64_t step = 0; step < 100; step++) {
-		const uint32_t *samples = tt_sampler_rows(&s, step, 0, 1, &rows);
+		const uint32_t *samples = tt_sampler_rows(&s, step, 0);
 
-		for (size_t i = 0; i < rows; i++, total++) {
+		for (size_t i = 0; i < s.batch; i++, total++) {
 			cr_assert_lt(samples[i], 1003);
 			cr_assert_eq(seen[samples[i]]++, 0);
 		}
@@ -214,51 +216,20 @@ Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 	tt_sampler_close(&s);
 }
 
-Test(sampler, the_shares_of_any_number_of_ranks_make_the_same_batch)
-{
-	struct tt_sampler s;
-
-	cr_assert_eq(tt_sampler_open(&s, 5, 1003, 10), 0);
-	for (uint64_t step = 95; step < 105; step++) {
-		uint32_t whole[10];
-		size_t rows;
-
-		memcpy(whole, tt_sampler_rows(&s, step, 0, 1, &rows), sizeof(whole));
-		for (int nranks = 2; nranks <= 13; nranks++) {
-			size_t done = 0;
-
-			for (int rank = 0; rank < nranks; rank++) {
-				const uint32_t *samples =
-					tt_sampler_rows(&s, step, rank, nranks, &rows);
-
-				cr_assert_leq(done + rows, 10);
-				cr_assert(rows == 10 / (size_t)nranks ||
-					  rows == 10 / (size_t)nranks + 1);
-				cr_assert_eq(memcmp(samples, whole + done, rows * sizeof(*samples)),
-					     0);
-				done += rows;
-			}
-			cr_assert_eq(done, 10);
-		}
-	}
-	tt_sampler_close(&s);
-}
-
 Test(sampler, the_order_depends_on_seed_and_epoch_only)
 {
 	struct tt_sampler a, b, other;
-	size_t rows;
 	uint32_t first[50];
 
 	cr_assert_eq(tt_sampler_open(&a, 5, 100, 50), 0);
 	cr_assert_eq(tt_sampler_open(&b, 5, 100, 50), 0);
 	cr_assert_eq(tt_sampler_open(&other, 6, 100, 50), 0);
-	memcpy(first, tt_sampler_rows(&a, 6, 0, 1, &rows), sizeof(first));
-	tt_sampler_rows(&b, 1, 0, 1, &rows);
-	tt_sampler_rows(&b, 3, 0, 1, &rows);
-	cr_expect_eq(memcmp(first, tt_sampler_rows(&b, 6, 0, 1, &rows), sizeof(first)), 0);
-	cr_expect_neq(memcmp(first, tt_sampler_rows(&b, 4, 0, 1, &rows), sizeof(first)), 0);
-	cr_expect_neq(memcmp(first, tt_sampler_rows(&other, 6, 0, 1, &rows), sizeof(first)), 0);
+	memcpy(first, tt_sampler_rows(&a, 6, 0), sizeof(first));
+	tt_sampler_rows(&b, 1, 0);
+	tt_sampler_rows(&b, 3, 0);
+	cr_expect_eq(memcmp(first, tt_sampler_rows(&b, 6, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, tt_sampler_rows(&b, 4, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, tt_sampler_rows(&other, 6, 0), sizeof(first)), 0);
 	tt_sampler_close(&a);
 	tt_sampler_close(&b);
 	tt_sampler_close(&other);
@@ -473,9 +444,113 @@ Test(data, synth_is_a_function_of_the_seed)
 	tt_data_free(&other);
 }
 
+/* ---- leaves --------------------------------------------------------------------------------- */
+
+static const enum tt_canonical kinds[] = { TT_CANONICAL_TREE, TT_CANONICAL_CHAIN };
+
+/* The expression, as leaves.h says it, of leaves first..first+wide-1 of `count`. */
+static float by_definition(enum tt_canonical kind, const float *leaf, size_t first, size_t wide,
+			   size_t count)
+{
+	float sum = leaf[0];
+
+	if (kind == TT_CANONICAL_CHAIN) {
+		for (size_t i = 1; i < count; i++)
+			sum += leaf[i];
+		return sum;
+	}
+	if (wide == 1)
+		return leaf[first];
+	sum = by_definition(kind, leaf, first, wide / 2, count);
+	if (first + wide / 2 < count)
+		sum += by_definition(kind, leaf, first + wide / 2, wide / 2, count);
+	return sum;
+}
+
+Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
+{
+	for (int kind = TT_CANONICAL_OFF; kind <= TT_CANONICAL_FIXED64; kind++) {
+		for (int ranks = 1; ranks < 14; ranks++) {
+			struct tt_leaves l = tt_leaves_of((enum tt_canonical)kind, 103, 10, ranks);
+			size_t rows = 0;
+
+			for (int r = 0; r < ranks; r++) {
+				struct tt_node at = tt_leaves_rows(&l, tt_leaves_share(&l, r, ranks));
+
+				cr_assert_eq(at.first, rows);
+				cr_assert_geq(at.last, rows);
+				rows = at.last;
+			}
+			cr_assert_eq(rows, 103);
+		}
+	}
+}
+
+/* Folds what `ranks` ranks have of `count` leaves: first each alone, then all together. */
+static float fold_over(struct tt_leaves *l, const float *leaf, int ranks)
+{
+	struct tt_node all[64];
+	void *at[64];
+	float sums[64];
+	size_t n = 0;
+
+	for (int r = 0; r < ranks; r++) {
+		struct tt_node run = tt_leaves_share(l, r, ranks);
+		size_t own = tt_leaves_nodes(l, run, all + n);
+
+		for (size_t i = n; i < n + own; i++) {
+			struct tt_node one[64];
+			void *place[64];
+			float copy[64];
+			size_t many = all[i].last - all[i].first;
+
+			for (size_t k = 0; k < many; k++) {
+				copy[k] = leaf[all[i].first + k];
+				one[k] = (struct tt_node){ all[i].first + k, all[i].first + k + 1 };
+				place[k] = &copy[k];
+			}
+			tt_leaves_fold(l, one, place, &many, 1);
+			cr_assert_eq(many, 1, "what is said to be a node is one");
+			sums[i] = copy[0];
+			at[i] = &sums[i];
+		}
+		n += own;
+	}
+	tt_leaves_fold(l, all, at, &n, 1);
+	cr_assert_eq(n, 1);
+	cr_assert_eq(all[0].last - all[0].first, l->count);
+	return *(float *)at[0];
+}
+
+Test(leaves, the_sum_has_the_bits_of_its_definition_for_any_number_of_ranks)
+{
+	float leaf[40];
+	size_t differ = 0;
+
+	for (size_t i = 0; i < 40; i++)
+		leaf[i] = random_float(12, i);
+	for (size_t count = 1; count <= 40; count++) {
+		float want[2];
+
+		for (int k = 0; k < 2; k++) {
+			struct tt_leaves l = tt_leaves_of(kinds[k], count, 1, 1);
+
+			want[k] = by_definition(kinds[k], leaf, 0, 64, count);
+			for (int ranks = 1; ranks < 44; ranks++) {
+				float got = fold_over(&l, leaf, ranks);
+
+				cr_assert_eq(memcmp(&got, &want[k], sizeof(got)), 0,
+					     "kind %d, %zu leaves, %d ranks", kinds[k], count, ranks);
+			}
+		}
+		differ += memcmp(&want[0], &want[1], sizeof(want[0])) != 0;
+	}
+	cr_expect_gt(differ, 20, "the two expressions are different ones");
+}
+
 /* ---- model ---------------------------------------------------------------------------------- */
 
-enum { INPUTS = 11, CLASSES = 4, ROWS = 6 };
+enum { INPUTS = 16, CLASSES = 4, ROWS = 6 };
 
 struct subject {
 	struct tt_device device;
@@ -486,12 +561,13 @@ struct subject {
 
 static void make_subject(struct subject *s, const char *text)
 {
+	struct tt_model_size size = { INPUTS, CLASSES, ROWS, 4 };
+
 	cr_assert_eq(tt_device_open(&s->device, "cpu"), 0, "%s", tt_train_error());
-	cr_assert_eq(tt_model_open(&s->model, text, &s->device, INPUTS, CLASSES, ROWS), 0, "%s",
-		     tt_train_error());
+	cr_assert_eq(tt_model_open(&s->model, text, &s->device, &size), 0, "%s", tt_train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
-	tt_model_start(&s->model, 4, s->parameters);
+	tt_model_start(&s->model, 17, s->parameters);
 	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
@@ -524,10 +600,11 @@ static int gradients_of(struct subject *s, size_t first, size_t rows, float *gra
 	float *logits = s->model.ops->forward(&s->model, s->parameters, x, rows), loss;
 
 	s->device.ops->loss(&s->device, rows, CLASSES, s->labels + first, logits, &loss);
-	return s->model.ops->backward(&s->model, s->parameters, x, rows, logits, gradients, ready);
+	return s->model.ops->backward(&s->model, s->parameters, x, rows, logits, NULL, gradients,
+				      ready);
 }
 
-static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6" };
+static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn" };
 
 Test(model, gradients_are_those_of_finite_differences)
 {
@@ -595,6 +672,66 @@ Test(model, shares_add_up_to_the_whole_batch)
 	free_subject(&s);
 }
 
+/* All gradients of s over leaves of 2 rows, by `ranks` ranks. */
+static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, float *sums)
+{
+	struct tt_leaves l = tt_leaves_of(kind, ROWS, 2, ranks);
+	size_t count = s->model.parameters, n = 0;
+	struct tt_node node[ROWS];
+	float *memory = malloc(ROWS * count * sizeof(float));
+	float *scratch = malloc(TT_SUM_LEVELS * s->model.piece * sizeof(float));
+	void *at[ROWS];
+
+	for (int r = 0; r < ranks; r++) {
+		struct tt_sum sum = { &l, &s->device, tt_leaves_share(&l, r, ranks), node + n, 0,
+				      count, scratch, s->model.piece };
+		struct tt_node rows = tt_leaves_rows(&l, sum.run);
+		const float *x = s->x + rows.first * INPUTS;
+		size_t many = rows.last - rows.first;
+		float *logits = s->model.ops->forward(&s->model, s->parameters, x, many), loss;
+
+		sum.nodes = tt_leaves_nodes(&l, sum.run, node + n);
+		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits, &loss);
+		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
+						    memory + n * count, NULL), 0);
+		for (size_t i = 0; i < sum.nodes; i++, n++)
+			at[n] = memory + n * count;
+	}
+	tt_leaves_fold(&l, node, at, &n, count);
+	cr_assert_eq(n, 1);
+	memcpy(sums, at[0], count * sizeof(float));
+	free(memory);
+	free(scratch);
+}
+
+Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
+{
+	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
+		for (int kind = 0; kind < 2; kind++) {
+			struct subject s;
+			float *one, *many, *whole;
+
+			make_subject(&s, shapes[k]);
+			one = malloc(s.model.parameters * sizeof(float));
+			many = malloc(s.model.parameters * sizeof(float));
+			whole = malloc(s.model.parameters * sizeof(float));
+			over_leaves(&s, kinds[kind], 1, one);
+			gradients_of(&s, 0, ROWS, whole, NULL);
+			for (size_t i = 0; i < s.model.parameters; i++)
+				cr_assert_float_eq(one[i], whole[i], 1e-4, "%s", shapes[k]);
+			for (int ranks = 2; ranks < 6; ranks++) {
+				over_leaves(&s, kinds[kind], ranks, many);
+				cr_expect_eq(memcmp(one, many, s.model.parameters * sizeof(float)), 0,
+					     "%s, %d ranks", shapes[k], ranks);
+			}
+			free(one);
+			free(many);
+			free(whole);
+			free_subject(&s);
+		}
+	}
+}
+
 struct watch {
 	const float *now, *final;
 	size_t from, parameters, calls, stop_at;
@@ -628,7 +765,7 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), 0);
 		cr_expect_eq(w.from, 0);
-		cr_expect_gt(w.calls, s.model.ntensors);
+		cr_expect_geq(w.calls, s.model.ntensors - 1);
 		calls = w.calls;
 		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0,
 				    calls / 2 };
@@ -645,15 +782,18 @@ Test(model, bad_shapes_are_refused)
 {
 	static const char *const bad[] = {
 		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
-		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn", "", "mlpx",
+		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn:3", "", "mlpx",
 	};
+	struct tt_model_size size = { 4, 2, 1, 1 };
 	struct tt_device device;
+	struct tt_model other;
 
 	cr_assert_eq(tt_device_open(&device, "cpu"), 0);
+	cr_expect_eq(tt_model_open(&other, "cnn", &device, &size), TT_TRAIN_USAGE); /* 2 x 2 */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct tt_model model;
 
-		cr_expect_eq(tt_model_open(&model, bad[i], &device, 4, 2, 1), TT_TRAIN_USAGE, "%s",
+		cr_expect_eq(tt_model_open(&model, bad[i], &device, &size), TT_TRAIN_USAGE, "%s",
 			     bad[i]);
 		cr_expect_not_null(strstr(tt_train_error(), bad[i]), "%s", tt_train_error());
 	}

@@ -105,9 +105,9 @@ run 90 --np 4 --data synth --model mlp:8 --global-batch 3 --steps 6 --check-repl
 claim "more ranks than samples in a batch" ended 0
 run 90 --np 3 --data synth --model linear --global-batch 64 --steps 60 --bucket-kb 1
 claim "linear learns made-up data: accuracy $(field accuracy)" reached 0.6
-run 90 --np 2 --device blas "${small[@]}" --metrics "$out/p.csv"
+run 90 --np 2 --device cpu-blas "${small[@]}" --metrics "$out/p.csv"
 if [ $status = 2 ]; then
-	claim "without OpenBLAS --device blas is refused in words" ended 2 "OpenBLAS is not on this host"
+	claim "without OpenBLAS --device cpu-blas is refused in words" ended 2 "OpenBLAS is not on this host"
 else
 	claim "OpenBLAS gives the losses of the own kernels" close "$out/one.csv" "$out/p.csv"
 fi
@@ -175,7 +175,7 @@ wrong() {   # SENTENCE ARGUMENT...
 }
 wrong 'strategy one.*--np 1' --np 2 --strategy one --data synth
 wrong 'no such strategy' --np 2 --strategy horovod --data synth
-wrong 'no such model' --model cnn --data synth
+wrong 'no such model' --model resnet --data synth
 wrong 'list of widths' --np 2 --model mlp:0 --data synth
 wrong 'no such data' --data cifar
 wrong 'no such device' --device abacus --data synth

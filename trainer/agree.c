@@ -12,7 +12,7 @@ struct fact {
 	char value[120];
 };
 
-enum { FACTS_MAX = 16 };
+enum { FACTS_MAX = 40 };
 
 static void add_text(struct fact *facts, size_t *n, const char *option, const char *value)
 {
@@ -45,6 +45,26 @@ static size_t list_facts(const struct tt_trainer *t, struct fact *facts)
 	add_number(facts, &n, "seed", (double)c->seed);
 	add_number(facts, &n, "lr", c->lr);
 	add_number(facts, &n, "momentum", c->momentum);
+	add_number(facts, &n, "schedule", (double)c->schedule);
+	add_number(facts, &n, "warmup", (double)c->warmup);
+	add_number(facts, &n, "canonical", (double)c->canonical);
+	add_number(facts, &n, "leaf", (double)c->leaf);
+	add_number(facts, &n, "on-failure", (double)c->on_failure);
+	add_number(facts, &n, "ps", (double)t->servers);
+	add_number(facts, &n, "k", (double)c->k);
+	add_number(facts, &n, "ssp", (double)c->ssp);
+	add_number(facts, &n, "H", (double)c->local_steps);
+	add_number(facts, &n, "average", (double)c->average);
+	add_number(facts, &n, "alpha", c->alpha);
+	add_number(facts, &n, "outer-lr", c->outer_lr);
+	add_number(facts, &n, "outer-momentum", c->outer_momentum);
+	add_number(facts, &n, "n-fetch", (double)c->n_fetch);
+	add_number(facts, &n, "n-push", (double)c->n_push);
+	add_number(facts, &n, "adagrad", (double)c->adagrad);
+	add_number(facts, &n, "timeline", c->timeline != NULL);
+	add_number(facts, &n, "save", c->save != NULL);
+	add_number(facts, &n, "save-every", (double)c->save_every);
+	add_number(facts, &n, "resume", c->resume != NULL);
 	add_number(facts, &n, "bucket-kb", (double)c->bucket_kb);
 	add_number(facts, &n, "check-replicas", (double)c->check_replicas);
 	add_number(facts, &n, "eval-every", (double)c->eval_every);
@@ -65,8 +85,8 @@ int tt_agree(const struct tt_trainer *t)
 		most[i] = tt_hash(facts[i].value, sizeof(facts[i].value));
 		most[n + i] = ~most[i];
 	}
-	rc = tt_library(tuttiAllReduce(most, most, 2 * n, tuttiUint64, tuttiMax, t->comm, NULL),
-			t->comm);
+	rc = tt_library(tuttiAllReduce(most, most, 2 * n, tuttiUint64, tuttiMax, t->world, NULL),
+			t->world);
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
 			rc = tt_train_fail(TT_TRAIN_USAGE,

@@ -52,6 +52,11 @@ int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");
 	m->state = s;
 	s->layers = hidden + 1;
+	for (size_t l = 0; l <= hidden; l++) {
+		size_t outputs = l < hidden ? widths[l] : m->classes;
+
+		m->piece = outputs > m->piece ? outputs : m->piece;
+	}
 	for (size_t l = 0; l < s->layers && !rc; l++) {
 		s->layer[l].inputs = l ? widths[l - 1] : m->inputs;
 		s->layer[l].outputs = l < hidden ? widths[l] : m->classes;
@@ -94,40 +99,70 @@ float *tt_dense_forward(struct tt_model *m, const float *parameters, const float
 	return s->layer[s->layers - 1].y;
 }
 
-static int tell(const struct tt_ready *ready, size_t from)
+/* The gradients of a piece of a layer: of rows first.. of its weights, or of its bias. */
+struct piece {
+	struct tt_device *device;
+	const struct layer *layer;
+	const float *x, *dy;
+	size_t first, count;
+};
+
+static void bias_leaf(void *arg, size_t row, size_t rows, float *out)
 {
-	return ready ? ready->fn(ready->arg, from) : TT_TRAIN_OK;
+	const struct piece *p = arg;
+	size_t n = p->layer->outputs;
+
+	p->device->ops->bias_back(p->device, rows, n, p->dy + row * n, out);
+}
+
+static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
+{
+	const struct piece *p = arg;
+	size_t n = p->layer->outputs, inputs = p->layer->inputs;
+
+	p->device->ops->gemm(p->device, p->count, n, rows,
+			     (struct tt_matrix){ p->x + row * inputs + p->first, inputs, true },
+			     (struct tt_matrix){ p->dy + row * n, n, false }, out, n);
+}
+
+/* How many rows of the weights at once? Few enough that what is added up stays in the cache. */
+static size_t rows_of_piece(const struct tt_model *m, const struct layer *layer,
+			    const struct tt_sum *sum, const struct tt_ready *ready)
+{
+	size_t floats = layer->inputs * layer->outputs;
+
+	if (ready && ready->grain < floats)
+		floats = ready->grain;
+	if (sum && floats > m->piece)
+		floats = m->piece;
+	return floats / layer->outputs ? floats / layer->outputs : 1;
 }
 
 /* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
  * Cutting the rows changes no bit. */
-static int layer_gradients(struct tt_model *m, const struct layer *layer, const float *x,
-			   size_t rows, const float *dy, float *gradients,
+static int layer_gradients(struct tt_model *m, struct piece *p, size_t rows,
+			   const struct tt_sum *sum, float *gradients,
 			   const struct tt_ready *ready)
 {
-	struct tt_device *d = m->device;
-	size_t piece = layer->inputs, n = layer->outputs;
+	const struct layer *layer = p->layer;
+	size_t piece = rows_of_piece(m, layer, sum, ready), n = layer->outputs;
 	int rc;
 
-	if (ready && ready->grain < layer->inputs * n)
-		piece = ready->grain / n ? ready->grain / n : 1;
-	d->ops->bias_back(d, rows, n, dy, gradients + layer->bias);
-	rc = tell(ready, layer->bias);
-	for (size_t end = layer->inputs; end && !rc;) {
-		size_t first = end > piece ? end - piece : 0;
-
-		d->ops->gemm(d, end - first, n, rows,
-			     (struct tt_matrix){ x + first, layer->inputs, true },
-			     (struct tt_matrix){ dy, n, false },
-			     gradients + layer->weights + first * n, n);
-		rc = tell(ready, layer->weights + first * n);
-		end = first;
+	tt_leaves_each(sum, rows, n, bias_leaf, p, gradients + layer->bias);
+	rc = tt_ready_tell(ready, layer->bias);
+	for (size_t end = layer->inputs; end && !rc; end = p->first) {
+		p->count = end < piece ? end : piece;
+		p->first = end - p->count;
+		tt_leaves_each(sum, rows, p->count * n, weights_leaf, p,
+			       gradients + layer->weights + p->first * n);
+		rc = tt_ready_tell(ready, layer->weights + p->first * n);
 	}
 	return rc;
 }
 
 int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, float *gradients, const struct tt_ready *ready)
+		      float *dlogits, const struct tt_sum *sum, float *gradients,
+		      const struct tt_ready *ready)
 {
 	struct stack *s = m->state;
 	struct tt_device *d = m->device;
@@ -136,8 +171,9 @@ int tt_dense_backward(struct tt_model *m, const float *parameters, const float *
 
 	for (size_t l = s->layers; l-- > 0 && !rc;) {
 		struct layer *layer = &s->layer[l], *below = l ? &s->layer[l - 1] : NULL;
+		struct piece p = { d, layer, below ? below->y : x, dy, 0, 0 };
 
-		rc = layer_gradients(m, layer, below ? below->y : x, rows, dy, gradients, ready);
+		rc = layer_gradients(m, &p, rows, sum, gradients, ready);
 		if (!below)
 			break;
 		d->ops->gemm(

@@ -16,6 +16,7 @@ int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden);
 void tt_dense_close(struct tt_model *m);
 float *tt_dense_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows);
 int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, float *gradients, const struct tt_ready *ready);
+		      float *dlogits, const struct tt_sum *sum, float *gradients,
+		      const struct tt_ready *ready);
 
 #endif

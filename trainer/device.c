@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-const struct tt_device_ops *const tt_devices[] = { &tt_device_cpu, &tt_device_blas, NULL };
+const struct tt_device_ops *const tt_devices[] = { &tt_device_cpu, &tt_device_blas, &tt_device_sim,
+						    NULL };
 
 int tt_device_open(struct tt_device *d, const char *name)
 {

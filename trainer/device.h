@@ -4,7 +4,7 @@
  *
  * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one row of the
  * table in device.c. Pointers are to the device's memory unless their names begin with host_ or end
- * so: nothing but the operations and the communication library touch them. All calls come from the
+ * so: nothing but the operations touch them, unless the device says that its memory is not apart. All calls come from the
  * one thread of the rank, take effect in call order, and may run behind the caller: get waits for
  * what it reads. Called by models, by trainer.c and by strategies (which name no device).
  */
@@ -19,11 +19,19 @@
 
 struct tt_device {
 	const struct tt_device_ops *ops;
-	void *state; /* the device's own */
+	void *state;         /* the device's own */
+	uint64_t put_bytes;  /* copied to memory that the host cannot touch, and from it */
+	uint64_t get_bytes;
+};
+
+/* Images in planes: [rows][planes][side][side]. */
+struct tt_planes {
+	size_t rows, planes, side;
 };
 
 struct tt_device_ops {
 	const char *name, *help;
+	bool apart; /* its memory is its own: the host and the library must copy (put, get) */
 
 	/* Sets d->state. Returns 0 | TT_TRAIN_FAILED | TT_TRAIN_USAGE (not on this host). */
 	int (*open)(struct tt_device *d);
@@ -52,6 +60,26 @@ struct tt_device_ops {
 	void (*bias_back)(struct tt_device *d, size_t rows, size_t n, const float *dy,
 			  float *dbias);
 
+	/* to += from */
+	void (*add)(struct tt_device *d, size_t count, const float *from, float *to);
+
+	/* For convolutions of window x window (odd) with zeros around the images. patches[planes *
+	 * window * window + 1][rows * side * side]: line (plane, dy, dx) holds each pixel's
+	 * neighbour there; the last line holds ones, for a bias. */
+	void (*unfold)(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+		       float *patches);
+	/* The way back: x = for each pixel the sum of what unfold made of it, (dy, dx) upwards */
+	void (*fold)(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+		     float *x);
+
+	/* The greatest of each 2 x 2 pixels, and 0: from y[planes][rows][side][side] to x
+	 * [rows][planes][side / 2][side / 2]; which[as x] notes which it was. The way back: y = what
+	 * x's gradient dx comes to; side is y's, and even. */
+	void (*pool)(struct tt_device *d, struct tt_planes p, const float *y, float *x,
+		     uint8_t *which);
+	void (*pool_back)(struct tt_device *d, struct tt_planes p, const float *dx,
+			  const uint8_t *which, float *dy);
+
 	/* dy = 0 wherever y is not above 0 */
 	void (*relu_back)(struct tt_device *d, size_t count, const float *y, float *dy);
 
@@ -65,7 +93,7 @@ struct tt_device_ops {
 			const float *gradient, float *velocity, float *weight);
 };
 
-extern const struct tt_device_ops tt_device_cpu, tt_device_blas;
+extern const struct tt_device_ops tt_device_cpu, tt_device_blas, tt_device_sim;
 extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */
 
 /* Returns 0 | TT_TRAIN_USAGE (no such device, or not on this host) | TT_TRAIN_FAILED. Close with

@@ -60,6 +60,14 @@ void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *
 			dbias[i] += dy[i];
 }
 
+void tt_host_add(struct tt_device *d, size_t count, const float *restrict from,
+		 float *restrict to)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++)
+		to[i] += from[i];
+}
+
 void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy)
 {
 	(void)d;

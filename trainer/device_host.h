@@ -19,6 +19,14 @@ void tt_host_gather(struct tt_device *d, const uint8_t *images, const uint32_t *
 void tt_host_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		  float *y);
 void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias);
+void tt_host_add(struct tt_device *d, size_t count, const float *from, float *to);
+void tt_host_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+		    float *patches);
+void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+		  float *x);
+void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x, uint8_t *which);
+void tt_host_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
+		       const uint8_t *which, float *dy);
 void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy);
 void tt_host_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
 		  float *logits, float *loss);

@@ -8,6 +8,7 @@
 #include "config.h"
 #include "data.h"
 #include "fail.h"
+#include "fault.h"
 #include "metrics.h"
 #include "perf/launch.h"
 #include "perf/output.h"
@@ -25,6 +26,8 @@ struct job {
 	struct tt_config config;
 	struct tt_data data;
 	tuttiUniqueId id; /* when --np starts the ranks */
+	int ranks;        /* that --np starts: workers and servers */
+	bool lenient;     /* a rank that is killed does not end the others */
 };
 
 /* rank < 0: not known, or not of one rank. Gives the exit status. */
@@ -65,7 +68,7 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 	config.algo = job->config.algo;
 	config.name = TOOL;
 	if (job->config.np)
-		result = tuttiCommInitRankConfig(ret_comm, (int)job->config.np, job->id, rank,
+		result = tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank,
 						 &config);
 	else
 		result = tuttiCommInitEnv(ret_comm, &config);
@@ -76,25 +79,34 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 {
 	const struct tt_config *c = t->config;
+	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 
-	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,", r->accuracy, r->loss,
-	       r->samples_per_s);
-	printf("\"exposed_comm_share\":%.4f,\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",",
-	       r->exposed_share, r->hash, r->steps);
-	printf("\"np\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, c->algo, c->transport);
-	printf("\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",\"device\":\"%s\"}\n", t->data->name,
-	       c->model, t->strategy->name, t->device.ops->name);
+	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,", r->accuracy,
+	       r->loss, r->samples_per_s, r->step_ms);
+	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
+	       r->exposed_share, r->sent_bytes, r->read_bytes);
+	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
+	       t->device.put_bytes, t->device.get_bytes);
+	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,
+	       r->shrunk);
+	if (t->strategy->tell)
+		t->strategy->tell(t);
+	printf("\"np\":%d,\"ps\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, t->servers,
+	       c->algo, c->transport);
+	printf("\"canonical\":\"%s\",\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",",
+	       canonical[c->canonical], t->data->name, c->model, t->strategy->name);
+	printf("\"device\":\"%s\"}\n", t->device.ops->name);
 }
 
-/* Trains as one rank of comm; gives the exit status. */
-static int train(const struct job *job, tuttiComm_t comm)
+/* Trains or serves as one rank of world, which is gone afterwards; gives the exit status. */
+static int train(const struct job *job, tuttiComm_t world)
 {
 	struct tt_trainer t;
 	struct tt_result result;
-	int rc = tt_trainer_open(&t, &job->config, &job->data, comm);
+	int rc = tt_trainer_open(&t, &job->config, &job->data, world);
 
 	if (!rc)
-		rc = tt_train(&t, &result);
+		rc = tt_serves(&t) ? t.strategy->serve(&t) : tt_train(&t, &result);
 	if (!rc && t.rank == 0)
 		print_result(&t, &result);
 	/* the ranks that --np starts find the same fault in the same values: it is said once */
@@ -118,7 +130,6 @@ static int rank_main(int rank, void *ctx)
 	if (rc)
 		return complain(rc, rc == TT_TRAIN_USAGE || !job->config.np ? -1 : rank);
 	status = train(job, comm);
-	tuttiCommDestroy(comm);
 	if (tt_stop_signal && !status) {
 		fflush(NULL);
 		signal(tt_stop_signal, SIG_DFL);
@@ -129,24 +140,39 @@ static int rank_main(int rank, void *ctx)
 
 /* ---- the job -------------------------------------------------------------------------------- */
 
+/* What can be found wrong without ranks. */
+static int check(struct job *job)
+{
+	struct tt_trainer t = { .config = &job->config };
+	int rc = tt_fault_check(&job->config);
+
+	if (!rc)
+		rc = tt_strategy_find(&t);
+	if (!rc && job->config.np)
+		rc = tt_metrics_check(&job->config);
+	if (!rc && job->config.np) {
+		job->ranks = (int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
+		job->lenient = t.strategy->survives || job->config.on_failure == TT_FAILURE_SHRINK;
+		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
+	}
+	return rc;
+}
+
 static int start_ranks(struct job *job)
 {
-	struct tt_launch launch = { TOOL, (int)job->config.np, 1, rank_main, job };
-	int rc;
+	struct tt_launch launch = { TOOL, 0, 1, rank_main, job, false };
+	int rc = check(job);
 
-	if (!job->config.np)
-		return rank_main(0, job);
-	rc = job->config.metrics ? tt_metrics_check(job->config.metrics) : TT_TRAIN_OK;
-	if (!rc)
-		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
 	if (rc)
 		return complain(rc, -1);
-	return job->config.np == 1 ? rank_main(0, job) : tt_launch(&launch);
+	launch.processes = job->ranks;
+	launch.lenient = job->lenient;
+	return job->ranks < 2 ? rank_main(0, job) : tt_launch(&launch);
 }
 
 int main(int argc, char **argv)
 {
-	struct job job;
+	struct job job = { 0 };
 	int rc = tt_config_read(argc, argv, &job.config);
 
 	if (rc)

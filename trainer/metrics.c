@@ -1,14 +1,26 @@
 /* metrics.c - what rank 0 tells while it trains (metrics.h) */
 #include "metrics.h"
 
+#include "hashes.h"
+#include "replicas.h"
 #include "strategy.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { SHOW_EVERY_MS = 200 };
+
+static const char *const options[TT_FILES] = { "metrics", "jsonl", "hashes" };
+
+static const char *path_of(const struct tt_config *c, int file)
+{
+	return file == TT_FILE_CSV ? c->metrics : file == TT_FILE_JSONL ? c->jsonl : c->hashes;
+}
+
+/* ---- open and close ------------------------------------------------------------------------- */
 
 static void introduce(const struct tt_trainer *t)
 {
@@ -22,51 +34,81 @@ static void introduce(const struct tt_trainer *t)
 	       t->data->train.samples, t->data->test.samples);
 	printf("model     %s: %zu parameters on %s\n", c->model, t->model.parameters,
 	       t->device.ops->name);
-	printf("strategy  %s on %d rank%s: %s\n", t->strategy->name, t->nranks,
-	       t->nranks == 1 ? "" : "s", plan);
+	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks, t->nranks == 1 ? "" : "s");
+	if (t->servers)
+		printf(" and %d server%s", t->servers, t->servers == 1 ? "" : "s");
+	printf(": %s\n", plan);
 	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
 	if (t->sampler.samples % t->sampler.batch)
 		printf("; the %zu left over rest", t->sampler.samples % t->sampler.batch);
 	printf("\n");
+	if (t->first_step)
+		printf("resumed   after step %" PRIu64 "\n", t->first_step);
 	fflush(stdout);
 }
 
-static int open_csv(const char *path, const char *mode, FILE **ret_csv)
+static int open_file(const struct tt_config *c, int file, const char *mode, FILE **ret_file)
 {
-	*ret_csv = fopen(path, mode);
-	if (*ret_csv)
+	*ret_file = NULL;
+	if (!path_of(c, file))
 		return TT_TRAIN_OK;
-	return tt_train_fail(TT_TRAIN_USAGE, "--metrics %s: %m; give a file that can be written",
-			     path);
+	*ret_file = fopen(path_of(c, file), mode);
+	if (*ret_file)
+		return TT_TRAIN_OK;
+	return tt_train_fail(TT_TRAIN_USAGE, "--%s %s: %m; give a file that can be written",
+			     options[file], path_of(c, file));
 }
 
-int tt_metrics_check(const char *path)
+int tt_metrics_check(const struct tt_config *config)
 {
-	FILE *csv;
-	int rc = open_csv(path, "ae", &csv);
+	for (int i = 0; i < TT_FILES; i++) {
+		FILE *file;
 
-	if (!rc)
-		fclose(csv);
-	return rc;
+		if (open_file(config, i, "ae", &file))
+			return TT_TRAIN_USAGE;
+		if (file)
+			fclose(file);
+	}
+	return TT_TRAIN_OK;
 }
 
-int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t)
+int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t, bool heir)
 {
+	struct tt_hashes_header head = { TT_HASHES_MAGIC, t->model.parameters, TT_HASHES_BUCKET };
 	int rc = TT_TRAIN_OK;
 
-	*m = (struct tt_metrics){ .on = t->rank == 0, .csv_path = t->config->metrics };
+	*m = (struct tt_metrics){ .on = t->rank == 0 };
 	if (!m->on)
 		return TT_TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
-	if (m->csv_path)
-		rc = open_csv(m->csv_path, "we", &m->csv);
-	if (rc)
+	for (int i = 0; i < TT_FILES && !rc; i++)
+		rc = open_file(t->config, i, heir ? "ae" : "we", &m->file[i]);
+	if (rc || heir)
 		return rc;
-	if (m->csv)
-		fprintf(m->csv, "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
+	if (m->file[TT_FILE_CSV])
+		fprintf(m->file[TT_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
+	if (m->file[TT_FILE_HASHES])
+		fwrite(&head, sizeof(head), 1, m->file[TT_FILE_HASHES]);
 	introduce(t);
 	return TT_TRAIN_OK;
 }
+
+int tt_metrics_close(struct tt_metrics *m, const struct tt_config *config)
+{
+	int rc = TT_TRAIN_OK;
+
+	if (m->terminal)
+		fprintf(stderr, "\r\033[K");
+	for (int i = 0; i < TT_FILES; i++)
+		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
+			rc = tt_train_fail(TT_TRAIN_FAILED,
+					   "--%s %s: cannot be written to its end: %s", options[i],
+					   path_of(config, i), strerror(errno));
+	memset(m, 0, sizeof(*m));
+	return rc;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
 
 static void show_progress(struct tt_metrics *m, const struct tt_note *n)
 {
@@ -83,41 +125,63 @@ static void show_progress(struct tt_metrics *m, const struct tt_note *n)
 	}
 }
 
-void tt_metrics_note(struct tt_metrics *m, const struct tt_note *n)
+static void write_csv(FILE *to, const struct tt_note *n)
+{
+	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
+		n->samples_per_s);
+	if (n->evaluated)
+		fprintf(to, ",%.6f,%.9g\n", n->accuracy, n->test_loss);
+	else
+		fprintf(to, ",,\n");
+}
+
+static void write_json(FILE *to, const struct tt_note *n)
+{
+	fprintf(to,
+		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
+		"\"samples_per_s\":%.0f,\"step_ms\":%.3f,\"exposed_ms\":%.3f",
+		n->step, n->epoch, n->loss, n->rate, n->samples_per_s, n->step_ms, n->exposed_ms);
+	if (n->evaluated)
+		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", n->accuracy, n->test_loss);
+	fprintf(to, "}\n");
+}
+
+static void write_hashes(FILE *to, struct tt_trainer *t, uint64_t step)
+{
+	struct tt_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
+	size_t count = t->model.parameters;
+	const float *at = tt_parameters_out(t);
+
+	fwrite(&head, sizeof(head), 1, to);
+	for (size_t i = 0; i < count; i += TT_HASHES_BUCKET) {
+		size_t wide = count - i < TT_HASHES_BUCKET ? count - i : TT_HASHES_BUCKET;
+		uint64_t hash = tt_hash(at + i, wide * sizeof(*at));
+
+		fwrite(&hash, sizeof(hash), 1, to);
+	}
+	if (head.values)
+		fwrite(at, sizeof(*at), count, to);
+}
+
+void tt_metrics_note(struct tt_metrics *m, struct tt_trainer *t, const struct tt_note *n)
 {
 	if (!m->on)
 		return;
 	if (m->terminal)
 		show_progress(m, n);
-	if (m->csv) {
-		fprintf(m->csv, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
-			n->samples_per_s);
-		if (n->evaluated)
-			fprintf(m->csv, ",%.6f,%.9g\n", n->accuracy, n->test_loss);
-		else
-			fprintf(m->csv, ",,\n");
-	}
+	if (m->file[TT_FILE_CSV])
+		write_csv(m->file[TT_FILE_CSV], n);
+	if (m->file[TT_FILE_JSONL])
+		write_json(m->file[TT_FILE_JSONL], n);
+	if (m->file[TT_FILE_HASHES])
+		write_hashes(m->file[TT_FILE_HASHES], t, n->step);
 	if (!n->evaluated)
 		return;
 	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
 	       n->step, n->epoch, n->epochs, n->test_loss, n->accuracy, n->mean_samples_per_s);
 	fflush(stdout);
-	if (m->csv)
-		fflush(m->csv);
-}
-
-int tt_metrics_close(struct tt_metrics *m)
-{
-	int rc = TT_TRAIN_OK;
-
-	if (m->terminal)
-		fprintf(stderr, "\r\033[K");
-	if (m->csv && (ferror(m->csv) | fclose(m->csv)))
-		rc = tt_train_fail(TT_TRAIN_FAILED,
-				   "--metrics %s: cannot be written to its end: %s", m->csv_path,
-				   strerror(errno));
-	m->csv = NULL;
-	m->terminal = false;
-	return rc;
+	for (int i = 0; i < TT_FILES; i++)
+		if (m->file[i])
+			fflush(m->file[i]);
 }

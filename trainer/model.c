@@ -8,16 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tt_model_ops *const tt_models[] = { &tt_model_linear, &tt_model_mlp, NULL };
+const struct tt_model_ops *const tt_models[] = { &tt_model_linear, &tt_model_mlp, &tt_model_cnn,
+						  NULL };
 
-int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device, size_t inputs,
-		  size_t classes, size_t max_rows)
+int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device,
+		  const struct tt_model_size *size)
 {
 	size_t bytes = strcspn(text, ":");
 	int rc;
 
 	*m = (struct tt_model){
-		.device = device, .inputs = inputs, .classes = classes, .max_rows = max_rows
+		.device = device,
+		.inputs = size->inputs,
+		.classes = size->classes,
+		.max_rows = size->max_rows,
+		.leaf = size->leaf,
+		.piece = TT_SUM_PIECE,
 	};
 	for (const struct tt_model_ops *const *at = tt_models; *at; at++)
 		if (strlen((*at)->name) == bytes && !memcmp((*at)->name, text, bytes))

@@ -10,6 +10,7 @@
 #define TT_TRAINER_MODEL_H
 
 #include "device.h"
+#include "leaves.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,8 @@ struct tt_model {
 	size_t inputs, classes; /* of a sample */
 	size_t max_rows;        /* samples at once; fewer are ordinary, none too */
 	size_t parameters;      /* floats in all */
+	size_t piece;           /* the most gradients that backward adds up at once */
+	size_t leaf;            /* samples of a leaf, or of what a model may take for one */
 	struct tt_tensor *tensors;
 	size_t ntensors;
 	void *state; /* the model's own */
@@ -36,6 +39,11 @@ struct tt_ready {
 	int (*fn)(void *arg, size_t from);
 	void *arg;
 	size_t grain; /* told after each piece of about so many floats */
+};
+
+/* What a model is opened for; leaf as in struct tt_model. */
+struct tt_model_size {
+	size_t inputs, classes, max_rows, leaf;
 };
 
 struct tt_model_ops {
@@ -50,22 +58,29 @@ struct tt_model_ops {
 	/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
 	float *(*forward)(struct tt_model *m, const float *parameters, const float *x, size_t rows);
 
-	/* After forward of the same rows: gradients[parameters] = the sums over the rows. dlogits
-	 * is overwritten. ready may be NULL. Returns 0 or what ready->fn returned. */
+	/* After forward of the same rows: gradients = the sums over the rows, as sum says; NULL: over
+	 * all of them. dlogits is overwritten. ready may be NULL. Returns 0 or what ready->fn
+	 * returned. */
 	int (*backward)(struct tt_model *m, const float *parameters, const float *x, size_t rows,
-			float *dlogits, float *gradients, const struct tt_ready *ready);
+			float *dlogits, const struct tt_sum *sum, float *gradients,
+			const struct tt_ready *ready);
 };
 
-extern const struct tt_model_ops tt_model_linear, tt_model_mlp;
+extern const struct tt_model_ops tt_model_linear, tt_model_mlp, tt_model_cnn;
 extern const struct tt_model_ops *const tt_models[]; /* ends with NULL */
 
 /* text: NAME or NAME:SHAPE. Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED. */
-int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device, size_t inputs,
-		  size_t classes, size_t max_rows);
+int tt_model_open(struct tt_model *m, const char *text, struct tt_device *device,
+		  const struct tt_model_size *size);
 void tt_model_close(struct tt_model *m);
 
 /* For open: one more tensor at the end of the array. Returns 0 | TT_TRAIN_FAILED. */
 int tt_model_add(struct tt_model *m, size_t count, size_t inputs);
+
+static inline int tt_ready_tell(const struct tt_ready *ready, size_t from)
+{
+	return ready ? ready->fn(ready->arg, from) : 0;
+}
 
 /* The parameters to start from, in host memory: a function of the seed. Uniform in +-sqrt(6 /
  * inputs) (He et al. 2015). */

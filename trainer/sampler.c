@@ -51,15 +51,12 @@ void tt_sampler_close(struct tt_sampler *s)
 	s->order = NULL;
 }
 
-const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, int rank, int nranks,
-				size_t *ret_count)
+const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first)
 {
 	uint64_t epoch = step / tt_sampler_steps(s);
 	size_t at = (size_t)(step % tt_sampler_steps(s)) * s->batch;
-	struct tt_share share = tt_share_of(s->batch, rank, nranks);
 
 	if (epoch != s->epoch)
 		shuffle(s, epoch);
-	*ret_count = share.count;
-	return s->order + at + share.first;
+	return s->order + at + first;
 }

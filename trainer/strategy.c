@@ -3,24 +3,37 @@
 
 #include <string.h>
 
-const struct tt_strategy_ops *const tt_strategies[] = { &tt_strategy_one, &tt_strategy_mirrored,
-							NULL };
+const struct tt_strategy_ops *const tt_strategies[] = {
+	&tt_strategy_one,
+	&tt_strategy_mirrored,
+	&tt_strategy_reduce_to_one,
+	&tt_strategy_hierarchical_copy,
+	&tt_strategy_average,
+	&tt_strategy_central,
+	NULL,
+};
 
-int tt_strategy_open(struct tt_trainer *t, const char *name)
+int tt_strategy_find(struct tt_trainer *t)
 {
-	for (const struct tt_strategy_ops *const *at = tt_strategies; *at; at++) {
-		if (strcmp((*at)->name, name))
-			continue;
-		t->strategy = *at;
-		return t->strategy->open(t);
-	}
-	return tt_train_fail(TT_TRAIN_USAGE,
-			     "--strategy %s: there is no such strategy; --help lists them", name);
-}
+	const struct tt_config *c = t->config;
+	const struct tt_strategy_ops *const *at = tt_strategies;
 
-void tt_strategy_close(struct tt_trainer *t)
-{
-	if (t->strategy)
-		t->strategy->close(t);
-	t->strategy = NULL;
+	while (*at && strcmp((*at)->name, c->strategy))
+		at++;
+	if (!*at)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--strategy %s: there is no such strategy; --help lists them",
+				     c->strategy);
+	if (c->canonical != TT_CANONICAL_OFF && !(*at)->leaves)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--canonical: %s does not add up gradients over all ranks; use "
+				     "--canonical off, or another --strategy",
+				     c->strategy);
+	if (c->on_failure == TT_FAILURE_SHRINK && !(*at)->shrinks)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--on-failure shrink: %s cannot go on after a death; use stop, or "
+				     "another --strategy",
+				     c->strategy);
+	t->strategy = *at;
+	return TT_TRAIN_OK;
 }

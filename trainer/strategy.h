@@ -2,32 +2,61 @@
  * strategy.h - how ranks train together
  *
  * A strategy is one file strategy_NAME.c with a struct tt_strategy_ops at its end, and one row of
- * the table in strategy.c. It says what one step is, in terms of tt_gradient, tt_descend and the
- * collectives of tutti.h; it names no device, transport or socket. Called by train.c and trainer.c.
+ * the table in strategy.c. It says what one step is, in terms of tt_gradient, tt_descend, total.h,
+ * shards.h and the calls of tutti.h; it names no device, transport or socket. Called by train.c and
+ * trainer.c.
  */
 #ifndef TT_TRAINER_STRATEGY_H
 #define TT_TRAINER_STRATEGY_H
 
 #include "trainer.h"
 
+enum tt_optimizer {
+	TT_OPTIMIZER_RANKS,    /* every worker descends, and has a velocity on its device */
+	TT_OPTIMIZER_ELSEWHERE /* a store has it (store.h) */
+};
+
 struct tt_strategy_ops {
 	const char *name, *help;
+	enum tt_optimizer optimizer;
+	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its rows */
+	bool leaves;     /* can add up over leaves (--canonical) */
+	bool survives;   /* deaths of workers do not end it */
+	bool shrinks;    /* its state survives --on-failure shrink: only tt_trainer's, or elsewhere */
 
-	/* Hands rank 0's parameters out, sets t->strategy_state. Returns 0 | TT_TRAIN_USAGE (not
-	 * with so many ranks, ...) | TT_TRAIN_FAILED; on failure close is called. */
+	/* Hands rank 0's parameters out, sets t->strategy_state. Also called on servers. Returns 0 |
+	 * TT_TRAIN_USAGE (not with so many ranks, ...) | TT_TRAIN_FAILED; on failure close is
+	 * called if strategy_state is set. */
 	int (*open)(struct tt_trainer *t);
 	void (*close)(struct tt_trainer *t);
 
-	/* One step: afterwards t->parameters are the new ones, and the tail of t->gradients holds
-	 * the sums over all ranks. Returns 0 | TT_TRAIN_FAILED. */
+	/* One step: afterwards t->parameters are the new ones, and the tail of wire's first node
+	 * holds the sums over all workers (own_pace: over its rows). Returns 0 | TT_TRAIN_FAILED. */
 	int (*step)(struct tt_trainer *t, const struct tt_batch *batch);
+
+	/* own_pace: every worker calls it; afterwards all have the same parameters. last: nothing
+	 * comes after. */
+	int (*settle)(struct tt_trainer *t, bool last);
+
+	/* What a server does instead of steps, until the workers have settled for the last time. NULL:
+	 * there are no servers. */
+	int (*serve)(struct tt_trainer *t);
+
+	/* For a checkpoint, on rank 0 after settle: host[parameters] = the optimizer's state. NULL:
+	 * it is the velocity of the ranks. */
+	int (*state)(struct tt_trainer *t, float *host);
+
+	/* Adds members of the result's JSON, each behind a comma; may be NULL. Rank 0. */
+	void (*tell)(const struct tt_trainer *t);
 };
 
-extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored;
+extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored,
+	tt_strategy_reduce_to_one, tt_strategy_hierarchical_copy, tt_strategy_average,
+	tt_strategy_central;
 extern const struct tt_strategy_ops *const tt_strategies[]; /* ends with NULL */
 
-/* Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED. */
-int tt_strategy_open(struct tt_trainer *t, const char *name);
-void tt_strategy_close(struct tt_trainer *t);
+/* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot do
+ * what other options ask for. */
+int tt_strategy_find(struct tt_trainer *t);
 
 #endif

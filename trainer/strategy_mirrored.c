@@ -9,7 +9,8 @@
  *		wait for all buckets
  *		parameters = descend(parameters, gradients / global batch)
  *
- * All replicas apply the same bits to the same bits, so they stay equal. How the sums are made is
+ * With --canonical the gradients are added up over leaves instead, when the pass has ended. All
+ * replicas apply the same bits to the same bits, so they stay equal. How the sums are made is
  * --algo: reduction to one device, hierarchical copies, rings and trees are this strategy over
  * other plans of the library. Row of the table in strategy.c.
  *
@@ -17,12 +18,14 @@
  * Li et al. 2020, PyTorch distributed.
  */
 #include "strategy.h"
+#include "total.h"
 
 #include <stdlib.h>
 
 struct mirrored {
 	tuttiStream_t stream;
 	size_t bucket; /* floats of one; the lowest may be smaller */
+	uint64_t first_ns; /* when the first was given to it */
 	size_t end;    /* gradients from here on have been given to the stream in this step */
 };
 
@@ -36,21 +39,16 @@ static int mirrored_open(struct tt_trainer *t)
 	t->strategy_state = m;
 	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
 	rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
-	if (rc)
-		return rc;
-	return tt_library(
-		tuttiBcast(t->parameters, t->model.parameters, tuttiFloat32, 0, t->comm, NULL),
-		t->comm);
+	return rc ? rc : tt_parameters_share(t);
 }
 
 static void mirrored_close(struct tt_trainer *t)
 {
 	struct mirrored *m = t->strategy_state;
 
-	if (m && m->stream)
+	if (m->stream)
 		tuttiStreamDestroy(m->stream);
 	free(m);
-	t->strategy_state = NULL;
 }
 
 /* Gives every bucket that is final now to the stream. All ranks do so at the same places, so in the
@@ -62,7 +60,7 @@ static int launch(void *arg, size_t from)
 
 	while (m->end > from) {
 		size_t first = m->end > m->bucket ? m->end - m->bucket : 0;
-		float *bucket = t->gradients + first;
+		float *bucket = t->wire + first;
 		tuttiResult_t result;
 
 		if (first < from)
@@ -71,33 +69,56 @@ static int launch(void *arg, size_t from)
 					t->comm, m->stream);
 		if (result != tuttiSuccess)
 			return tt_library(result, t->comm);
+		m->first_ns = m->end == t->floats ? tt_time_ns() : m->first_ns;
 		m->end = first;
 	}
 	return TT_TRAIN_OK;
 }
 
-static int mirrored_step(struct tt_trainer *t, const struct tt_batch *batch)
+/* Gradients in buckets, summed behind the backward pass. */
+static int step_behind(struct tt_trainer *t, const struct tt_batch *batch)
 {
 	struct mirrored *m = t->strategy_state;
 	struct tt_ready ready = { launch, t, m->bucket };
 	uint64_t waits;
-	int rc;
+	int rc, waited;
 
-	m->end = t->model.parameters + TT_TAIL;
+	m->end = t->floats;
 	rc = tt_gradient(t, batch, &ready);
-	if (rc)
-		return rc;
 	waits = tt_time_ns();
-	rc = tt_library(tuttiStreamSynchronize(m->stream), t->comm);
-	t->exposed_ns += tt_time_ns() - waits;
+	waited = tt_library(tuttiStreamSynchronize(m->stream), t->comm);
+	tt_timeline_add(&t->timeline, TT_TIME_HIDDEN, t->step, m->first_ns, waits);
+	tt_exposed(t, waits);
+	return rc ? rc : waited;
+}
+
+/* Gradients over leaves, summed after it. */
+static int step_after(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	uint64_t waits;
+	int rc = tt_gradient(t, batch, NULL);
+
+	waits = tt_time_ns();
 	if (!rc)
-		tt_descend(t);
+		rc = tt_total(t);
+	tt_exposed(t, waits);
+	return rc;
+}
+
+static int mirrored_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	int rc = t->leaves.kind == TT_CANONICAL_OFF ? step_behind(t, batch) : step_after(t, batch);
+
+	if (!rc)
+		tt_descend(t, t->leaves.batch);
 	return rc;
 }
 
 const struct tt_strategy_ops tt_strategy_mirrored = {
 	.name = "mirrored",
 	.help = "a replica on every rank, gradients are allreduced in every step",
+	.leaves = true,
+	.shrinks = true,
 	.open = mirrored_open,
 	.close = mirrored_close,
 	.step = mirrored_step,

@@ -7,6 +7,7 @@
  * Row of the table in strategy.c.
  */
 #include "strategy.h"
+#include "total.h"
 
 static int one_open(struct tt_trainer *t)
 {
@@ -18,21 +19,21 @@ static int one_open(struct tt_trainer *t)
 			     t->nranks);
 }
 
-static void one_close(struct tt_trainer *t) { (void)t; }
-
 static int one_step(struct tt_trainer *t, const struct tt_batch *batch)
 {
 	int rc = tt_gradient(t, batch, NULL);
 
+	if (!rc && t->leaves.kind == TT_CANONICAL_FIXED64) /* leaves that are not added up yet */
+		rc = tt_total(t);
 	if (!rc)
-		tt_descend(t);
+		tt_descend(t, t->leaves.batch);
 	return rc;
 }
 
 const struct tt_strategy_ops tt_strategy_one = {
 	.name = "one",
 	.help = "a single rank, nothing is communicated",
+	.leaves = true,
 	.open = one_open,
-	.close = one_close,
 	.step = one_step,
 };

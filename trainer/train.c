@@ -1,9 +1,13 @@
 /* train.c - the training from its first step to its last (train.h) */
 #include "train.h"
 
+#include "checkpoint.h"
+#include "fault.h"
 #include "metrics.h"
 #include "replicas.h"
+#include "schedule.h"
 #include "strategy.h"
+#include "survive.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,44 +18,84 @@ struct progress {
 	struct tt_metrics metrics;
 	uint64_t per_epoch, steps; /* of an epoch; in all */
 	uint64_t training_ns;      /* spent in steps, without evaluations and checks */
+	uint64_t taken;            /* steps, in this run */
 };
 
 /* Does this step (from 1) end a period? 0: no periods. */
-static bool due(uint64_t step, uint64_t period) { return period && step % period == 0; }
+static bool due(uint64_t step, int64_t period) { return period && step % (uint64_t)period == 0; }
 
-/* One step; fills in the note. *ret_stop: some rank was asked to end. */
-static int take_step(struct tt_trainer *t, struct progress *p, uint64_t step, struct tt_note *note,
-		     bool *ret_stop)
+/* Adds what the library has moved for t since the last call, if `count`. */
+static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bool count)
 {
-	uint64_t begin = tt_time_ns(), took;
-	struct tt_batch batch = { .stop = tt_stop_signal != 0 };
-	float tail[TT_TAIL];
-	int rc;
+	static __thread uint64_t sent, read;
+	tuttiCounters_t now = { .size = sizeof(now) };
 
-	batch.samples = tt_sampler_rows(&t->sampler, step - 1, t->rank, t->nranks, &batch.rows);
-	rc = t->strategy->step(t, &batch);
-	if (rc)
-		return rc;
-	t->device.ops->get(&t->device, tail, t->gradients + t->model.parameters, sizeof(tail));
-	took = tt_time_ns() - begin;
+	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
+		return;
+	if (count) {
+		result->sent_bytes += now.sent_bytes - sent;
+		result->read_bytes += now.read_bytes - read;
+	}
+	sent = now.sent_bytes;
+	read = now.read_bytes;
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_batch *batch,
+		     uint64_t took, struct tt_note *note)
+{
+	const float *tail = t->wire + t->model.parameters;
+	double all = (double)t->leaves.batch;
+	double of = t->strategy->own_pace ? (double)batch->rows : all;
+	uint64_t step = t->step;
+
 	p->training_ns += took;
+	p->taken++;
 	*note = (struct tt_note){
 		.step = step,
 		.steps = p->steps,
 		.epoch = (step - 1) / p->per_epoch + 1,
 		.epochs = (p->steps - 1) / p->per_epoch + 1,
-		.loss = (double)tail[TT_TAIL_LOSS] / (double)t->sampler.batch,
-		.samples_per_s = (double)t->sampler.batch * 1e9 / (double)took,
-		.mean_samples_per_s =
-			(double)step * (double)t->sampler.batch * 1e9 / (double)p->training_ns,
+		.loss = of > 0.0 ? (double)tail[TT_TAIL_LOSS] / of : 0.0,
+		.rate = (double)t->rate,
+		.step_ms = (double)took / 1e6,
+		.samples_per_s = all * 1e9 / (double)took,
+		.mean_samples_per_s = (double)p->taken * all * 1e9 / (double)p->training_ns,
 	};
-	*ret_stop = tail[TT_TAIL_STOP] > 0.0f;
-	if (!isfinite(note->loss))
-		return tt_train_fail(TT_TRAIN_FAILED,
-				     "step %" PRIu64 ": the loss is %g: the training diverged; use "
-						     "a smaller --lr",
-				     step, note->loss);
-	return TT_TRAIN_OK;
+	if (isfinite(note->loss))
+		return TT_TRAIN_OK;
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "step %" PRIu64 ": the loss is %g: the training diverged; use "
+			     "a smaller --lr",
+			     step, note->loss);
+}
+
+/* One step; fills in the note. result->stopped: some rank was asked to end. */
+static int take_step(struct tt_trainer *t, struct progress *p, uint64_t step, struct tt_note *note,
+		     struct tt_result *result)
+{
+	uint64_t begin = tt_time_ns(), exposed = t->exposed_ns;
+	struct tt_batch batch = { .stop = tt_stop_signal != 0 };
+	struct tt_node rows = tt_leaves_rows(&t->leaves, t->sum.run);
+	int rc;
+
+	t->step = step;
+	t->rate = (float)tt_schedule(t->config, step, p->steps);
+	tt_fault_kill(t);
+	batch.rows = rows.last - rows.first;
+	batch.samples = tt_sampler_rows(&t->sampler, step - 1, rows.first);
+	count_bytes(t, result, false);
+	rc = t->strategy->step(t, &batch);
+	if (rc)
+		return rc;
+	count_bytes(t, result, true);
+	result->stopped = t->strategy->own_pace
+				  ? t->stopping
+				  : t->wire[t->model.parameters + TT_TAIL_STOP] > 0.0f;
+	rc = note_step(t, p, &batch, tt_time_ns() - begin, note);
+	note->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
+	return rc;
 }
 
 /* What is done between steps, when it is due. */
@@ -59,39 +103,75 @@ static int look_back(struct tt_trainer *t, struct progress *p, bool last, struct
 		     struct tt_result *result)
 {
 	const struct tt_config *c = t->config;
+	bool own = t->strategy->own_pace;
+	bool evaluate = last || due(note->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
+	bool save = c->save && (last || due(note->step, c->save_every));
 	int rc = TT_TRAIN_OK;
 
-	if (last || due(note->step, (uint64_t)c->check_replicas))
+	count_bytes(t, result, false);
+	if (own && (evaluate || save))
+		rc = t->strategy->settle(t, last);
+	count_bytes(t, result, true);
+	if (!rc && (last || (!own && due(note->step, c->check_replicas)) || (own && evaluate)))
 		rc = tt_replicas_check(t, note->step, &result->hash);
-	if (!rc &&
-	    (last || due(note->step, c->eval_every ? (uint64_t)c->eval_every : p->per_epoch))) {
+	if (!rc && evaluate) {
 		note->evaluated = true;
 		rc = tt_evaluate(t, &note->accuracy, &note->test_loss);
 	}
+	if (!rc && save)
+		rc = tt_checkpoint_save(t, c->save, note->step);
 	if (!rc)
-		tt_metrics_note(&p->metrics, note);
+		tt_metrics_note(&p->metrics, t, note);
 	return rc;
+}
+
+/* ---- all steps ------------------------------------------------------------------------------ */
+
+/* After a failure in the step after `done`: may the others go on? *ret_done: what they have done. */
+static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_result *result,
+		 uint64_t *ret_done)
+{
+	bool was_first = t->rank == 0;
+	int before = t->nranks, rc;
+
+	if (t->config->on_failure != TT_FAILURE_SHRINK || !tt_can_survive(t))
+		return TT_TRAIN_FAILED;
+	count_bytes(t, result, false);
+	rc = tt_survive(t, done, ret_done);
+	if (!rc && t->rank == 0 && !was_first)
+		rc = tt_metrics_open(&p->metrics, t, true);
+	if (!rc)
+		result->shrunk += before - t->nranks;
+	count_bytes(t, result, false);
+	return rc;
+}
+
+static void conclude(const struct tt_trainer *t, const struct progress *p,
+		     const struct tt_note *note, struct tt_result *result)
+{
+	result->steps = note->step;
+	result->accuracy = note->accuracy;
+	result->loss = note->test_loss;
+	result->samples_per_s = note->mean_samples_per_s;
+	result->step_ms = (double)p->training_ns / 1e6 / (double)p->taken;
+	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
 }
 
 static int all_steps(struct tt_trainer *t, struct progress *p, struct tt_result *result)
 {
 	struct tt_note note = { 0 };
 
-	for (uint64_t step = 1; step <= p->steps && !result->stopped; step++) {
-		bool last;
-		int rc = take_step(t, p, step, &note, &result->stopped);
+	for (uint64_t done = t->first_step; done < p->steps && !result->stopped;) {
+		int rc = take_step(t, p, done + 1, &note, result);
 
-		last = step == p->steps || result->stopped;
 		if (!rc)
-			rc = look_back(t, p, last, &note, result);
-		if (rc)
-			return rc;
+			rc = look_back(t, p, done + 1 == p->steps || result->stopped, &note, result);
+		if (!rc)
+			done++;
+		else if (go_on(t, p, done, result, &done))
+			return TT_TRAIN_FAILED;
 	}
-	result->steps = note.step;
-	result->accuracy = note.accuracy;
-	result->loss = note.test_loss;
-	result->samples_per_s = note.mean_samples_per_s;
-	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
+	conclude(t, p, &note, result);
 	return TT_TRAIN_OK;
 }
 
@@ -103,11 +183,18 @@ int tt_train(struct tt_trainer *t, struct tt_result *ret_result)
 
 	p.steps = t->config->steps ? (uint64_t)t->config->steps
 				   : (uint64_t)t->config->epochs * p.per_epoch;
-	rc = tt_metrics_open(&p.metrics, t);
+	if (t->first_step >= p.steps)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--resume %s: that training has taken %" PRIu64 " steps, and "
+				     "%" PRIu64 " were asked for; use a larger --steps or --epochs",
+				     t->config->resume, t->first_step, p.steps);
+	rc = tt_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
 	rc = all_steps(t, &p, &result);
-	closed = tt_metrics_close(&p.metrics);
+	if (!rc && t->config->timeline)
+		rc = tt_timeline_write(t, t->config->timeline);
+	closed = tt_metrics_close(&p.metrics, t->config);
 	if (!rc)
 		rc = closed;
 	if (!rc)

@@ -1,7 +1,7 @@
 /*
  * train.h - the training from its first step to its last
  *
- * Called by main.c; calls the strategy, the sampler, replicas.c and metrics.c.
+ * Called by main.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
  */
 #ifndef TT_TRAINER_TRAIN_H
 #define TT_TRAINER_TRAIN_H
@@ -15,11 +15,15 @@
 extern volatile sig_atomic_t tt_stop_signal;
 
 struct tt_result {
-	uint64_t steps;        /* done */
+	uint64_t steps;        /* done, with those before a resumed checkpoint */
 	bool stopped;          /* before the end, because a rank was asked to */
 	double accuracy, loss; /* on the test set */
 	double samples_per_s;  /* of all ranks */
+	double step_ms;
 	double exposed_share;  /* of the time of training: waiting for communication only */
+	uint64_t sent_bytes;   /* by this rank, in steps */
+	uint64_t read_bytes;   /* from other ranks' memory, in steps */
+	int shrunk;            /* ranks that died on the way */
 	uint64_t hash;         /* of the parameters, the same on all ranks */
 };
 

@@ -1,14 +1,12 @@
-/* trainer.c - one rank that trains: its parts, and what strategies call (trainer.h) */
+/* trainer.c - one rank that trains: opening, closing, and its memory (trainer.h) */
 #include "trainer.h"
 
 #include "agree.h"
-#include "exact.h"
+#include "checkpoint.h"
 #include "strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { EVALUATE_ROWS = 256 }; /* test samples at once, at least */
 
 int tt_library(tuttiResult_t result, tuttiComm_t comm)
 {
@@ -19,155 +17,175 @@ int tt_library(tuttiResult_t result, tuttiComm_t comm)
 	return tt_train_fail(TT_TRAIN_FAILED, "%s", *text ? text : tuttiGetErrorString(result));
 }
 
-/* ---- open and close ------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void free_share(struct tt_trainer *t)
+{
+	const struct tt_device_ops *d = t->device.ops;
+
+	if (t->wire != t->gradients)
+		tuttiMemFree(t->wire);
+	d->free(&t->device, t->gradients);
+	d->free(&t->device, t->sum.scratch);
+	free(t->sum.node);
+	tuttiMemFree(t->whole);
+	free(t->exponent);
+	t->whole = NULL;
+	t->exponent = NULL;
+	t->gradients = t->wire = t->sum.scratch = NULL;
+	t->sum.node = NULL;
+}
+
+int tt_trainer_share(struct tt_trainer *t)
+{
+	const struct tt_config *c = t->config;
+	const struct tt_device_ops *d = t->device.ops;
+	size_t ranks = (size_t)t->nranks, part, bytes, run;
+
+	free_share(t);
+	t->leaves = tt_leaves_of((enum tt_canonical)c->canonical, (size_t)c->global_batch,
+				 (size_t)c->leaf, t->nranks);
+	t->floats = t->model.parameters + TT_TAIL;
+	part = (t->floats + ranks - 1) / ranks;
+	t->sum = (struct tt_sum){ .leaves = &t->leaves, .device = &t->device };
+	t->sum.run = tt_leaves_share(&t->leaves, t->rank, t->nranks);
+	run = t->sum.run.last - t->sum.run.first;
+	t->sum.node = calloc(run ? run : 1, sizeof(*t->sum.node));
+	if (!t->sum.node)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu leaves", run);
+	t->sum.nodes = tt_leaves_nodes(&t->leaves, t->sum.run, t->sum.node);
+	t->sum.stride = part * ranks; /* so that every rank's part of the array is as long */
+	t->sum.piece = t->model.piece;
+	bytes = (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride * sizeof(float);
+	t->gradients = d->alloc(&t->device, bytes);
+	t->wire = t->gradients;
+	if (d->apart && tuttiMemAlloc((void **)&t->wire, bytes) != tuttiSuccess)
+		t->wire = NULL;
+	if (c->canonical != TT_CANONICAL_OFF)
+		t->sum.scratch = d->alloc(&t->device,
+					  TT_SUM_LEVELS * t->sum.piece * sizeof(float));
+	if (!t->gradients || !t->wire || (c->canonical != TT_CANONICAL_OFF && !t->sum.scratch))
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients of %zu floats",
+				     t->sum.nodes, t->floats);
+	return TT_TRAIN_OK;
+}
 
 static int open_memory(struct tt_trainer *t)
 {
 	const struct tt_device_ops *d = t->device.ops;
-	size_t floats = t->model.parameters;
-	float *start = t->rank == 0 ? malloc(floats * sizeof(*start)) : NULL;
+	size_t bytes = t->model.parameters * sizeof(float);
+	bool apart = d->apart, moving = t->strategy->optimizer == TT_OPTIMIZER_RANKS;
 
-	t->parameters = d->alloc(&t->device, floats * sizeof(float));
-	t->velocity = d->alloc(&t->device, floats * sizeof(float));
-	t->gradients = d->alloc(&t->device, (floats + TT_TAIL) * sizeof(float));
+	t->parameters = d->alloc(&t->device, bytes);
+	t->velocity = moving ? d->alloc(&t->device, bytes) : NULL;
 	t->x = d->alloc(&t->device, t->model.max_rows * t->data->pixels * sizeof(float));
 	t->labels = malloc(t->model.max_rows);
-	if (!t->parameters || !t->velocity || !t->gradients || !t->x || !t->labels ||
-	    (t->rank == 0 && !start)) {
-		free(start);
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to train %zu parameters", floats);
+	if (apart && tuttiMemAlloc((void **)&t->host_parameters, bytes) != tuttiSuccess)
+		t->host_parameters = NULL;
+	if (!t->parameters || (moving && !t->velocity) || !t->x || !t->labels ||
+	    (apart && !t->host_parameters))
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory to train %zu parameters",
+				     t->model.parameters);
+	if (t->rank == 0) {
+		tt_model_start(&t->model, (uint64_t)t->config->seed, tt_parameters_out(t));
+		tt_parameters_in(t);
 	}
-	if (start) {
-		tt_model_start(&t->model, (uint64_t)t->config->seed, start);
-		d->put(&t->device, t->parameters, start, floats * sizeof(float));
-	}
-	free(start);
 	return TT_TRAIN_OK;
 }
 
-int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
-		    const struct tt_data *data, tuttiComm_t comm)
+/* ---- open and close ------------------------------------------------------------------------- */
+
+/* The last ranks of world serve, the others train. */
+static int part_ranks(struct tt_trainer *t)
 {
-	size_t batch = (size_t)config->global_batch, rows;
+	int all, rc = tt_library(tuttiCommUserRank(t->world, &t->rank), t->world);
+
+	if (!rc)
+		rc = tt_library(tuttiCommCount(t->world, &all), t->world);
+	if (rc)
+		return rc;
+	t->world_rank = t->rank;
+	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
+	t->nranks = all - t->servers;
+	if (t->nranks < 1)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--ps %d: of %d ranks in all none is left to train; start more",
+				     t->servers, all);
+	t->comm = t->world;
+	if (!t->servers)
+		return TT_TRAIN_OK;
+	return tt_library(tuttiCommSplit(t->world, tt_serves(t), t->rank, &t->comm, NULL),
+			  t->world);
+}
+
+static int open_model(struct tt_trainer *t)
+{
+	const struct tt_config *c = t->config;
+	size_t batch = (size_t)c->global_batch, leaf = (size_t)c->leaf;
+	struct tt_model_size size = { .inputs = t->data->pixels, .classes = t->data->classes };
+
+	if (batch > t->data->train.samples)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--global-batch %zu: the training set has only %zu samples; "
+				     "use at most that",
+				     batch, t->data->train.samples);
+	size.leaf = leaf < batch ? leaf : batch;
+	/* what a rank has may grow: others may die */
+	size.max_rows = c->on_failure == TT_FAILURE_SHRINK || t->nranks == 1
+				? batch
+				: batch / (size_t)t->nranks + size.leaf + 1;
+	if (size.max_rows < TT_EVALUATE_ROWS)
+		size.max_rows = TT_EVALUATE_ROWS;
+	return tt_model_open(&t->model, c->model, &t->device, &size);
+}
+
+int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
+		    const struct tt_data *data, tuttiComm_t world)
+{
 	int rc;
 
-	*t = (struct tt_trainer){ .config = config, .data = data, .comm = comm };
-	rc = tt_library(tuttiCommUserRank(comm, &t->rank), comm);
+	*t = (struct tt_trainer){ .config = config, .data = data, .world = world };
+	t->rate = (float)config->lr;
+	t->timeline.on = config->timeline != NULL;
+	rc = tt_strategy_find(t);
 	if (!rc)
-		rc = tt_library(tuttiCommCount(comm, &t->nranks), comm);
+		rc = part_ranks(t);
 	if (!rc)
 		rc = tt_agree(t);
 	if (!rc)
 		rc = tt_device_open(&t->device, config->device);
-	if (rc)
-		return rc;
-	if (batch > data->train.samples)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--global-batch %zu: the training set has only %zu samples; "
-				     "use at most that",
-				     batch, data->train.samples);
-	rows = tt_share_of(batch, t->rank, t->nranks).count;
-	rc = tt_model_open(&t->model, config->model, &t->device, data->pixels, data->classes,
-			   rows > EVALUATE_ROWS ? rows : EVALUATE_ROWS);
+	if (!rc)
+		rc = open_model(t);
 	if (!rc)
 		rc = tt_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples,
-				     batch);
+				     (size_t)config->global_batch);
 	if (!rc)
 		rc = open_memory(t);
-	return rc ? rc : tt_strategy_open(t, config->strategy);
+	if (!rc)
+		rc = tt_trainer_share(t);
+	if (!rc)
+		rc = tt_checkpoint_resume(t);
+	return rc ? rc : t->strategy->open(t);
 }
 
 void tt_trainer_close(struct tt_trainer *t)
 {
-	tt_strategy_close(t);
+	if (t->strategy && t->strategy_state)
+		t->strategy->close(t);
 	if (t->device.ops) {
+		free_share(t);
 		t->device.ops->free(&t->device, t->parameters);
 		t->device.ops->free(&t->device, t->velocity);
-		t->device.ops->free(&t->device, t->gradients);
 		t->device.ops->free(&t->device, t->x);
+		tuttiMemFree(t->host_parameters);
 	}
 	free(t->labels);
+	free(t->resumed);
+	tt_timeline_close(&t->timeline);
 	tt_sampler_close(&t->sampler);
 	tt_model_close(&t->model);
 	tt_device_close(&t->device);
-}
-
-/* ---- a step --------------------------------------------------------------------------------- */
-
-/* The images go to t->x, the labels to t->labels; returns the logits. */
-static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples,
-		      size_t rows)
-{
-	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
-			      t->data->mean, t->x);
-	for (size_t i = 0; i < rows; i++)
-		t->labels[i] = set->labels[samples[i]];
-	return t->model.ops->forward(&t->model, t->parameters, t->x, rows);
-}
-
-int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready)
-{
-	float *logits = forward(t, &t->data->train, batch->samples, batch->rows);
-	float *tail = t->gradients + t->model.parameters, stop = batch->stop;
-
-	t->device.ops->loss(&t->device, batch->rows, t->data->classes, t->labels, logits,
-			    tail + TT_TAIL_LOSS);
-	t->device.ops->put(&t->device, tail + TT_TAIL_STOP, &stop, sizeof(stop));
-	return t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, logits,
-				      t->gradients, ready);
-}
-
-void tt_descend(struct tt_trainer *t)
-{
-	t->device.ops->descend(&t->device, t->model.parameters,
-			       1.0f / (float)t->config->global_batch, (float)t->config->lr,
-			       (float)t->config->momentum, t->gradients, t->velocity,
-			       t->parameters);
-}
-
-/* ---- the test set --------------------------------------------------------------------------- */
-
-/* Adds up what these rows say: how many are right, and the loss. */
-static void judge(const struct tt_trainer *t, const float *logits, size_t rows, double sums[2])
-{
-	size_t classes = t->data->classes;
-
-	for (size_t row = 0; row < rows; row++, logits += classes) {
-		size_t best = 0;
-
-		for (size_t i = 1; i < classes; i++)
-			best = logits[i] > logits[best] ? i : best;
-		sums[0] += best == t->labels[row];
-		sums[1] += tt_cross_entropy(logits, classes, t->labels[row]);
-	}
-}
-
-int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
-{
-	const struct tt_set *set = &t->data->test;
-	struct tt_share share = tt_share_of(set->samples, t->rank, t->nranks);
-	float *host = malloc(EVALUATE_ROWS * t->data->classes * sizeof(*host));
-	double sums[2] = { 0.0, 0.0 };
-	int rc;
-
-	for (size_t done = 0; host && done < share.count; done += EVALUATE_ROWS) {
-		size_t rows =
-			share.count - done < EVALUATE_ROWS ? share.count - done : EVALUATE_ROWS;
-		uint32_t samples[EVALUATE_ROWS];
-
-		for (size_t i = 0; i < rows; i++)
-			samples[i] = (uint32_t)(share.first + done + i);
-		t->device.ops->get(&t->device, host, forward(t, set, samples, rows),
-				   rows * t->data->classes * sizeof(*host));
-		judge(t, host, rows, sums);
-	}
-	if (!host)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to evaluate %zu samples",
-				     share.count);
-	free(host);
-	rc = tt_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
-			t->comm);
-	*ret_accuracy = sums[0] / (double)set->samples;
-	*ret_loss = sums[1] / (double)set->samples;
-	return rc;
+	if (t->comm && t->comm != t->world)
+		tuttiCommDestroy(t->comm);
+	tuttiCommDestroy(t->world);
 }

@@ -1,7 +1,9 @@
 /*
  * trainer.h - one rank that trains: its parts, and what strategies call
  *
- * main.c makes a trainer, train.c runs its steps, a strategy says what a step is.
+ * main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
+ * memory that neither the host nor the library can touch; strategies therefore work on t->wire,
+ * which tt_gradient fills and tt_descend reads, and on what tt_parameters_out gives.
  */
 #ifndef TT_TRAINER_TRAINER_H
 #define TT_TRAINER_TRAINER_H
@@ -10,33 +12,53 @@
 #include "data.h"
 #include "device.h"
 #include "fail.h"
+#include "leaves.h"
 #include "model.h"
 #include "sampler.h"
+#include "timeline.h"
 #include "tutti.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 /* What follows the gradients in their array and is summed over the ranks with them. */
 enum { TT_TAIL_LOSS, TT_TAIL_STOP, TT_TAIL };
 
+enum { TT_EVALUATE_ROWS = 256 }; /* test samples at once */
+
 struct tt_trainer {
 	const struct tt_config *config;
 	const struct tt_data *data;
-	tuttiComm_t comm;
-	int rank, nranks;
+	tuttiComm_t world;            /* workers, then servers */
+	tuttiComm_t comm;             /* the workers; without servers it is world */
+	int rank, nranks;             /* among the workers; a server counts on behind them */
+	int servers;
+	int world_rank;               /* when the training began: what --slow, --kill and messages mean */
 	struct tt_device device;
 	struct tt_model model;
 	struct tt_sampler sampler;
+	struct tt_leaves leaves;
+	struct tt_sum sum;            /* this rank's part of the leaves */
 	const struct tt_strategy_ops *strategy;
 	void *strategy_state;         /* the strategy's own */
-	float *parameters, *velocity; /* device memory, [model.parameters] */
-	float *gradients;             /* device memory, [model.parameters + TT_TAIL] */
+	float *parameters, *velocity; /* device memory; velocity NULL: the optimizer is elsewhere */
+	float *gradients;             /* device memory, [sum.nodes, at least 1][sum.stride] */
+	size_t floats;                /* model.parameters + TT_TAIL, of each node in use */
+	float *wire;                  /* host memory as gradients; the same where that can be */
+	float *host_parameters;       /* of a device that is apart, else NULL */
+	int64_t *whole;               /* fixed64.h: as wire's first node; made when needed */
+	int32_t *exponent;            /* fixed64.h: of each tensor and of the tail */
 	float *x;                     /* device memory, the images of a batch */
 	uint8_t *labels;              /* of a batch */
-	uint64_t exposed_ns;          /* a strategy adds the time it only waited for others */
+	float rate;                   /* learning rate of this step */
+	uint64_t first_step;          /* done before, by the training that is resumed */
+	uint64_t step;                /* being done, from 1 */
+	bool stopping;                /* own_pace: the strategy says that this is the last step */
+	uint64_t backward_ns;         /* of the last gradient */
+	uint64_t exposed_ns;          /* of waiting for others only */
+	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or NULL */
+	struct tt_timeline timeline;
 };
 
 /* This rank's share of a step. */
@@ -46,32 +68,46 @@ struct tt_batch {
 	bool stop;               /* this rank was asked to end the training */
 };
 
-/* comm is open already; config and data outlive the trainer. Rank 0 has the parameters to start
+/* world is open already, and closed by close; config and data outlive the trainer. Rank 0 has the parameters to start
  * from, the others zeros: handing them out is the strategy's. Returns 0 | TT_TRAIN_USAGE |
  * TT_TRAIN_FAILED; close after a failure too. */
 int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
-		    const struct tt_data *data, tuttiComm_t comm);
+		    const struct tt_data *data, tuttiComm_t world);
 void tt_trainer_close(struct tt_trainer *t);
 
-/* gradients = the sums over this rank's rows, the tail behind them. ready as in model.h, or NULL;
- * the tail is final before the first call of ready. Returns 0 or what ready->fn returned. */
+static inline bool tt_serves(const struct tt_trainer *t) { return t->rank >= t->nranks; }
+
+/* This rank's part of the batch has changed, since t->comm has. Returns 0 | TT_TRAIN_FAILED. */
+int tt_trainer_share(struct tt_trainer *t);
+
+/* wire = the sums over this rank's rows, node by node, the tail behind each. ready as in model.h,
+ * or NULL; the tail is final before the first call of ready. Returns 0 or what ready->fn returned.
+ */
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
 
-/* One step of gradient descent by gradients, which hold the sums over the whole global batch. */
-void tt_descend(struct tt_trainer *t);
+/* One step of gradient descent by the first node of wire, which holds the sums over `samples`
+ * samples. */
+void tt_descend(struct tt_trainer *t, size_t samples);
 
-/* How good are the parameters on the test set? Called by all ranks, each works on its share. */
+/* From since_ns until now this rank only waited for others. */
+void tt_exposed(struct tt_trainer *t, uint64_t since_ns);
+
+/* The parameters in memory that the host and the library can read and write; changes count after
+ * tt_parameters_in. */
+float *tt_parameters_out(struct tt_trainer *t);
+void tt_parameters_in(struct tt_trainer *t);
+
+/* These become the parameters. */
+void tt_parameters_adopt(struct tt_trainer *t, const float *host);
+
+/* Every worker gets rank 0's parameters, and its velocity where there is one. */
+int tt_parameters_share(struct tt_trainer *t);
+int tt_parameters_share_from(struct tt_trainer *t, int root);
+
+/* How good are the parameters on the test set? Called by all workers, each works on its share. */
 int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss);
 
 /* Passes a result of the library on: 0, or TT_TRAIN_FAILED with the library's sentence. */
 int tt_library(tuttiResult_t result, tuttiComm_t comm);
-
-static inline uint64_t tt_time_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 #endif

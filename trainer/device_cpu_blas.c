@@ -1,5 +1,5 @@
 /*
- * device_blas.c - the processor, with OpenBLAS's matrix product
+ * device_cpu_blas.c - the processor, with OpenBLAS's matrix product
  *
  * OpenBLAS is loaded only when it is asked for, so that its settings can be made first: one thread,
  * and kernels of this processor (0.3.21 takes processors younger than itself for a Prescott and
@@ -50,7 +50,7 @@ static int blas_open(struct tt_device *d)
 		b->sgemm = (sgemm_fn *)dlsym(b->library, "cblas_sgemm");
 	if (!b->sgemm) {
 		tt_train_fail(TT_TRAIN_USAGE,
-			      "--device blas: OpenBLAS is not on this host (%s); install "
+			      "--device cpu-blas: OpenBLAS is not on this host (%s); install "
 			      "libopenblas0, or use cpu",
 			      dlerror());
 		if (b->library)
@@ -82,7 +82,7 @@ static void blas_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct 
 }
 
 const struct tt_device_ops tt_device_blas = {
-	.name = "blas",
+	.name = "cpu-blas",
 	.help = "OpenBLAS, where it is installed; the bits depend on the processor",
 	.open = blas_open,
 	.close = blas_close,
@@ -94,6 +94,11 @@ const struct tt_device_ops tt_device_blas = {
 	.gemm = blas_gemm,
 	.bias = tt_host_bias,
 	.bias_back = tt_host_bias_back,
+	.add = tt_host_add,
+	.unfold = tt_host_unfold,
+	.fold = tt_host_fold,
+	.pool = tt_host_pool,
+	.pool_back = tt_host_pool_back,
 	.relu_back = tt_host_relu_back,
 	.loss = tt_host_loss,
 	.descend = tt_host_descend,

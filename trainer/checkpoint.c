@@ -1,0 +1,222 @@
+/* checkpoint.c - a training on disk (checkpoint.h) */
+#include "checkpoint.h"
+
+#include "replicas.h"
+#include "strategy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char magic[8] = "TUTTICK1";
+
+/* What the numbers in the file mean only together with. */
+struct header {
+	char magic[8];
+	uint64_t step, parameters, seed, batch, leaf;
+	uint64_t canonical, adagrad;
+	char model[64], data[16];
+	uint64_t hash; /* of the header with 0 here, and of what follows */
+};
+
+static struct header describe(const struct tt_trainer *t, uint64_t step)
+{
+	const struct tt_config *c = t->config;
+	struct header h = {
+		.step = step,
+		.parameters = t->model.parameters,
+		.seed = (uint64_t)c->seed,
+		.batch = (uint64_t)c->global_batch,
+		.leaf = (uint64_t)c->leaf,
+		.canonical = (uint64_t)c->canonical,
+		.adagrad = c->adagrad,
+	};
+
+	memcpy(h.magic, magic, sizeof(magic));
+	snprintf(h.model, sizeof(h.model), "%s", c->model);
+	snprintf(h.data, sizeof(h.data), "%s", t->data->name);
+	return h;
+}
+
+/* numbers: parameters, then state */
+static uint64_t hash_of(struct header h, const float *numbers)
+{
+	h.hash = 0;
+	return tt_hash(&h, sizeof(h)) ^ tt_hash(numbers, 2 * h.parameters * sizeof(*numbers));
+}
+
+/* ---- writing ---------------------------------------------------------------------------------- */
+
+static int write_file(FILE *f, const struct header *h, const float *numbers)
+{
+	bool bad = fwrite(h, sizeof(*h), 1, f) != 1 ||
+		   fwrite(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
+		   fflush(f) || fsync(fileno(f));
+	int error = bad ? errno : 0;
+
+	if (fclose(f) && !error)
+		error = errno;
+	errno = error;
+	return error ? -1 : 0;
+}
+
+/* The name in its folder is what a crash must not lose. */
+static void sync_folder(const char *path)
+{
+	char copy[4096];
+	int fd;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
+}
+
+static int write_checkpoint(const char *path, const struct header *h, const float *numbers)
+{
+	char aside[4096];
+	FILE *f;
+
+	snprintf(aside, sizeof(aside), "%s.%d", path, (int)getpid());
+	f = fopen(aside, "we");
+	if (!f || write_file(f, h, numbers) || rename(aside, path)) {
+		int error = errno;
+
+		unlink(aside);
+		errno = error;
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "--save %s: cannot be written: %m; the checkpoint before it is "
+				     "whole", path);
+	}
+	sync_folder(path);
+	return TT_TRAIN_OK;
+}
+
+static int gather_numbers(struct tt_trainer *t, float *numbers)
+{
+	size_t n = t->model.parameters;
+
+	memcpy(numbers, tt_parameters_out(t), n * sizeof(*numbers));
+	if (t->strategy->state)
+		return t->strategy->state(t, numbers + n);
+	t->device.ops->get(&t->device, numbers + n, t->velocity, n * sizeof(*numbers));
+	return TT_TRAIN_OK;
+}
+
+int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step)
+{
+	struct header h = describe(t, step);
+	float *numbers;
+	int rc;
+
+	if (t->rank)
+		return TT_TRAIN_OK;
+	numbers = malloc(2 * h.parameters * sizeof(*numbers));
+	if (!numbers)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a checkpoint of %" PRIu64
+				     " parameters", h.parameters);
+	rc = gather_numbers(t, numbers);
+	h.hash = hash_of(h, numbers);
+	if (!rc)
+		rc = write_checkpoint(path, &h, numbers);
+	free(numbers);
+	return rc;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------- */
+
+/* What differs from this training, or NULL. */
+static const char *mismatch(const struct header *got, const struct header *want)
+{
+	if (strncmp(got->model, want->model, sizeof(got->model)) ||
+	    got->parameters != want->parameters)
+		return "--model";
+	if (strncmp(got->data, want->data, sizeof(got->data)))
+		return "--data";
+	if (got->seed != want->seed)
+		return "--seed";
+	if (got->batch != want->batch)
+		return "--global-batch";
+	if (got->canonical != want->canonical ||
+	    (got->canonical != TT_CANONICAL_OFF && got->leaf != want->leaf))
+		return "--canonical or --leaf";
+	return got->adagrad != want->adagrad ? "--adagrad" : NULL;
+}
+
+static int judge(const char *path, FILE *f, const struct header *want, struct header *h,
+		 float *numbers)
+{
+	const char *option;
+
+	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
+		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
+				     path);
+	option = mismatch(h, want);
+	if (option)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--resume %s: that training had another %s; give the same",
+				     path, option);
+	if (fread(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
+	    fgetc(f) != EOF || h->hash != hash_of(*h, numbers))
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--resume %s: is damaged; use an older checkpoint", path);
+	return TT_TRAIN_OK;
+}
+
+static int read_checkpoint(struct tt_trainer *t, uint64_t *ret_step)
+{
+	struct header want = describe(t, 0), h;
+	size_t n = want.parameters;
+	float *numbers = malloc(2 * n * sizeof(*numbers));
+	FILE *f = fopen(t->config->resume, "re");
+	int rc;
+
+	t->resumed = calloc(n, sizeof(*t->resumed));
+	if (!f)
+		rc = tt_train_fail(TT_TRAIN_USAGE, "--resume %s: %m", t->config->resume);
+	else if (!numbers || !t->resumed)
+		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory for a checkpoint of %zu parameters",
+				   n);
+	else
+		rc = judge(t->config->resume, f, &want, &h, numbers);
+	if (f)
+		fclose(f);
+	if (!rc) {
+		tt_parameters_adopt(t, numbers);
+		memcpy(t->resumed, numbers + n, n * sizeof(*numbers));
+		if (t->velocity)
+			t->device.ops->put(&t->device, t->velocity, t->resumed, n * sizeof(float));
+		*ret_step = h.step;
+	}
+	free(numbers);
+	return rc;
+}
+
+int tt_checkpoint_resume(struct tt_trainer *t)
+{
+	int64_t said[2] = { 0, 0 }; /* result, step */
+	uint64_t step = 0;
+	int rc = TT_TRAIN_OK, told;
+
+	if (!t->config->resume)
+		return TT_TRAIN_OK;
+	if (t->world_rank == 0) {
+		rc = read_checkpoint(t, &step);
+		said[0] = rc;
+		said[1] = (int64_t)step;
+	}
+	told = tt_library(tuttiBcast(said, 2, tuttiInt64, 0, t->world, NULL), t->world);
+	if (rc || told)
+		return rc ? rc : told;
+	t->first_step = (uint64_t)said[1];
+	if (!said[0])
+		return TT_TRAIN_OK;
+	return tt_train_fail((int)said[0], "--resume %s: rank 0 cannot read it", t->config->resume);
+}

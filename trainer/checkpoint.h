@@ -1,0 +1,22 @@
+/*
+ * checkpoint.h - a training on disk, from which it goes on with any number of ranks
+ *
+ * One file: a header, the parameters, the optimizer's state, and a hash of it all. It is written
+ * beside its place, synced and renamed, so whoever dies leaves a whole checkpoint, the new or the
+ * old one. Nothing in it depends on the number of ranks or servers. Called by trainer.c, train.c.
+ */
+#ifndef TT_TRAINER_CHECKPOINT_H
+#define TT_TRAINER_CHECKPOINT_H
+
+#include "trainer.h"
+
+/* --resume: rank 0 gets parameters and state, all ranks t->first_step. Does nothing without the
+ * option. Called by all ranks of world. Returns 0 | TT_TRAIN_USAGE (no such file, another model, ...)
+ * | TT_TRAIN_FAILED. */
+int tt_checkpoint_resume(struct tt_trainer *t);
+
+/* Rank 0 writes what the training is after `step`. Called by all workers, which have the same
+ * parameters. Returns 0 | TT_TRAIN_FAILED. */
+int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step);
+
+#endif

@@ -1,0 +1,32 @@
+/* schedule.c - the learning rate of each step (schedule.h) */
+#include "schedule.h"
+
+/* cos(pi x) for 0..1, by its series, so that the bits are the same with every C library */
+static double cos_pi(double x)
+{
+	double y = 3.141592653589793 * (x - 0.5), term = y, sum = y; /* cos(pi x) = -sin(y) */
+
+	for (int i = 1; i < 12; i++) {
+		term *= -y * y / (2.0 * i * (2.0 * i + 1.0));
+		sum += term;
+	}
+	return -sum;
+}
+
+double tt_schedule(const struct tt_config *c, uint64_t step, uint64_t steps)
+{
+	double past = (double)(step - 1) / (double)steps, warm = 1.0;
+
+	if ((int64_t)step <= c->warmup)
+		warm = (double)step / (double)(c->warmup + 1);
+	switch (c->schedule) {
+	case TT_SCHEDULE_STEP:
+		return c->lr * warm * (past < 0.5 ? 1.0 : past < 0.75 ? 0.1 : 0.01);
+	case TT_SCHEDULE_LINEAR:
+		return c->lr * warm * (1.0 - past);
+	case TT_SCHEDULE_COSINE:
+		return c->lr * warm * 0.5 * (1.0 + cos_pi(past));
+	default:
+		return c->lr * warm;
+	}
+}

@@ -1,0 +1,103 @@
+/*
+ * strategy_central.c - one host keeps the parameters and the optimizer; every device only computes
+ *
+ *	each step:
+ *		gradients = gradient(parameters, my share of the batch)
+ *		rank 0: total = all gradients, in rank order		(or --canonical's expression)
+ *		rank 0: parameters = descend(parameters, total / global batch), on the host, once
+ *		every device copies the parameters from the host
+ *
+ * Devices hold no optimizer. Row of the table in strategy.c.
+ *
+ * Source: TensorFlow's CentralStorageStrategy.
+ */
+#include "store.h"
+#include "strategy.h"
+#include "total.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct central {
+	struct tt_store store; /* rank 0 */
+	struct tt_pile pile;
+};
+
+static int central_open(struct tt_trainer *t)
+{
+	struct central *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = c;
+	rc = tt_pile_open(t, &c->pile, t->floats);
+	if (!rc && t->rank == 0)
+		rc = tt_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
+				   false);
+	if (!rc && t->rank == 0)
+		memcpy(c->store.parameters, tt_parameters_out(t),
+		       t->model.parameters * sizeof(float));
+	if (!rc && t->resumed)
+		memcpy(c->store.state, t->resumed, t->model.parameters * sizeof(float));
+	return rc ? rc : tt_parameters_share(t);
+}
+
+static void central_close(struct tt_trainer *t)
+{
+	struct central *c = t->strategy_state;
+
+	tt_pile_close(&c->pile);
+	tt_store_close(&c->store);
+	free(c);
+}
+
+/* On rank 0: a step by the total in wire, which then holds the new parameters. */
+static void descend_here(struct tt_trainer *t, struct central *c)
+{
+	tt_pile_store(t, &c->pile);
+	tt_store_descend(&c->store, t->wire, 1.0f / (float)t->leaves.batch, t->rate);
+	memcpy(t->wire, c->store.parameters, c->store.count * sizeof(float));
+}
+
+static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct central *c = t->strategy_state;
+	int rc = tt_gradient(t, batch, NULL);
+	uint64_t waits = tt_time_ns();
+
+	c->pile.from = 0;
+	c->pile.count = t->floats;
+	if (!rc)
+		rc = tt_pile_begin(t);
+	if (!rc)
+		rc = tt_pile_gather(t, &c->pile, 0, 0, t->nranks);
+	if (rc)
+		return rc;
+	if (t->rank == 0)
+		descend_here(t, c);
+	rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	tt_exposed(t, waits);
+	if (!rc)
+		tt_parameters_adopt(t, t->wire);
+	return rc;
+}
+
+static int central_state(struct tt_trainer *t, float *host)
+{
+	struct central *c = t->strategy_state;
+
+	memcpy(host, c->store.state, c->store.count * sizeof(float));
+	return TT_TRAIN_OK;
+}
+
+const struct tt_strategy_ops tt_strategy_central = {
+	.name = "central",
+	.help = "rank 0's host keeps parameters and optimizer, devices compute",
+	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.leaves = true,
+	.open = central_open,
+	.close = central_close,
+	.step = central_step,
+	.state = central_state,
+};

@@ -1,0 +1,60 @@
+/* survive.c - after a death: a communicator of the ranks that are left (survive.h) */
+#include "survive.h"
+
+#include "strategy.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool tt_can_survive(const struct tt_trainer *t)
+{
+	tuttiResult_t broken = tuttiSuccess;
+
+	tuttiCommGetAsyncError(t->comm, &broken);
+	return broken == tuttiRemoteError || broken == tuttiTimeout;
+}
+
+static int shrink(struct tt_trainer *t)
+{
+	tuttiComm_t left;
+	int rc = tt_library(tuttiCommShrink(t->comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
+			    t->comm);
+
+	if (rc)
+		return rc;
+	tuttiCommDestroy(t->comm);
+	t->comm = t->world = left;
+	rc = tt_library(tuttiCommUserRank(left, &t->rank), left);
+	return rc ? rc : tt_library(tuttiCommCount(left, &t->nranks), left);
+}
+
+/* The first rank that has seen the most steps hands its state out. */
+static int catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+{
+	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
+	int best = 0, rc;
+
+	if (!all)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %d ranks", t->nranks);
+	rc = tt_library(tuttiAllGather(&done, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	for (int r = 1; r < t->nranks; r++)
+		best = all[r] > all[best] ? r : best;
+	*ret_done = all[best];
+	free(all);
+	return rc ? rc : tt_parameters_share_from(t, best);
+}
+
+int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+{
+	int before = t->nranks, rc = shrink(t);
+
+	if (!rc)
+		rc = tt_trainer_share(t);
+	if (!rc)
+		rc = catch_up(t, done, ret_done);
+	if (!rc && t->rank == 0)
+		printf("step %" PRIu64 "  %d of %d ranks died; %d go on\n", *ret_done + 1,
+		       before - t->nranks, before, t->nranks);
+	return rc;
+}

@@ -1,0 +1,19 @@
+/*
+ * survive.h - after a death: the ranks that are left become a communicator, and agree on where they are
+ *
+ * --on-failure shrink. Called by train.c; calls tuttiCommShrink.
+ */
+#ifndef TT_TRAINER_SURVIVE_H
+#define TT_TRAINER_SURVIVE_H
+
+#include "trainer.h"
+
+/* Was it a death or a silence that broke t->comm, and nothing of our own? */
+bool tt_can_survive(const struct tt_trainer *t);
+
+/* done: steps that this rank's parameters have seen. Some rank may have seen one more than others:
+ * all get its parameters and velocity. *ret_done: what that comes to. Returns 0 | TT_TRAIN_FAILED,
+ * also when deaths go on happening meanwhile. */
+int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
+
+#endif
