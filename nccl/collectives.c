@@ -3,6 +3,7 @@
  *
  * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has is not let through.
  */
+#include "api/api.h"
 #include "nccl/layer.h"
 
 #define EQUAL(name) _Static_assert((int)nccl##name == (int)tutti##name, #name)
@@ -29,25 +30,24 @@ EQUAL(ScalarHostImmediate);
 EQUAL(RemoteError);
 EQUAL(InProgress);
 
-/* The communicator of a call, in which rank and types are checked by tutti. NULL: *ret_result says why not. */
-static tuttiComm_t enter(ncclComm_t comm, const char *call, ncclResult_t *ret_result)
+/* The communicator of a call, in which rank and types are checked by tutti. 5..7 are operations of tutti that NCCL does
+ * not have. false: nothing is left to do, *ret_result says why. */
+static bool enter(ncclComm_t comm, struct tt_request *r, const char *call, ncclResult_t *ret_result)
 {
-	tuttiComm_t tutti = NULL;
-	int rc = nc_comm_check(comm, call, &tutti);
+	int rc = nc_comm_check(comm, call, &r->comm);
 
-	if (tt_unlikely(rc))
+	if (!rc && tt_unlikely((int)r->op >= ncclNumOps && (int)r->op < (int)tuttiNumOps))
+		rc = tt_fail(TT_ARG, "%s: %d is no reduction operation", call, (int)r->op);
+	if (tt_unlikely(rc)) {
 		*ret_result = nc_group_fail(rc);
-	return rc ? NULL : tutti;
-}
-
-/* The same for a reduction: 5..7 are operations of tutti that NCCL does not have. */
-static tuttiComm_t enter_reduction(ncclComm_t comm, ncclRedOp_t op, const char *call, ncclResult_t *ret_result)
-{
-	if (tt_unlikely(op >= ncclNumOps && (int)op < (int)tuttiNumOps)) {
-		*ret_result = nc_group_fail(tt_fail(TT_ARG, "%s: %d is no reduction operation", call, (int)op));
-		return NULL;
+		return false;
 	}
-	return enter(comm, call, ret_result);
+	if (nc_on_device(r)) {
+		*ret_result = nc_staged_call(comm, r, call);
+		return false;
+	}
+	nc_courier_drain(comm);
+	return true;
 }
 
 static ncclResult_t leave(tuttiResult_t result)
@@ -61,116 +61,155 @@ static ncclResult_t leave(tuttiResult_t result)
 NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter_reduction(comm, op, "ncclAllReduce", &result);
+	struct tt_request r = { .collective = TT_ALLREDUCE, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .op = OP, .root = -1, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t, stream)) : result;
+	if (!enter(comm, &r, "ncclAllReduce", &result))
+		return result;
+	return leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter_reduction(comm, op, "ncclReduce", &result);
+	struct tt_request r = { .collective = TT_REDUCE, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .op = OP, .root = root, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t, stream)) : result;
+	if (!enter(comm, &r, "ncclReduce", &result))
+		return result;
+	return leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclBroadcast", &result);
+	struct tt_request r = { .collective = TT_BROADCAST, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .root = root, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+	if (!enter(comm, &r, "ncclBroadcast", &result))
+		return result;
+	return leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
 	  cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclBcast", &result);
+	struct tt_request r = { .collective = TT_BROADCAST, .in = buff, .out = buff, .count = count,
+				.type = TYPE, .root = root, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiBcast(buff, count, TYPE, root, t, stream)) : result;
+	if (!enter(comm, &r, "ncclBcast", &result))
+		return result;
+	return leave(tuttiBcast(buff, count, TYPE, root, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
 	  ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclAllGather", &result);
+	struct tt_request r = { .collective = TT_ALLGATHER, .in = sendbuff, .out = recvbuff, .count = sendcount,
+				.type = TYPE, .root = -1, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t, stream)) : result;
+	if (!enter(comm, &r, "ncclAllGather", &result))
+		return result;
+	return leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff, size_t recvcount,
 	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter_reduction(comm, op, "ncclReduceScatter", &result);
+	struct tt_request r = { .collective = TT_REDUCE_SCATTER, .in = sendbuff, .out = recvbuff, .count = recvcount,
+				.type = TYPE, .op = OP, .root = -1, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t, stream)) : result;
+	if (!enter(comm, &r, "ncclReduceScatter", &result))
+		return result;
+	return leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclAlltoAll", &result);
+	struct tt_request r = { .collective = TT_ALLTOALL, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .root = -1, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t, stream)) : result;
+	if (!enter(comm, &r, "ncclAlltoAll", &result))
+		return result;
+	return leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclGather", &result);
+	struct tt_request r = { .collective = TT_GATHER, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .root = root, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+	if (!enter(comm, &r, "ncclGather", &result))
+		return result;
+	return leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclScatter", &result);
+	struct tt_request r = { .collective = TT_SCATTER, .in = sendbuff, .out = recvbuff, .count = count,
+				.type = TYPE, .root = root, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t, stream)) : result;
+	if (!enter(comm, &r, "ncclScatter", &result))
+		return result;
+	return leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
 	  ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclSend", &result);
+	struct tt_request r = { .collective = TT_SENDRECV, .in = sendbuff, .count = count,
+				.type = TYPE, .root = peer, .send = true, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, stream)) : result;
+	if (!enter(comm, &r, "ncclSend", &result))
+		return result;
+	return leave(tuttiSend(sendbuff, count, TYPE, peer, r.comm, stream));
 }
 
 NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
 	  cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclRecv", &result);
+	struct tt_request r = { .collective = TT_SENDRECV, .out = recvbuff, .count = count,
+				.type = TYPE, .root = peer, .stream = stream };
+	ncclResult_t result;
 
-	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, stream)) : result;
+	if (!enter(comm, &r, "ncclRecv", &result))
+		return result;
+	return leave(tuttiRecv(recvbuff, count, TYPE, peer, r.comm, stream));
 }
 
+/* The scalar is read by the host: where it lies in device memory, this is not built. */
 NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
 	  ncclScalarResidence_t residence, ncclComm_t comm)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclRedOpCreatePreMulSum", &result);
+	struct tt_request r = { .in = scalar };
+	int rc = nc_comm_check(comm, "ncclRedOpCreatePreMulSum", &r.comm);
 
-	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE, (tuttiScalarResidence_t)residence,
-						   t)) : result;
+	if (!rc && residence == ncclScalarDevice && nc_on_device(&r))
+		rc = tt_fail(TT_USAGE, "ncclRedOpCreatePreMulSum: a scalar in device memory is not built; hand over its value "
+			     "with ncclScalarHostImmediate");
+	if (rc)
+		return nc_group_fail(rc);
+	return leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE, (tuttiScalarResidence_t)residence,
+					       r.comm));
 }
 
 NCCL_CALL(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, "ncclRedOpDestroy", &result);
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclRedOpDestroy", &tutti);
 
-	return t ? leave(tuttiRedOpDestroy(OP, t)) : result;
+	return rc ? nc_group_fail(rc) : leave(tuttiRedOpDestroy(OP, tutti));
 }

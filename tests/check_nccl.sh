@@ -64,13 +64,23 @@ else
 	done
 fi
 
-timeout 120 "$tmp/client" >"$tmp/log" 2>&1
-grep '^#' "$tmp/log"
-grep -E '^(not )?ok' "$tmp/log" >"$tmp/points"
-while IFS= read -r line; do
-	case $line in ok*) status=0 ;; *) status=1 ;; esac
-	point $status "host memory: ${line#*- }"
-done <"$tmp/points"
-[ "$(wc -l <"$tmp/points")" -ge 16 ]
-point $? "the client came to its end" "$(tail -5 "$tmp/log")"
+# run_client KIND LEAST-NUMBER-OF-CASES COMMAND...: its points become ours
+run_client() {
+	kind=$1 least=$2
+	shift 2
+	timeout 120 "$@" >"$tmp/log" 2>&1
+	grep '^#' "$tmp/log"
+	grep -E '^(not )?ok' "$tmp/log" >"$tmp/points"
+	while IFS= read -r line; do
+		case $line in ok*) status=0 ;; *) status=1 ;; esac
+		point $status "$kind: ${line#*- }"
+	done <"$tmp/points"
+	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
+	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
+}
+run_client "host memory" 16 "$tmp/client"
+stand_in=$PWD/tests/stand_in/libcuda.so.1
+run_client "CUDA's stand-in" 17 env NCCL_CLIENT_CUDA="$stand_in" "$tmp/client"
+run_client "CUDA's stand-in, at a limp" 7 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
+	"$tmp/client" groups split one-thread abort killed
 echo 1..$n

@@ -3,6 +3,8 @@
  *
  * Usage: nccl_client [case ...]. Run by tests/check_nccl.sh, which compiles it with our header and the vendor's.
  */
+#include <stdlib.h>
+
 #include "nccl_client.h"
 
 static const struct test {
@@ -11,6 +13,7 @@ static const struct test {
 	struct ranks how;
 	unsigned may_die;
 	const char *claim;
+	bool cuda;                     /* of CUDA memory only, with the stand-in's failures */
 } tests[] = {
 	{ "collectives", case_collectives, { .n = 2 }, 0, "every collective with every type and operation, 2 processes" },
 	{ "collectives", case_collectives, { .n = 4, .threads = true }, 0, "collectives of 4 threads" },
@@ -28,6 +31,7 @@ static const struct test {
 	{ "abort", case_abort, { .n = 3, .threads = true }, 0, "an abort among 3 threads" },
 	{ "abort-join", case_abort_join, { .n = 1, .joins_itself = true }, 0, "an abort ends a join that nobody answers" },
 	{ "killed", case_killed, { .n = 3 }, 1u << 2, "a killed rank is an asynchronous error of the others" },
+	{ "refused", case_refused, { .n = 3 }, 0, "what CUDA refuses one rank, all ranks learn", true },
 	{ "configs", case_configs, { .n = 1, .joins_itself = true }, 0, "a config of every size since 2.14 is understood" },
 	{ "wrong-uses", case_wrong_uses, { .n = 1 }, 0, "wrong uses, and what is not built, are refused in words" },
 };
@@ -45,7 +49,7 @@ int main(int argc, char **argv)
 
 		for (int a = 1; a < argc; a++)
 			chosen |= !strcmp(argv[a], tests[i].name);
-		if (!chosen)
+		if (!chosen || (tests[i].cuda && !getenv("NCCL_CLIENT_CUDA")))
 			continue;
 		ranks_may_die = tests[i].may_die;
 		failed = ranks_run(&how, tests[i].body);

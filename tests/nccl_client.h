@@ -33,6 +33,7 @@ bool ranks_are_threads(void);
 /* Memory of the kind under test (host or CUDA), and the stream that works on it. */
 int memory_open(struct seat *seat);    /* once in each rank: in, out, stream */
 void memory_close(struct seat *seat);
+bool memory_is_cuda(void);
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);    /* after what the stream holds */
 
@@ -62,6 +63,7 @@ int case_nonblocking(struct seat *seat, const ncclUniqueId *id);
 int case_abort(struct seat *seat, const ncclUniqueId *id);
 int case_abort_join(struct seat *seat, const ncclUniqueId *id);
 int case_killed(struct seat *seat, const ncclUniqueId *id);
+int case_refused(struct seat *seat, const ncclUniqueId *id);
 int case_configs(struct seat *seat, const ncclUniqueId *id);
 int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
 

@@ -187,6 +187,7 @@ int case_split(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclCommCount(child, &n));
 	OK(ncclCommUserRank(child, &r));
 	OK(ncclCommCuDevice(child, &device));
+	EXPECT(device == (memory_is_cuda() ? 0 : -1));
 	EXPECT(n == members);
 	EXPECT(r == (seat->nranks - 1 - seat->rank) / 2);
 	EXPECT(!memory_write(seat, seat->in, &(int){ 10 + color }, sizeof(int)));

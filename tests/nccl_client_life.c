@@ -175,11 +175,13 @@ int case_abort(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
+static ncclUniqueId alone;
+
 static void *join_alone(void *arg)
 {
 	struct seat *seat = arg;
 
-	return (void *)(long)(ncclCommInitRank(&seat->comm, 2, *(ncclUniqueId *)seat->in, 0) == ncclSuccess);
+	return (void *)(long)(ncclCommInitRank(&seat->comm, 2, alone, 0) == ncclSuccess);
 }
 
 /* Nobody else comes: a blocking join ends when another thread aborts it. */
@@ -189,7 +191,7 @@ int case_abort_join(struct seat *seat, const ncclUniqueId *id)
 	pthread_t thread;
 	void *joined;
 
-	EXPECT(!memory_write(seat, seat->in, id, sizeof(*id)));
+	alone = *id;
 	EXPECT(!pthread_create(&thread, NULL, join_alone, seat));
 	while (!__atomic_load_n(&seat->comm, __ATOMIC_ACQUIRE))
 		nap();
@@ -217,6 +219,28 @@ int case_killed(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(error == ncclRemoteError);
 	EXPECT(strstr(ncclGetLastError(seat->comm), "rank") != NULL);
 	EXPECT(breaks(seat));
+	OK(ncclCommAbort(seat->comm));
+	seat->comm = NULL;
+	return 0;
+}
+
+/* The driver of rank 0 (the stand-in) refuses the first thing of a call: that rank says so, the others learn of it. */
+int case_refused(struct seat *seat, const ncclUniqueId *id)
+{
+	(void)id;
+	if (seat->rank) {
+		EXPECT(breaks(seat));
+		EXPECT(settled(seat->comm) == ncclRemoteError);
+		OK(ncclCommAbort(seat->comm));
+		seat->comm = NULL;
+		return 0;
+	}
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchHostFunc:1:700", 1);
+	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm, seat->stream) ==
+	       ncclUnhandledCudaError);
+	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);
+	while (settled(seat->comm) == ncclSuccess)             /* its communicator is broken as well */
+		nap();
 	OK(ncclCommAbort(seat->comm));
 	seat->comm = NULL;
 	return 0;

@@ -1,33 +1,93 @@
 /*
- * nccl_client_memory.c - the memory under test: the host's
+ * nccl_client_memory.c - the memory under test: the host's, or with NCCL_CLIENT_CUDA=FILE that of the CUDA driver in FILE
  *
- * Called by nccl_client_ranks.c and the cases.
+ * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, and the stand-in elsewhere.
  */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "nccl_client.h"
 
+static struct {
+	int (*init)(unsigned flags);
+	int (*device_get)(int *device, int ordinal);
+	int (*ctx_retain)(void **ctx, int device);
+	int (*ctx_set)(void *ctx);
+	int (*stream_create)(cudaStream_t *stream, unsigned flags);
+	int (*stream_synchronize)(cudaStream_t stream);
+	int (*stream_destroy)(cudaStream_t stream);
+	int (*to_device)(uint64_t to, const void *from, size_t bytes, cudaStream_t stream);
+	int (*to_host)(void *to, uint64_t from, size_t bytes, cudaStream_t stream);
+} cu;
+static const char *file;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void load(void)
+{
+	static const struct { void *to; const char *name; } wanted[] = {
+		{ &cu.init, "cuInit" }, { &cu.device_get, "cuDeviceGet" }, { &cu.ctx_retain, "cuDevicePrimaryCtxRetain" },
+		{ &cu.ctx_set, "cuCtxSetCurrent" }, { &cu.stream_create, "cuStreamCreate" },
+		{ &cu.stream_synchronize, "cuStreamSynchronize" }, { &cu.stream_destroy, "cuStreamDestroy_v2" },
+		{ &cu.to_device, "cuMemcpyHtoDAsync_v2" }, { &cu.to_host, "cuMemcpyDtoHAsync_v2" },
+	};
+	void *driver;
+
+	file = getenv("NCCL_CLIENT_CUDA");
+	if (!file)
+		return;
+	driver = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		void *found = driver ? dlsym(driver, wanted[i].name) : NULL;
+
+		if (!found) {
+			fprintf(stderr, "# %s: %s\n", file, dlerror());
+			exit(98);
+		}
+		memcpy(wanted[i].to, &found, sizeof(found));
+	}
+}
+
 int memory_open(struct seat *seat)
 {
+	void *ctx;
+	int device;
+
+	pthread_once(&once, load);
+	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx) ||
+		     cu.stream_create(&seat->stream, 1)))
+		return 1;
 	return ncclMemAlloc(&seat->in, ROOM) || ncclMemAlloc(&seat->out, ROOM);
 }
 
 void memory_close(struct seat *seat)
 {
+	if (file) {
+		cu.stream_synchronize(seat->stream);
+		cu.stream_destroy(seat->stream);
+	}
 	ncclMemFree(seat->in);
 	ncclMemFree(seat->out);
 }
 
+bool memory_is_cuda(void)
+{
+	return file != NULL;
+}
+
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes)
 {
-	(void)seat;
+	if (file)
+		return cu.to_device((uintptr_t)to, from, bytes, seat->stream) || cu.stream_synchronize(seat->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }
 
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes)
 {
-	(void)seat;
+	if (file)
+		return cu.to_host(to, (uintptr_t)from, bytes, seat->stream) || cu.stream_synchronize(seat->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }

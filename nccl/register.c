@@ -1,19 +1,9 @@
 /*
- * memory.c - buffers: allocation, registration
+ * register.c - tell a communicator of buffers that will be used often
  *
  * Called by users.
  */
 #include "nccl/layer.h"
-
-NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
-{
-	return nc_result(nc_code(tuttiMemAlloc(ptr, size)));
-}
-
-NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
-{
-	return nc_result(nc_code(tuttiMemFree(ptr)));
-}
 
 NCCL_CALL(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, size_t size, void **handle)
 {
