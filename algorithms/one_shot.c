@@ -24,7 +24,7 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_one_shot = {
-	.collective = TT_ALLREDUCE, .name = "one-shot", .in_place = true, .help = "small messages, few ranks: one step, all with all",
+	.collective = TT_ALLREDUCE, .name = "one-shot", .help = "small messages, few ranks: one step, all with all",
 	.source = "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.build = build,
 };

@@ -47,6 +47,9 @@ static int failed(const struct rank *r, const char *what)
 	return 1;
 }
 
+/* Not timed: links are connected, plans built, ways of large calls tried (lib/run/direct_way.c). */
+#define WARM_CALLS 6
+
 static int calls_of(uint64_t bytes)
 {
 	uint64_t n = BATCH_BYTES / (bytes ? bytes : 1);
@@ -107,8 +110,9 @@ static int measure_size(struct rank *r, int s)
 
 	memset(r->done, 0, sizeof(r->done));
 	for (int a = 0; a < b->nalgorithms; a++)
-		if (batch(r, a, run->bytes[s], &us))                  /* links are connected, plans built */
-			return 1;
+		for (int calls = 0; calls < WARM_CALLS; calls += calls_of(run->bytes[s]))
+			if (batch(r, a, run->bytes[s], &us))
+				return 1;
 	for (int k = 0; k < 2 * run->repeats; k++) {
 		if (agree_on(r, go))
 			return 1;

@@ -246,8 +246,9 @@ static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 static void weigh(const struct facts *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
+	bool crowded = f->call->cores && f->shape->nranks > f->call->cores;
 
-	c->in_place = c->algorithm->in_place && f->bytes >= TT_DIRECT_BYTES && !f->call->over_tcp &&
+	c->in_place = c->algorithm->in_place && f->bytes >= TT_DIRECT_BYTES && !f->call->over_tcp && !crowded &&
 		      (!t || t->nhosts == 1) && f->shape->nranks <= TT_DIRECT_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }

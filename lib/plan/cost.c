@@ -11,18 +11,18 @@ const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts",
 /* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core); hosts: 10 Gbit/s
  * Ethernet, a guess. */
 const struct tt_cost tt_cost_builtin = {
-	.core = { .call_ps = 110000, .step_ps = 20000, .switch_ps = 700000, .copy_fs = 100000, .reduce_fs = 52000,
-		  .far_copy_fs = 100000, .far_reduce_fs = 250000, .memory_fs = 40000, .cache_bytes = 2 << 20 },
+	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000, .reduce_fs = 20000,
+		  .far_copy_fs = 73000, .far_reduce_fs = 140000, .memory_fs = 34000, .cache_bytes = 2 << 20 },
 	.link = {
-		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 25000, .recv_ps = 25000, .recv_fs = 16000, .window = 8,
-				  .large_bytes = 336, .large_ps = 370000 },
-		[TT_LINK_TCP] = { .latency_ps = 1500000, .send_ps = 1500000, .recv_ps = 1200000, .send_fs = 140000,
-				  .recv_fs = 62000, .window = 16, .large_bytes = 65536 },
+		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 19000, .recv_ps = 21000, .recv_fs = 38000, .window = 8,
+				  .large_bytes = 336, .large_ps = 460000 },
+		[TT_LINK_TCP] = { .latency_ps = 520000, .send_ps = 1930000, .recv_ps = 1200000, .send_fs = 117000,
+				  .recv_fs = 87000, .window = 16, .large_bytes = 65536 },
 		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000, .send_fs = 140000,
 				    .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000, .window = 16,
 				    .large_bytes = 65536 },
-		[TT_LINK_BOARD] = { .latency_ps = 45000, .send_ps = 9000, .recv_ps = 9000, .recv_fs = 8000, .window = 1,
-				    .large_bytes = 336, .large_ps = 50000 },
+		[TT_LINK_BOARD] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400, .recv_fs = 29000, .window = 1,
+				    .large_bytes = 336, .large_ps = 56000 },
 	},
 };
 
@@ -41,15 +41,17 @@ static uint64_t blend(uint64_t near, uint64_t far, uint64_t cache, uint64_t foot
 	return far - (uint64_t)((unsigned __int128)(far - near) * cache / footprint);
 }
 
-struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int busy)
+struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks, int cores)
 {
 	const struct tt_core_cost *c = &cost->core;
-	uint64_t shared = c->memory_fs * (uint64_t)(busy > 0 ? busy : 1);
+	bool crowded = cores && ranks > cores;
+	uint64_t busy = (uint64_t)(crowded ? cores : ranks), shared = c->memory_fs * (busy ? busy : 1);
 	uint64_t far_copy = c->far_copy_fs > shared ? c->far_copy_fs : shared;
 	uint64_t far_reduce = c->far_reduce_fs > shared ? c->far_reduce_fs : shared;
 
 	return (struct tt_prices){ .copy_fs = blend(c->copy_fs, far_copy, c->cache_bytes, footprint),
-				   .reduce_fs = blend(c->reduce_fs, far_reduce, c->cache_bytes, footprint) };
+				   .reduce_fs = blend(c->reduce_fs, far_reduce, c->cache_bytes, footprint),
+				   .apart = crowded ? 1000 - 1000 / busy : 1000 };
 }
 
 /* ---- factors ------------------------------------------------------------------------------------------------------ */

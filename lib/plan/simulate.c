@@ -259,10 +259,9 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
-		int busy = crowded(sim, host) ? w->cores : host->nranks;
 
 		*host = (struct tt_sim_host){ .nranks = host->nranks, .cores_free = w->cores, .first_ready = -1, .turns = 1 };
-		sim->prices[h] = tt_cost_prices(w->cost, footprint(sim, host), busy);
+		sim->prices[h] = tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
 	}
 	sim->nheap = sim->events = 0;
 	memset(sim->messages, 0, sizeof(sim->messages));

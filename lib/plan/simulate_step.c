@@ -101,9 +101,11 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, cons
 	for (int i = 0; i < s->nwires; i++) {
 		const struct tt_link_cost *l = link_cost(sim, r, s->wire[i]);
 
+		bool memory = r->class[s->wire[i]] == TT_LINK_SHM;
+
 		messages += l->recv_ps;
-		moved += tt_sim_bytes_ps(bytes, l->recv_fs);
-		lands |= r->class[s->wire[i]] != TT_LINK_SHM;
+		moved += tt_sim_bytes_ps(bytes, l->recv_fs) * (memory ? price->apart : 1000) / 1000;
+		lands |= !memory;
 	}
 	if (s->to != TT_SIM_NONE) {
 		messages += link_cost(sim, r, s->to)->send_ps;
