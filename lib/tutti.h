@@ -173,12 +173,45 @@ TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUn
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
 						tuttiConfig_t *config);
 
-/* tuttiCommInitEnv - join the communicator that the environment describes
+/* tuttiCommInitEnv - join the communicator of the ranks that a launcher started; tutti_launch(7) has all of it
  *
- *   Environment  TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT (host:port where rank 0 listens), TUTTI_SECRET; none of them
- *                set: a communicator of one rank. A half-set environment is tuttiInvalidUsage.
- *   Otherwise as tuttiCommInitRankConfig. */
+ *   Environment  the first of these that is complete: TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT (host:port where rank 0
+ *                listens) and TUTTI_SECRET; torchrun's; PMIx's (mpirun of Open MPI); PMI-1's (mpiexec of MPICH);
+ *                Slurm's; an indexed Job's of Kubernetes. Two that disagree, and a half-set one, are
+ *                tuttiInvalidUsage; TUTTI_LAUNCH decides. None: a communicator of one rank.
+ *   Otherwise as tuttiCommInitRankConfig. With PMI-1 not beside MPI_Init or MPI_Finalize in another thread. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config);
+
+/* A key-value store that all ranks of a program reach, and nobody else: it carries the secret. Functions return 0, or
+ * anything else for a failure. Keys and values are text without blanks, values at most 511 bytes. */
+typedef struct {
+	size_t size;            /* sizeof(tuttiStore_t) */
+	int rank, nranks;
+	void *ctx;              /* for the functions */
+	int (*put)(void *ctx, const char *key, const char *value);
+	int (*get)(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms);   /* with its NUL; waits for it */
+	int (*fence)(void *ctx, int timeout_ms);        /* waits for all ranks; NULL: get waits by itself */
+	void (*abort)(void *ctx, const char *why);      /* rank 0 cannot join, so nobody can; NULL: it is put for the others */
+} tuttiStore_t;
+
+/* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch): rank 0 puts, the others get
+ *   Call       by every rank, the k-th call of one with the k-th of the others; not inside a group
+ *   Returns    as tuttiCommInitRankConfig; tuttiSystemError also when the store fails, tuttiTimeout when fence or get do */
+TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store, tuttiConfig_t *config);
+
+/* An allgather of the program's, with the members of UCC's ucc_oob_coll_t, so that its address may be cast to this: begins
+ * to gather size bytes of each rank, req_test says 0 done, > 0 not yet, < 0 failed. */
+typedef struct {
+	int (*allgather)(void *src, void *recv, size_t size, void *coll_info, void **request);
+	int (*req_test)(void *request);
+	int (*req_free)(void *request);
+	void *coll_info;
+	uint32_t n_oob_eps;     /* nranks */
+	uint32_t oob_ep;        /* rank */
+} tuttiOob_t;
+
+/* tuttiCommInitOob - the same by an allgather */
+TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oob, tuttiConfig_t *config);
 
 /* tuttiCommInitAll - n communicators of one clique, ranks 0..n-1, all in this process
  *   comms      [ndev]; devlist is for devices and may be NULL

@@ -64,7 +64,7 @@ static const struct tt_option options[] = {
 	  .help = "columns of the single iterations: least, most, p99, and\nstandard deviation in % of the mean" },
 	{ 'K', "per_iter_skip", TT_OPT_INT, "N", AT(per_iter_skip), "0", 0, 1e8, .help = "leave the first N out of these" },
 	{ 0, "np", TT_OPT_INT, "N", AT(np), "0", 0, 4096,
-	  .help = "start N processes here; 0: join what started this one\n(TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT, TUTTI_SECRET)" },
+	  .help = "start N processes here; 0: join what started this one\n(mpirun, srun, torchrun, TUTTI_RANK: tutti_launch(7))" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", AT(transport),
 	  .help = "auto, shm, tcp or self;\nwithout: what TUTTI_TRANSPORT says, or auto" },
 	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo),

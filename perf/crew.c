@@ -22,12 +22,18 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 		const struct tt_seat *s = &c->seats[i];
 		tuttiComm_t comm = algo < 0 ? s->base : s->comms[algo];
 		const char *text = tuttiGetLastError(comm);
-		char prefix[32];
-		int length = snprintf(prefix, sizeof(prefix), "rank %d: ", s->rank);
+		char prefix[80];
+		int rank = s->rank, length = 0;
 
-		if (!strncmp(text, prefix, (size_t)length))
-			text += length;
-		fprintf(stderr, "rank %d: %s: %s\n", s->rank, what, *text ? text : tuttiGetErrorString(result));
+		if (c->env && !s->base)          /* which rank it is to be, only the library knows yet */
+			rank = -1;
+		sscanf(text, "rank %d: %n", &rank, &length);
+		text += length;
+		if (rank < 0)
+			snprintf(prefix, sizeof(prefix), "%s: ", c->tool);
+		else
+			snprintf(prefix, sizeof(prefix), "rank %d: ", length ? rank : s->rank);
+		fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
 	}
 	return 1;
 }

@@ -27,7 +27,8 @@ static void be(struct meet *m, int rank)
 {
 	struct report *report = &m->report[rank];
 	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n, .settings = "algo=auto transport=auto",
-				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000, .ifname = "", .host_id = "" };
+				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000, .ifname = "", .host_id = "",
+				.port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
 
@@ -85,7 +86,7 @@ void meet_start(struct meet *m)
 	m->report = mmap(NULL, (size_t)m->n * sizeof(*m->report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (m->report == MAP_FAILED || m->n > MEET_MOST)
 		abort();
-	if (!m->has_id && tt_id_make("", &m->id))
+	if (!m->has_id && tt_id_make("", "", &m->id))
 		abort();
 	for (int r = 0; r < m->n; r++) {
 		if (m->absent && m->absent(r))

@@ -338,17 +338,18 @@ static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
 	(void)m;
 	if (rank == 3)
 		*join = (struct tt_join){ .id = join->id, .rank = 7, .nranks = 8, .settings = join->settings,
-					  .timeout_ms = join->timeout_ms, .ifname = "", .host_id = "" };
+					  .timeout_ms = join->timeout_ms, .ifname = "", .host_id = "", .port_range = "" };
 }
 
 Test(control, a_rank_beyond_nranks_is_told_to_every_rank, .timeout = 60)
 {
-	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "", .timeout_ms = 1000 };
+	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "", .port_range = "",
+				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
 	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7", "rank 0 as one of 4");
-	cr_assert_eq(tt_id_make("", &id), 0);
+	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_ARG);
 	cr_assert(strstr(tt_error_text(), "rank 4 is not one of 4 ranks"), "%s", tt_error_text());
@@ -366,7 +367,7 @@ Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .ti
 {
 	struct meet m = { .n = 2, .body = stay_for_a_while };
 	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto", .ifname = "", .host_id = "",
-				.timeout_ms = 5000 };
+				.port_range = "", .timeout_ms = 5000 };
 	struct tt_control *ctl;
 
 	meet_start(&m);
@@ -384,7 +385,8 @@ Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .ti
 
 Test(control, a_port_in_use_is_named, .timeout = 30)
 {
-	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "", .timeout_ms = 1000 };
+	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "", .port_range = "",
+				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 	char root[32], words[32];

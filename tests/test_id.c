@@ -29,7 +29,7 @@ Test(id, garbage_and_changed_ids_are_refused, .timeout = 30)
 	struct tt_id unpacked;
 
 	cr_assert_eq(tt_id_unpack(&bad, &unpacked), TT_ARG);
-	cr_assert_eq(tt_id_make("", &id), 0);
+	cr_assert_eq(tt_id_make("", "", &id), 0);
 	cr_assert_eq(tt_id_unpack(&id, &unpacked), 0);
 	for (size_t bit = 0; bit < sizeof(id) * 8; bit++) {
 		bad = id;
@@ -43,10 +43,10 @@ Test(id, making_many_leaks_no_descriptor, .timeout = 30)
 	tuttiUniqueId id;
 	int before, after;
 
-	cr_assert_eq(tt_id_make("", &id), 0);
+	cr_assert_eq(tt_id_make("", "", &id), 0);
 	before = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	for (int i = 0; i < 1000; i++)
-		cr_assert_eq(tt_id_make("", &id), 0);
+		cr_assert_eq(tt_id_make("", "", &id), 0);
 	after = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	cr_assert_leq(after, before + 2);
 }
@@ -105,7 +105,7 @@ Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30
 	if (!pid) {
 		tuttiUniqueId id;
 
-		_exit(tt_id_make("", &id) || write(pipe_fd[1], &id, sizeof(id)) != sizeof(id));
+		_exit(tt_id_make("", "", &id) || write(pipe_fd[1], &id, sizeof(id)) != sizeof(id));
 	}
 	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
 	waitpid(pid, &status, 0);

@@ -18,7 +18,7 @@ static char data_help[1024], model_help[1024], strategy_help[1024], device_help[
 static const struct tt_option options[] = {
 	{ .name = "np", .kind = TT_OPT_INT, .argument = "P", .offset = AT(np), .min = 1,
 	  .max = 4096, .help = "start P workers on this host; without: join the ranks that\n"
-		  "something else started, or train alone" },
+		  "mpirun, srun, torchrun or TUTTI_RANK started, or train alone" },
 	{ .name = "data", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(data),
 	  .fallback = "auto", .help = data_help },
 	{ .name = "data-dir", .kind = TT_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),

@@ -34,11 +34,15 @@ struct tt_joining {
 	int nranks, rank;
 	tuttiComm_t parent;
 	int color, key;
+	struct tt_launching *launching; /* launched.c's */
 	bool configured;
 	tuttiConfig_t config;
 	int result;                     /* before run: why it cannot be, with text */
 	char text[1024];
 };
+/* communicators.c: was it made by the initializer (or is NULL)? Keep it for the join. */
+int tt_config_check(const tuttiConfig_t *config);
+void tt_config_copy(struct tt_joining *joining, const tuttiConfig_t *config);
 tuttiResult_t tt_group_join(const struct tt_joining *joining);
 
 #endif

@@ -16,10 +16,10 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
 	if (!uniqueId)
 		return tt_result(tt_fail(TT_ARG, "tuttiGetUniqueId: uniqueId is NULL"));
 	rc = tt_env_read(&env);
-	return tt_result(rc ? rc : tt_id_make(env.ifname, uniqueId));
+	return tt_result(rc ? rc : tt_id_make(env.ifname, env.ports, uniqueId));
 }
 
-static int check_config(const tuttiConfig_t *config)
+int tt_config_check(const tuttiConfig_t *config)
 {
 	if (!config)
 		return 0;
@@ -32,7 +32,7 @@ static int check_config(const tuttiConfig_t *config)
 }
 
 /* A config of an older header is shorter: what it does not have stays 0, "choose for me". */
-static void copy_config(struct tt_joining *j, const tuttiConfig_t *config)
+void tt_config_copy(struct tt_joining *j, const tuttiConfig_t *config)
 {
 	j->configured = config != NULL;
 	if (config)
@@ -62,51 +62,20 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 						tuttiConfig_t *config)
 {
 	struct tt_joining j = { .run = run_join, .comm = comm, .id = commId, .nranks = nranks, .rank = rank };
-	int rc = comm ? check_config(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
+	int rc = comm ? tt_config_check(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
 
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
 		rc = tt_fail(TT_ARG, "tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
 			     "0..nranks-1", rank, nranks);
 	if (rc)
 		return tt_result(tt_group_fail(rc));
-	copy_config(&j, config);
+	tt_config_copy(&j, config);
 	return tt_group_join(&j);
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank)
 {
 	return tuttiCommInitRankConfig(comm, nranks, commId, rank, NULL);
-}
-
-/* TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT and TUTTI_SECRET stand together or not at all. */
-static int describe_env(const struct tt_env *env, bool *ret_alone)
-{
-	const char *missing = env->rank < 0 ? "TUTTI_RANK" : env->nranks < 0 ? "TUTTI_NRANKS" :
-			      !*env->root ? "TUTTI_ROOT" : !*env->secret ? "TUTTI_SECRET" : NULL;
-	bool any = env->rank >= 0 || env->nranks >= 0 || *env->root;
-
-	*ret_alone = !any;
-	if (any && missing)
-		return tt_fail(TT_USAGE, "the environment is half set: %s is missing; TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT "
-			       "(host:port) and TUTTI_SECRET belong together", missing);
-	return 0;
-}
-
-TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config)
-{
-	struct tt_env env;
-	tuttiUniqueId id;
-	bool alone;
-	int rc = tt_env_read(&env);
-
-	if (!rc)
-		rc = describe_env(&env, &alone);
-	if (!rc)
-		rc = alone ? tt_id_make(env.ifname, &id) : tt_id_from_root(env.root, env.secret, &id);
-	if (rc)
-		return tt_result(tt_group_fail(rc));
-	return alone ? tuttiCommInitRankConfig(comm, 1, id, 0, config) :
-		       tuttiCommInitRankConfig(comm, (int)env.nranks, id, (int)env.rank, config);
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int *devlist)
@@ -144,12 +113,12 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
 			     comm->rank, color);
 	if (!rc)
-		rc = check_config(config);
+		rc = tt_config_check(config);
 	j.result = rc;                           /* the others wait for this rank: it takes part, to say that it cannot */
 	if (rc)
 		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
 	else
-		copy_config(&j, config);
+		tt_config_copy(&j, config);
 	joined = tt_group_join(&j);
 	return joined ? joined : tt_result(rc);
 }

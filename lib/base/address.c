@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/sock.h"
 
@@ -168,4 +169,31 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 		return tt_fail(TT_ARG, "host \"%s\" has no address that can be used", host);
 	*ret_n = n;
 	return 0;
+}
+
+void tt_address_route(const struct tt_address *a, char name[TT_IFNAME])
+{
+	union { struct sockaddr any; struct sockaddr_in four; struct sockaddr_in6 six; } to = { 0 }, us = { 0 };
+	int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct tt_address mine = { 0 }, other;
+	struct ifaddrs *all = NULL;
+
+	if (a->family == 4) {
+		to.four = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(9) };
+		memcpy(&to.four.sin_addr, a->bytes, 4);
+	} else {
+		to.six = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(9) };
+		memcpy(&to.six.sin6_addr, a->bytes, 16);
+	}
+	snprintf(name, TT_IFNAME, "?");
+	/* connecting a datagram socket sends nothing, and chooses the way */
+	if (fd >= 0 && !connect(fd, &to.any, a->family == 4 ? sizeof(to.four) : sizeof(to.six)) &&
+	    !getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) && from_sockaddr(&us.any, NULL, &mine) && !getifaddrs(&all))
+		for (struct ifaddrs *i = all; i; i = i->ifa_next)
+			if (from_sockaddr(i->ifa_addr, NULL, &other) && tt_address_equal(&mine, &other))
+				snprintf(name, TT_IFNAME, "%.15s", i->ifa_name);
+	if (all)
+		freeifaddrs(all);
+	if (fd >= 0)
+		close(fd);
 }

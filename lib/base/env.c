@@ -77,11 +77,27 @@ static bool valid_root(const char *value)
 	const char *colon = strrchr(value, ':');
 	int64_t port;
 
+	if (!strncmp(value, "file:/", 6))
+		return value[6] != '\0';
 	if (!colon || colon == value || !whole_number(colon + 1, 1, 65535, &port))
 		return false;
 	if (value[0] == '[')
 		return colon - value > 2 && colon[-1] == ']';
 	return memchr(value, ':', (size_t)(colon - value)) == NULL;
+}
+
+/* first-last */
+static bool valid_ports(const char *value)
+{
+	size_t digits = strspn(value, "0123456789");
+	int64_t first, last;
+	char low[8];
+
+	if (digits >= sizeof(low) || value[digits] != '-')
+		return false;
+	memcpy(low, value, digits);
+	low[digits] = '\0';
+	return whole_number(low, 1, 65535, &first) && whole_number(value + digits + 1, first, 65535, &last);
 }
 
 const char *(*tt_env_stand_in)(const char *name);
@@ -232,6 +248,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "repetitions before a peer's card is given up" },
 	{ "TUTTI_IB_SL", TT_ENV_NUMBER, "0", "0..15", AT(ib_sl), .help = "InfiniBand service level" },
 	{ "TUTTI_IB_TC", TT_ENV_NUMBER, "0", "0..255", AT(ib_tc), .help = "RoCE traffic class" },
+	{ "TUTTI_PORT_RANGE", TT_ENV_TEXT, "", "first-last, such as 50000-50099", AT(ports), .valid = valid_ports,
+	  .help = "ports to listen at, for firewalls" },
 	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),
@@ -246,13 +264,17 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "ranks with equal text are on one host (instead of finding out)" },
 	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", AT(fault),
 	  .valid = valid_fault, .help = "for tests: die before this step of a plan" },
-	{ "TUTTI_ROOT", TT_ENV_TEXT, "", "host:port or [address]:port", AT(root), .valid = valid_root,
-	  .help = "where rank 0 listens (tuttiCommInitEnv)" },
+	{ "TUTTI_ROOT", TT_ENV_TEXT, "", "host:port, [address]:port or file:/path", AT(root),
+	  .valid = valid_root, .help = "where rank 0 listens, or a file to say so (tuttiCommInitEnv)" },
 	{ "TUTTI_SECRET", TT_ENV_TEXT, "", "any text", AT(secret),
 	  .help = "what all ranks know and strangers do not (tuttiCommInitEnv)" },
+	{ "TUTTI_SECRET_FILE", TT_ENV_TEXT, "", "a path", AT(secret_file),
+	  .help = "the file in which that is (tuttiCommInitEnv)" },
 	{ "TUTTI_RANK", TT_ENV_NUMBER, "", "0..2147483646", AT(rank),
 	  .help = "this process's rank (tuttiCommInitEnv)" },
 	{ "TUTTI_NRANKS", TT_ENV_NUMBER, "", "1..2147483647", AT(nranks),
 	  .help = "number of ranks (tuttiCommInitEnv)" },
+	{ "TUTTI_LAUNCH", TT_ENV_CHOICE, "auto", "auto tutti torchrun pmix pmi slurm kubernetes alone", AT(launch),
+	  .help = "who started this process (tuttiCommInitEnv)" },
 };
 const size_t tt_env_rows = sizeof(tt_env_table) / sizeof(tt_env_table[0]);

@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -115,7 +116,7 @@ static int bound_port(int fd)
 /* Loopback has no bottleneck, so there is nothing to pace, and a system's default that does (bbr) costs a quarter of the
  * bandwidth there. A socket that has begun to pace never stops: so each begins with reno, which does not and which every
  * kernel allows to everybody, and gets the system's default back when its connection turns out to leave the host. */
-static void begin_unpaced(int fd)
+void tt_sock_unpace(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 }
@@ -140,8 +141,8 @@ void tt_sock_settle(int fd)
 }
 
 /* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener not: so a reserved
- * port can be taken over by the process that listens, and two that listen find out. */
-static int bind_all(int port, int *ret_fd)
+ * port can be taken over by the process that listens, and two that listen find out. alone: nobody may have it yet. */
+static int bind_all(int port, bool alone, int *ret_fd)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
 	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
@@ -152,7 +153,8 @@ static int bind_all(int port, int *ret_fd)
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return tt_sock_fail("cannot make a socket");
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (!alone)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (has_six)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &(int){ 0 }, sizeof(int));
 	if (bind(fd, has_six ? (struct sockaddr *)&six : (struct sockaddr *)&four,
@@ -163,13 +165,14 @@ static int bind_all(int port, int *ret_fd)
 		errno = why;
 		return tt_fail(TT_SYSTEM, "port %d: %m", port);
 	}
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	*ret_fd = fd;
 	return 0;
 }
 
 int tt_sock_reserve(int port, int *ret_fd, int *ret_port)
 {
-	int rc = bind_all(port, ret_fd);
+	int rc = bind_all(port, true, ret_fd);
 
 	if (!rc)
 		*ret_port = bound_port(*ret_fd);
@@ -178,13 +181,13 @@ int tt_sock_reserve(int port, int *ret_fd, int *ret_port)
 
 int tt_sock_listen(int port, int *ret_fd, int *ret_port)
 {
-	int fd, rc = bind_all(port, &fd);
+	int fd, rc = bind_all(port, false, &fd);
 
 	if (rc)
 		return rc;
 	tt_sock_own(fd);
 	tt_sock_set_blocking(fd, false);
-	begin_unpaced(fd);
+	tt_sock_unpace(fd);
 	if (listen(fd, SOMAXCONN)) {
 		int why = errno;
 
@@ -195,6 +198,34 @@ int tt_sock_listen(int port, int *ret_fd, int *ret_port)
 	*ret_port = bound_port(fd);
 	*ret_fd = fd;
 	return 0;
+}
+
+struct tt_ports tt_ports_read(const char *range)
+{
+	struct tt_ports ports = { 0, 0 };
+	int last;
+
+	if (sscanf(range, "%d-%d", &ports.first, &last) == 2)
+		ports.count = last - ports.first + 1;
+	return ports;
+}
+
+int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port), int *ret_fd,
+		  int *ret_port)
+{
+	int rc = 0, last = ports->first + ports->count - 1;
+
+	if (ports->count < 2)
+		return make(ports->first, ret_fd, ret_port);
+	for (int port = ports->first; port <= last; port++) {
+		rc = make(port, ret_fd, ret_port);
+		if (!rc || errno != EADDRINUSE)
+			return rc;
+	}
+	rc = tt_fail(TT_SYSTEM, "none of the ports %d to %d is free; every communicator of a rank takes one", ports->first,
+		     last);
+	errno = EADDRINUSE;
+	return rc;
 }
 
 void tt_sock_set_blocking(int fd, bool blocking)
@@ -268,57 +299,11 @@ int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *pat
 
 /* ---- connect -------------------------------------------------------------------------------------------------- */
 
-/* With nobody listening, a port of the ephemeral range can happen to be chosen as the source port too: TCP then
- * connects the socket to itself. */
-static bool is_self(int fd)
-{
-	struct sockaddr_storage mine = { 0 }, other = { 0 };
-	socklen_t a = sizeof(mine), b = sizeof(other);
-
-	return !getsockname(fd, (struct sockaddr *)&mine, &a) && !getpeername(fd, (struct sockaddr *)&other, &b) &&
-	       a == b && !memcmp(&mine, &other, a);
-}
-
-static int finish_connect(int fd, const char *where, const struct tt_patience *patience)
-{
-	int why = 0;
-
-	if (await(fd, POLLOUT, patience))
-		return tt_fail(TT_TIMEOUT, "connect %s: no answer", where);
-	getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &(socklen_t){ sizeof(why) });
-	errno = why ? why : ECONNREFUSED;
-	if (why || is_self(fd))
-		return tt_fail(TT_REMOTE, "connect %s: %m", where);
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-	tt_sock_settle(fd);
-	return 0;
-}
-
 int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd)
 {
-	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	struct tt_door only = { .address = *a, .port = port };
 	char where[TT_ENDPOINT_TEXT];
-	int fd, rc;
+	int index, rc = tt_sock_race(&only, 1, patience, &index, ret_fd);
 
-	tt_address_text(a, port, where);
-	memcpy(&four.sin_addr, a->bytes, 4);
-	memcpy(&six.sin6_addr, a->bytes, 16);
-	fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 && errno == EAFNOSUPPORT)
-		return tt_fail(TT_REMOTE, "connect %s: %m", where);
-	if (fd < 0)
-		return tt_sock_fail("cannot make a socket");
-	tt_sock_own(fd);
-	begin_unpaced(fd);
-	if (connect(fd, a->family == 4 ? (struct sockaddr *)&four : (struct sockaddr *)&six,
-		    a->family == 4 ? sizeof(four) : sizeof(six)) && errno != EINPROGRESS)
-		rc = tt_fail(TT_REMOTE, "connect %s: %m", where);
-	else
-		rc = finish_connect(fd, where, patience);
-	if (rc)
-		tt_sock_close(fd);
-	else
-		*ret_fd = fd;
-	return rc;
+	return rc && rc != TT_SYSTEM ? tt_fail(rc, "connect %s: %s", tt_address_text(a, port, where), only.why) : rc;
 }

@@ -42,24 +42,48 @@ bool tt_ifname_chooses(const char *filter, const char *name);
  * 0 | TT_ARG (the filter chooses no interface: names those there are) | TT_SYSTEM */
 int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], int *ret_n);
 
+/* The name of the interface by which the kernel would send to a; "?" when it would not. */
+#define TT_IFNAME 16
+void tt_address_route(const struct tt_address *a, char name[TT_IFNAME]);
+
 /* The addresses of a host name or numeric address. 0 | TT_ARG (unknown name) */
 int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], int *ret_n);
 
 /* sock.c ------------------------------------------------------------------------------------------------------- */
+
+/* Ports that may be used: first .. first + count - 1; count 0: any, or exactly `first` unless that is 0. */
+struct tt_ports { int first, count; };
+/* TUTTI_PORT_RANGE as such; "" is any. */
+struct tt_ports tt_ports_read(const char *range);
 
 /* A socket bound to port (0: a free one) of all addresses of this host, IPv6 and IPv4. Not listening: it reserves the
  * port, and one of tt_sock_listen may share it. Not owned: forked children keep it. 0 | TT_SYSTEM */
 int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
 /* The same, listening, non-blocking. Only one socket can listen on a port. */
 int tt_sock_listen(int port, int *ret_fd, int *ret_port);
+/* The same with the first of ports that is free, by one of the two. All taken: TT_SYSTEM that names them, errno EADDRINUSE */
+int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port), int *ret_fd,
+		  int *ret_port);
 
 /* What to do to a socket that such a listener accepted: congestion control, which only connections inside the host go
  * without. tt_sock_connect does it itself. */
 void tt_sock_settle(int fd);
+void tt_sock_unpace(int fd);             /* for a new socket, before it connects or listens */
 
 /* Connect; the socket is non-blocking, without Nagle. 0 | TT_REMOTE (refused, unreachable), TT_TIMEOUT | TT_SYSTEM
  * (this host: descriptors, memory) */
 int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd);
+
+/* Connect to whichever of the n doors that are not marked tried answers first, in their order with a head start
+ * each. Those that led nowhere are marked, and why has the reason; so is the winner. 0 | TT_REMOTE: none is left |
+ * TT_TIMEOUT (also: stopped) | TT_SYSTEM with the sentence: this host cannot go on */
+struct tt_door {
+	struct tt_address address;
+	int port;
+	bool tried;
+	char why[48];
+};
+int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience, int *ret_index, int *ret_fd);
 
 /* Send or receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) | TT_TIMEOUT (also: stopped) */
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);

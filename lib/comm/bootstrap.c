@@ -78,7 +78,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns, int *ret_fd)
 {
 	struct tt_card root;
-	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
+	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root, .nports = id->nports,
 				.deadline_ns = deadline_ns };
 
 	card_of_root(id, &root);
@@ -146,6 +146,7 @@ static void trust(struct tt_control *ctl, const struct tt_id *id)
 {
 	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->key.bytes, TT_KEY);
 	memcpy(ctl->job, id->nonce, TT_NONCE);
+	ctl->epoch = id->epoch;
 }
 
 static void send_decline(int fd, const char *why, const struct tt_patience *patience)
@@ -174,7 +175,7 @@ int tt_control_decline(const struct tt_join *join, int code)
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	tt_text_plain(why);
 	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
-	    tt_control_make(join->rank, join->nranks, -1, &ctl))
+	    tt_control_make(join->rank, join->nranks, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	trust(ctl, &id);
 	fill_card(ctl, join);
@@ -189,6 +190,7 @@ int tt_control_decline(const struct tt_join *join, int code)
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 {
 	uint64_t deadline_ns = tt_deadline_ns(join->timeout_ms);
+	struct tt_ports ports = tt_ports_read(join->port_range), root;
 	struct tt_control *ctl;
 	struct tt_id id;
 	int rc = tt_id_unpack(join->id, &id);
@@ -197,9 +199,11 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 		return rc;
 	if (join->nranks < 1 || join->rank < 0 || join->rank >= join->nranks)
 		return tt_fail(TT_ARG, "rank %d is not one of %d ranks", join->rank, join->nranks);
-	rc = tt_control_make(join->rank, join->nranks, join->rank ? 0 : id.port, &ctl);
+	root = (struct tt_ports){ id.port, id.nports };
+	rc = tt_control_make(join->rank, join->nranks, join->rank ? &ports : &root, &ctl);
 	if (rc)
 		return tt_control_decline(join, rc);
+	ctl->ports = ports;
 	trust(ctl, &id);
 	rc = fill_card(ctl, join);
 	if (rc) {

@@ -263,7 +263,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 {
 	struct tt_env env;
 	char settings[512];
-	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "", .ifname = "", .host_id = "" };
+	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "", .ifname = "", .host_id = "",
+				.port_range = "" };
 	tuttiComm_t c;
 	int rc;
 
@@ -282,6 +283,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	join.timeout_ms = c->timeout_ms;
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
+	join.port_range = env.ports;
 	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = furnish(c, &env)))
 		goto free_comm;
 	*ret_comm = c;

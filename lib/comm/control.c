@@ -28,6 +28,7 @@ static bool allocate(struct tt_control *ctl)
 	size_t n = (size_t)ctl->nranks;
 
 	ctl->cards = calloc(n, sizeof(*ctl->cards));
+	ctl->best = calloc(n, sizeof(*ctl->best));
 	ctl->host_of = calloc(n, sizeof(*ctl->host_of));
 	ctl->attached = calloc(n, sizeof(*ctl->attached));
 	ctl->left = calloc(n, sizeof(*ctl->left));
@@ -40,13 +41,13 @@ static bool allocate(struct tt_control *ctl)
 	ctl->heard = calloc(n, sizeof(*ctl->heard));
 	ctl->pair = calloc(n, sizeof(*ctl->pair));
 	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
-	return ctl->cards && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after && ctl->left_at_ns &&
+	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after && ctl->left_at_ns &&
 	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
 {
-	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) + sizeof(*ctl->left) +
+	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) + sizeof(*ctl->left) +
 			  sizeof(*ctl->left_after) + sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
 			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->heard);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
@@ -67,14 +68,14 @@ static int watch(struct tt_control *ctl, int fd, enum tt_source *source)
 	return 0;
 }
 
-static int open_descriptors(struct tt_control *ctl, int port)
+static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports)
 {
-	int rc = tt_sock_listen(port, &ctl->listener, &ctl->port);
+	int rc = tt_sock_among(ports, tt_sock_listen, &ctl->listener, &ctl->port);
 	char what[64];
 
-	if (rc && port && errno == EADDRINUSE)
+	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
 		return tt_fail(TT_SYSTEM, "rank %d: port %d, where the ranks are to meet, is in use by another process, "
-			       "or by another rank 0 with the same id; make a new id", ctl->rank, port);
+			       "or by another rank 0 with the same id; make a new id", ctl->rank, ports->first);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
 	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
@@ -88,7 +89,7 @@ static int open_descriptors(struct tt_control *ctl, int port)
 	return rc ? rc : watch(ctl, ctl->listener, &ctl->listener_source);
 }
 
-int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl)
+int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct tt_control **ret_ctl)
 {
 	struct tt_control *ctl = aligned_alloc(TT_APART, (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
 	pthread_condattr_t attr;
@@ -112,8 +113,8 @@ int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl)
 	pthread_cond_init(&ctl->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	rc = allocate(ctl) ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
-	if (!rc && nranks > 1 && port >= 0)
-		rc = open_descriptors(ctl, port);
+	if (!rc && nranks > 1 && ports)
+		rc = open_descriptors(ctl, ports);
 	if (rc)
 		tt_control_free(ctl);
 	else
@@ -146,6 +147,7 @@ void tt_control_free(struct tt_control *ctl)
 	pthread_mutex_destroy(&ctl->lock);
 	pthread_mutex_destroy(&ctl->hook_lock);
 	free(ctl->cards);
+	free(ctl->best);
 	free(ctl->host_of);
 	free(ctl->attached);
 	free(ctl->left);

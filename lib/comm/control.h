@@ -52,10 +52,12 @@ struct tt_join {
 	uint32_t timeout_ms;         /* for joining; later operations bring their own deadline */
 	const char *ifname;          /* TUTTI_SOCKET_IFNAME or "" */
 	const char *host_id;         /* TUTTI_HOST_ID or "": overrides what tells hosts apart */
+	const char *port_range;      /* TUTTI_PORT_RANGE or "" */
 };
 
-/* id.c: make an id; make one from TUTTI_ROOT and TUTTI_SECRET (the same on every rank) */
-int tt_id_make(const char *ifname, tuttiUniqueId *ret_id);
+/* id.c: make an id with a port of TUTTI_PORT_RANGE ("": any); make one from TUTTI_ROOT and TUTTI_SECRET (the same on
+ * every rank) */
+int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id);
 int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id);
 
 /* bootstrap.c: meet. Rank 0 listens at the id's address; each rank registers there, learns its parent's address,

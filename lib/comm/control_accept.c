@@ -151,6 +151,8 @@ static enum tt_verdict judge(const struct tt_control *ctl, const struct tt_hello
 {
 	if (memcmp(h->job, ctl->job, TT_NONCE))
 		return TT_V_OTHER_JOB;
+	if (h->epoch != ctl->epoch)
+		return h->epoch < ctl->epoch ? TT_V_STALE : TT_V_EARLY;
 	if (h->to != ctl->rank || (h->purpose != TT_P_REGISTER && h->from >= ctl->nranks) || h->from == ctl->rank ||
 	    (h->purpose == TT_P_REGISTER && !ctl->desk) ||
 	    (h->purpose == TT_P_TREE && tt_tree_parent(h->from) != ctl->rank) ||
@@ -167,6 +169,9 @@ static bool answer_hello(struct tt_control *ctl, struct tt_guest *g)
 		return false;
 	if (verdict == TT_V_WELCOME)
 		verdict = judge(ctl, &g->hello);
+	if (verdict == TT_V_STALE)
+		tt_log(TT_LOG_WARN, "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job", ctl->rank,
+		       g->hello.from, g->hello.epoch, ctl->epoch);
 	if (!tt_reply_put(&ctl->key, g->said, verdict, g->reply) ||
 	    send(g->fd, g->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
 		return false;

@@ -13,18 +13,17 @@
 
 #include "comm/control_inside.h"
 
-#define CONNECT_NS (2 * TT_SECOND)       /* an address that swallows packets must not hold up the others for long */
 #define HANDSHAKE_NS (5 * TT_SECOND)     /* the other side may be one of many on a busy core */
 #define PAUSE_MIN_NS 1000000ull
 #define PAUSE_MAX_NS (100 * 1000000ull)
+#define CANDIDATES 96                    /* addresses times ports */
 
 struct attempt {
-	struct tt_address list[TT_ADDRESSES + 2];
+	struct tt_door list[CANDIDATES];
 	int n;
-	char last[160];                  /* what the last one said */
+	char last[160];                  /* what the one that answered last said */
 	char full[160];                  /* somebody said that it has no descriptor left */
 	bool answered;                   /* in this round */
-	bool refused;                    /* in this round; a host is there, but nobody listens */
 };
 
 static bool is_over(void *ctx)
@@ -48,99 +47,117 @@ static bool is_near(const struct tt_address *mine, int nmine, const struct tt_ad
 	return false;
 }
 
-/* Loopback where it is the same place, then addresses of a common subnet, then the others. */
+static void add(struct attempt *a, const struct tt_dial *dial, const struct tt_address *address)
+{
+	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
+		a->list[a->n++] = (struct tt_door){ .address = *address, .port = dial->to->port + i };
+}
+
+/* Loopback where it is the same place, then addresses of a common subnet, then the others, which the kernel may have a
+ * route to. What this rank reached the other at before comes first. */
 static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
 {
 	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
 	bool same_place = me->place == to->place;
+	int best = to >= ctl->cards && to < ctl->cards + ctl->nranks ? ctl->best[to - ctl->cards] - 1 : -1;
 	struct attempt *a = ret_a;
 
-	a->n = 0;
-	a->answered = a->refused = false;
-	a->last[0] = a->full[0] = '\0';
+	memset(a, 0, sizeof(*a));
 	if (same_place) {
-		a->list[a->n++] = tt_loopback4;
-		a->list[a->n++] = tt_loopback6;
+		add(a, dial, &tt_loopback4);
+		add(a, dial, &tt_loopback6);
+	} else if (best >= 0 && best < to->naddresses) {
+		add(a, dial, &to->addresses[best]);
 	}
 	for (int near = 1; near >= 0; near--)
 		for (int i = 0; i < to->naddresses; i++) {
 			const struct tt_address *other = &to->addresses[i];
 			bool loop = tt_address_is_loopback(other), mine = is_mine(me->addresses, me->naddresses, other);
 
-			if (is_near(me->addresses, me->naddresses, other) != near)
+			if (is_near(me->addresses, me->naddresses, other) != near || (!same_place && i == best))
 				continue;
 			if (dial->named || (!loop && (same_place || !mine)))
-				a->list[a->n++] = *other;
+				add(a, dial, other);
 		}
 }
 
-static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_address *a)
+static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_door *c)
 {
 	static const char *const purposes[] = {
 		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring", [TT_P_DATA] = "data",
 		[TT_P_MAIL] = "messages",
 	};
+	const struct tt_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, dial->to->rank,
-	       dial->to->name, tt_address_text(a, dial->to->port, where), purposes[dial->purpose]);
+	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses; i++)
+		if (tt_address_equal(&to->addresses[i], &c->address))
+			ctl->best[to - ctl->cards] = (uint8_t)(i + 1);
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank, to->name,
+	       tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
 }
 
-/* One address once. 0 | TT_SYSTEM: no use in going on | TT_USAGE: the right rank, and it has another secret | others */
-static int try_address(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int i, int *ret_fd)
+/* Is this the rank that was meant? 0 | TT_USAGE: no use in going on, in words | others: somebody else */
+static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, struct tt_door *c, int fd)
 {
 	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
 	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
-				  .channel = dial->channel };
-	uint64_t now = tt_now_ns(), limit = a->n > 1 ? now + CONNECT_NS : TT_NEVER;
+				  .channel = dial->channel, .epoch = ctl->epoch };
+	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
 	enum tt_verdict verdict = 0;
 	char where[TT_ENDPOINT_TEXT];
-	int fd, rc;
+	int rc;
 
 	memcpy(hello.job, ctl->job, TT_NONCE);
 	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
-	rc = tt_sock_connect(&a->list[i], dial->to->port, &patience, &fd);
-	if (rc) {
-		snprintf(a->last, sizeof(a->last), "%s", tt_error_text());
-		a->refused |= strstr(a->last, strerror(ECONNREFUSED)) != NULL;
-		return rc;
-	}
-	limit = tt_now_ns() + HANDSHAKE_NS;
-	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
 	rc = tt_handshake_dial(fd, &ctl->key, &hello, &patience, &verdict);
-	if (!rc) {
-		note_choice(ctl, dial, &a->list[i]);
-		*ret_fd = fd;
+	if (!rc)
 		return 0;
-	}
 	tt_sock_close(fd);
-	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&a->list[i], dial->to->port, where),
-		 tt_error_text());
+	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
+	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&c->address, c->port, where), tt_error_text());
 	a->answered = true;
 	if (verdict == TT_V_FULL)
 		memcpy(a->full, a->last, sizeof(a->full));
-	return verdict == TT_V_OTHER_SECRET ? TT_USAGE : rc;
+	return verdict == TT_V_OTHER_SECRET || verdict == TT_V_STALE ? TT_USAGE : rc;
+}
+
+/* "10.0.0.1:4000 (no answer), ..." */
+static void tell_tried(const struct attempt *a, char *text, size_t bytes)
+{
+	char where[TT_ENDPOINT_TEXT];
+	size_t have = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < a->n && have < bytes; i++)
+		have += (size_t)snprintf(text + have, bytes - have, "%s%s (%s)", i ? ", " : "",
+					 tt_address_text(&a->list[i].address, a->list[i].port, where),
+					 *a->list[i].why ? a->list[i].why : "not tried");
+}
+
+static bool all_refused(const struct attempt *a)
+{
+	for (int i = 0; i < a->n; i++)
+		if (strcmp(a->list[i].why, strerror(ECONNREFUSED)))
+			return false;
+	return true;
 }
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
 {
-	char text[16 + TT_ENDPOINT_TEXT * 3] = "", where[TT_ENDPOINT_TEXT], what[64];
-	size_t have = 0;
+	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	bool root = dial->purpose == TT_P_REGISTER;
+	char tried[600];
 
 	if (!a->n)
 		return tt_fail(TT_TIMEOUT, "rank %d: rank %d has no address that this host can reach; its network "
-			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank,
-			       dial->to->rank);
-	for (int i = 0; i < a->n && i < 3; i++)
-		have += (size_t)snprintf(text + have, sizeof(text) - have, "%s%s", i ? ", " : "",
-					 tt_address_text(&a->list[i], dial->to->port, where));
-	snprintf(what, sizeof(what), dial->purpose == TT_P_REGISTER ? "rank %d never came, or cannot be reached"
-								     : "rank %d cannot be reached", dial->to->rank);
-	if (dial->purpose == TT_P_REGISTER && a->refused && !a->answered && !a->full[0])
-		return tt_fail(TT_TIMEOUT, "rank %d: %s: nobody listens at %s; rank 0 did not call, or failed before it could "
-			       "listen and said why there", ctl->rank, what, text);
-	return tt_fail(TT_TIMEOUT, "rank %d: %s at %s; last answer: %s", ctl->rank, what, text,
-		       a->full[0] ? a->full : a->last);
+			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank, to->rank);
+	tell_tried(a, tried, sizeof(tried));
+	if (root && all_refused(a))
+		return tt_fail(TT_TIMEOUT, "rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
+			       "did not call, or failed before it could listen and said why there", ctl->rank, to->rank, tried);
+	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s", ctl->rank, me->name,
+		       to->rank, to->name, root ? "never came, or" : "", a->full[0] ? a->full : tried);
 }
 
 static bool has_left(struct tt_control *ctl, int rank)
@@ -158,22 +175,11 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
 }
 
-/* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
-static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int *ret_fd)
+/* Why is there no connection, after a round? TT_TIMEOUT: try again | others: no use in going on */
+static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
 {
-	a->answered = a->refused = false;
-	for (int i = 0; i < a->n; i++) {
-		int rc = try_address(ctl, dial, a, i, ret_fd);
-
-		if (!rc)
-			return 0;
-		if (!dial->anyway && tt_control_broken(ctl))
-			return tt_control_fail(ctl);
-		if (rc == TT_USAGE)
-			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->last);
-		if (rc == TT_SYSTEM)
-			return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, a->last);
-	}
+	if (!dial->anyway && tt_control_broken(ctl))
+		return tt_control_fail(ctl);
 	if (a->full[0] && !a->answered)          /* it could not let this rank in, and has given up */
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->full);
 	if (has_left(ctl, dial->to->rank))
@@ -181,6 +187,31 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 	if (dial->anyway && a->refused && !a->answered)         /* it did listen, or there would be no communicator */
 		return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, a->last);
 	return TT_TIMEOUT;
+}
+
+/* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
+static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int *ret_fd)
+{
+	struct tt_patience patience = { .deadline_ns = dial->deadline_ns, .stop = dial->anyway ? NULL : is_over,
+				       .ctx = ctl };
+	int rc, i, fd;
+
+	a->answered = false;
+	for (i = 0; i < a->n; i++)
+		a->list[i].tried = false;
+	while (!(rc = tt_sock_race(a->list, a->n, &patience, &i, &fd))) {
+		rc = greet(ctl, dial, a, &a->list[i], fd);
+		if (rc == TT_USAGE)
+			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->last);
+		if (rc)
+			continue;
+		note_choice(ctl, dial, &a->list[i]);
+		*ret_fd = fd;
+		return 0;
+	}
+	if (rc == TT_SYSTEM && (dial->anyway || !tt_control_broken(ctl)))
+		return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, tt_error_text());
+	return judge_round(ctl, dial, a);
 }
 
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)

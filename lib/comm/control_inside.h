@@ -114,8 +114,11 @@ struct tt_control {
 	pid_t pid;
 	struct tt_key key;
 	uint8_t job[TT_NONCE];
+	int epoch;
+	struct tt_ports ports;                   /* for listeners */
 	uint64_t splits;                         /* begun; calling thread */
 	struct tt_card *cards;                   /* [nranks] */
+	_Atomic uint8_t *best;                   /* [nranks] 1 + number of the address that reached it; 0: none yet */
 	int *host_of, nhosts;
 	bool threaded;
 	pthread_t thread;
@@ -190,9 +193,9 @@ static inline bool tt_tree_edge(int a, int b) { return a != b && tt_tree_parent(
 
 /* Below, "locked" means: ctl->lock is held by the caller. */
 
-/* control.c: an empty control with its listener (port 0: any; -1: none, it can only connect); start its service
- * thread; free it without ceremony */
-int tt_control_make(int rank, int nranks, int port, struct tt_control **ret_ctl);
+/* control.c: an empty control with its listener (ports NULL: none, it can only connect); start its service thread; free
+ * it without ceremony */
+int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct tt_control **ret_ctl);
 int tt_control_start(struct tt_control *ctl);
 void tt_control_free(struct tt_control *ctl);
 void tt_control_wake(struct tt_control *ctl);
@@ -230,6 +233,7 @@ struct tt_dial {
 	int channel;
 	bool named;                      /* the user named the addresses: loopback ones are meant */
 	bool anyway;                     /* also when the control is broken */
+	int nports;                      /* it listens at one of so many from its port on; 0, 1: at its port */
 	uint64_t deadline_ns;
 };
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);

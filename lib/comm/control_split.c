@@ -186,7 +186,9 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 
 	parent->splits++;
 	if (!code && color >= 0)
-		code = tt_control_make(parent->rank, parent->nranks, 0, &ctl);
+		code = tt_control_make(parent->rank, parent->nranks, &parent->ports, &ctl);
+	if (ctl)
+		ctl->ports = parent->ports;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	mine.port = ctl ? ctl->port : 0;
 	mine.failed = code;

@@ -51,7 +51,7 @@ void tt_hello_put(const struct tt_hello *hello, uint8_t ret_wire[TT_HELLO_BYTES]
 	tt_put(&w, (uint32_t)hello->from, 4);
 	tt_put(&w, (uint32_t)hello->to, 4);
 	tt_put(&w, (uint32_t)hello->channel, 4);
-	tt_put(&w, 0, 4);
+	tt_put(&w, (uint32_t)hello->epoch, 4);
 	tt_put_bytes(&w, hello->nonce, sizeof(hello->nonce));
 }
 
@@ -65,6 +65,7 @@ bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello
 	ret_hello->from = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->channel = (int)tt_get_upto(&r, 4, INT32_MAX);
+	ret_hello->epoch = (int)tt_get_upto(&r, 4, INT32_MAX);
 	if (magic != HELLO_MAGIC)
 		return false;
 	*ret_verdict = protocol == PROTOCOL ? TT_V_WELCOME : TT_V_OTHER_VERSION;
@@ -108,9 +109,11 @@ static int refused(enum tt_verdict verdict)
 		[TT_V_OTHER_VERSION] = "another version of Tutti listens there",
 		[TT_V_OTHER_SECRET] = "the other side has another secret",
 		[TT_V_FULL] = "the other side has no file descriptor left (raise its ulimit -n)",
+		[TT_V_STALE] = "a later attempt of this job listens there; this rank's attempt is over",
+		[TT_V_EARLY] = "an earlier attempt of this job still listens there",
 	};
 
-	if (verdict < TT_V_OTHER_JOB || verdict > TT_V_FULL)
+	if (verdict < TT_V_OTHER_JOB || verdict > TT_V_EARLY)
 		return tt_fail(TT_REMOTE, "something that is not a rank of Tutti listens there");
 	return tt_fail(TT_REMOTE, "%s", why[verdict]);
 }

@@ -29,13 +29,15 @@ enum tt_verdict {
 	TT_V_OTHER_RANK,                 /* the port is another rank's */
 	TT_V_OTHER_VERSION,              /* of this protocol */
 	TT_V_OTHER_SECRET,
-	TT_V_FULL                        /* the process has no descriptor left */
+	TT_V_FULL,                       /* the process has no descriptor left */
+	TT_V_STALE,                      /* a later attempt of the job listens there: the client's is over */
+	TT_V_EARLY                       /* an earlier attempt still listens there: come back */
 };
 
 struct tt_hello {
 	uint8_t job[TT_NONCE];
 	enum tt_purpose purpose;
-	int from, to, channel;
+	int from, to, channel, epoch;
 	uint8_t nonce[16];
 };
 

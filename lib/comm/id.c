@@ -50,6 +50,9 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 			memcpy(mapped, id->addresses[i].bytes, 16);
 		tt_put_bytes(&w, mapped, 16);
 	}
+	w.have = sizeof(ret_id->internal) - 4;
+	tt_put(&w, (uint16_t)id->epoch, 2);
+	tt_put(&w, (uint8_t)(id->nports > 1 ? id->nports : 1), 1);
 	SHA256((const uint8_t *)ret_id->internal, sizeof(ret_id->internal), sum);
 	memcpy(ret_id->internal + 4, sum, 4);
 }
@@ -93,6 +96,11 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 			       TUTTI_UNIQUE_ID_BYTES);
 	for (int i = 0; i < ret_id->naddresses; i++)
 		get_address(&r, &ret_id->addresses[i]);
+	r = (struct tt_reader){ .at = (const uint8_t *)bytes->internal + sizeof(bytes->internal) - 4, .left = 4 };
+	ret_id->epoch = (int)tt_get(&r, 2);
+	ret_id->nports = (int)tt_get(&r, 1);
+	if (!ret_id->nports || ret_id->port + ret_id->nports > 65536)
+		return tt_fail(TT_ARG, "this unique id names ports that are none");
 	return 0;
 }
 
@@ -164,8 +172,9 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
 
-int tt_id_make(const char *ifname, tuttiUniqueId *ret_id)
+int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id)
 {
+	struct tt_ports ports = tt_ports_read(port_range);
 	struct tt_address list[TT_ADDRESSES];
 	struct tt_id id = { .place = tt_id_place("") };
 	int fd, n, rc = tt_address_list(ifname, list, &n);
@@ -176,7 +185,7 @@ int tt_id_make(const char *ifname, tuttiUniqueId *ret_id)
 		id.addresses[id.naddresses++] = list[i];
 	if (RAND_bytes(id.secret, TT_SECRET) != 1 || RAND_bytes(id.nonce, TT_NONCE) != 1)
 		return tt_fail(TT_SYSTEM, "no random bytes for a unique id");
-	rc = tt_sock_reserve(0, &fd, &id.port);
+	rc = tt_sock_among(&ports, tt_sock_reserve, &fd, &id.port);
 	if (rc)
 		return rc;
 	keep(fd, id.port);
@@ -184,8 +193,7 @@ int tt_id_make(const char *ifname, tuttiUniqueId *ret_id)
 	return 0;
 }
 
-/* "host:port" or "[IPv6]:port" */
-static int split_host_port(const char *host_port, char *host, size_t room, int *ret_port)
+int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_port)
 {
 	const char *colon = strrchr(host_port, ':');
 	size_t bytes = colon ? (size_t)(colon - host_port) : 0;
@@ -204,24 +212,31 @@ static int split_host_port(const char *host_port, char *host, size_t room, int *
 	return 0;
 }
 
-int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id)
+int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_address list[TT_ADDRESSES];
-	struct tt_id id = { .from_root = true };
-	char host[256], text[64];
+	struct tt_id id = { .from_root = true, .port = where->port, .nports = where->nports, .epoch = where->epoch };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
-	int n, rc = split_host_port(host_port, host, sizeof(host), &id.port);
 
-	if (rc || (rc = tt_address_resolve(host, list, &n)))
-		return rc;
-	for (int i = 0; i < n && i < TT_ID_ADDRESSES; i++)
-		id.addresses[id.naddresses++] = list[i];
-	snprintf(text, sizeof(text), "tutti root %d", id.port);      /* not the host: ranks may name it differently */
-	SHA256((const uint8_t *)text, strlen(text), sum);
+	for (int i = 0; i < where->naddresses && i < TT_ID_ADDRESSES; i++)
+		id.addresses[id.naddresses++] = where->addresses[i];
+	SHA256((const uint8_t *)where->job, strlen(where->job), sum);
 	memcpy(id.nonce, sum, TT_NONCE);
 	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS, EVP_sha256(), TT_SECRET,
 			      id.secret) != 1)
 		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
 	tt_id_pack(&id, ret_id);
 	return 0;
+}
+
+int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id)
+{
+	struct tt_where where = { 0 };
+	char host[256], job[64];
+	int rc = tt_id_split_root(host_port, host, sizeof(host), &where.port);
+
+	if (rc || (rc = tt_address_resolve(host, where.addresses, &where.naddresses)))
+		return rc;
+	snprintf(job, sizeof(job), "tutti root %d", where.port);     /* not the host: ranks may name it differently */
+	where.job = job;
+	return tt_id_at(&where, secret, ret_id);
 }

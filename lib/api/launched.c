@@ -1,0 +1,119 @@
+/*
+ * launched.c - the public calls that join the ranks of a job that somebody else started
+ *
+ * Called by users. Which job that is says the environment or the program; lib/launch makes a unique id of it, by which
+ * the ranks then join as by any other.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "launch/launch.h"
+
+/* Joins of this process so far, by the environment and by stores of the program. */
+static atomic_uint numbers[2];
+
+/* All that a join needs that may run only at the end of a group. */
+struct tt_launching {
+	struct tt_launch launch;
+	unsigned number;
+};
+
+static int run_launched(struct tt_joining *j)
+{
+	struct tt_launching *l = j->launching;
+	uint32_t timeout_ms = j->configured && j->config.timeout_ms > 0 ? (uint32_t)j->config.timeout_ms : 0;
+	struct tt_env env;
+	int rc = tt_env_read(&env);
+
+	if (!rc)
+		rc = tt_launch_open(&l->launch, &env, l->number,
+				    tt_deadline_ns(timeout_ms ? timeout_ms : (uint32_t)env.timeout_ms));
+	if (!rc) {
+		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank, j->configured ? &j->config : NULL,
+				  j->comm);
+		tt_launch_close(&l->launch);
+	}
+	free(l);
+	return rc;
+}
+
+static tuttiResult_t join(tuttiComm_t *comm, const struct tt_job *job, unsigned number, const tuttiConfig_t *config)
+{
+	struct tt_joining j = { .run = run_launched, .comm = comm };
+	int rc = comm ? tt_config_check(config) : tt_fail(TT_ARG, "comm is NULL: where the communicator is to be written");
+
+	if (!rc && !(j.launching = calloc(1, sizeof(*j.launching))))
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to join", job->rank);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	j.launching->launch.job = *job;
+	j.launching->number = number;
+	tt_config_copy(&j, config);
+	return tt_group_join(&j);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config)
+{
+	struct tt_env env;
+	struct tt_job job;
+	int rc = tt_env_read(&env);
+
+	if (!rc)
+		rc = tt_launch_detect(&env, &job);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	return join(comm, &job, atomic_fetch_add(&numbers[0], 1) + 1, config);
+}
+
+/* Calls of the program's that block do so in its own thread, and while its structures are there. */
+static int check_program(const char *call, int rank, int nranks)
+{
+	if (tt_group_open())
+		return tt_fail(TT_USAGE, "%s: not between tuttiGroupStart and tuttiGroupEnd", call);
+	if (nranks < 1 || rank < 0 || rank >= nranks)
+		return tt_fail(TT_ARG, "%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1", call, rank,
+			       nranks);
+	return 0;
+}
+
+static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiConfig_t *config)
+{
+	job->engine = "the program";
+	job->local_rank = -1;
+	return join(comm, job, atomic_fetch_add(&numbers[1], 1) + 1, config);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store, tuttiConfig_t *config)
+{
+	struct tt_job job = { .store = &tt_store_user, .user = store };
+	int rc;
+
+	if (!store || store->size < sizeof(*store) || !store->put || !store->get)
+		rc = tt_fail(TT_ARG, "tuttiCommInitStore: the store is NULL, has no size, or lacks put or get");
+	else
+		rc = check_program("tuttiCommInitStore", store->rank, store->nranks);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	job.rank = store->rank;
+	job.nranks = store->nranks;
+	return join_program(comm, &job, config);
+}
+
+TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oob, tuttiConfig_t *config)
+{
+	struct tt_job job = { .store = &tt_store_oob, .user = oob };
+	int rc;
+
+	if (!oob || !oob->allgather || !oob->req_test || !oob->req_free)
+		rc = tt_fail(TT_ARG, "tuttiCommInitOob: the allgather, or a function of it, is NULL");
+	else
+		rc = check_program("tuttiCommInitOob", (int)oob->oob_ep, (int)oob->n_oob_eps);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	job.rank = (int)oob->oob_ep;
+	job.nranks = (int)oob->n_oob_eps;
+	return join_program(comm, &job, config);
+}

@@ -1,0 +1,236 @@
+/*
+ * rendezvous.c - from what an engine says to the unique id by which its ranks join
+ *
+ * Called by api. With a store rank 0 makes an id of its own and hands it over by the store. Without one, everybody makes the
+ * same id: from the place where rank 0 listens and from the user's secret.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch/launch.h"
+
+#define REFUSE_MS 2000
+#define RESOLVE_AGAIN_NS 200000000l      /* the name of a pod comes into being a little after the pod */
+
+/* ---- the secret ---------------------------------------------------------------------------------------------------- */
+
+static int read_secret(const char *path, char *secret, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, secret, room - 1);
+	int why = errno;
+	struct stat st;
+
+	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & S_IROTH)
+		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s can be read by everybody on this host", path);
+	if (fd >= 0)
+		close(fd);
+	errno = why;
+	if (n < 0)
+		return tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: %m", path);
+	secret[n] = '\0';
+	secret[strcspn(secret, "\r\n")] = '\0';
+	return *secret ? 1 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
+}
+
+int tt_launch_secret(const struct tt_env *env, char *secret, size_t room)
+{
+	if (*env->secret && *env->secret_file)
+		return tt_fail(TT_USAGE, "both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
+	if (*env->secret_file)
+		return read_secret(env->secret_file, secret, room);
+	snprintf(secret, room, "%s", env->secret);
+	return *secret != '\0';
+}
+
+/* ---- by a place ----------------------------------------------------------------------------------------------------- */
+
+/* A rank on another host must not take rank 0's name for a loopback address, as /etc/hosts of many a host has it. */
+static int drop_loopback(const struct tt_job *job, struct tt_where *where)
+{
+	int n = 0, all = where->naddresses;
+	char text[TT_ENDPOINT_TEXT] = "";
+
+	for (int i = 0; i < all; i++) {
+		if (!tt_address_is_loopback(&where->addresses[i]))
+			where->addresses[n++] = where->addresses[i];
+		else
+			tt_address_text(&where->addresses[i], 0, text);
+	}
+	where->naddresses = n;
+	return n ? 0 : tt_fail(TT_USAGE, "rank %d: %s, the host of rank 0, is %s here, which is this host itself; rank 0 is on "
+			       "another one: mend /etc/hosts, or set TUTTI_ROOT", job->rank, job->host, text);
+}
+
+static int resolve(const struct tt_job *job, struct tt_where *where, uint64_t deadline_ns)
+{
+	int rc;
+
+	while ((rc = tt_address_resolve(job->host, where->addresses, &where->naddresses))) {
+		if (tt_now_ns() > deadline_ns)
+			return tt_fail(rc, "rank %d: %s", job->rank, tt_error_text());
+		nanosleep(&(struct timespec){ .tv_nsec = RESOLVE_AGAIN_NS }, NULL);
+	}
+	return job->beside_root ? 0 : drop_loopback(job, where);
+}
+
+static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned number, uint64_t deadline_ns)
+{
+	const struct tt_job *job = &l->job;
+	struct tt_ports range = tt_ports_read(env->ports);
+	struct tt_where where = { .port = job->port, .nports = job->nports, .epoch = job->epoch };
+	char secret[1024], name[400];
+	int rc = tt_launch_secret(env, secret, sizeof(secret));
+
+	if (rc <= 0)
+		return rc ? rc : tt_fail(TT_USAGE, "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
+					 "set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
+					 "folder that they share", job->rank, job->nranks, job->engine);
+	if (range.count && !*env->root) {
+		where.port = range.first;
+		where.nports = range.count < job->nports ? range.count : job->nports;
+	}
+	snprintf(name, sizeof(name), *env->root ? "tutti %s %d" : "tutti %s %d.%u", job->name, where.port, number);
+	where.job = name;
+	if (job->rank && (rc = resolve(job, &where, deadline_ns)))
+		return rc;
+	return tt_id_at(&where, secret, &l->id);
+}
+
+/* ---- by a store ----------------------------------------------------------------------------------------------------- */
+
+static void hex(const void *data, size_t bytes, char *text)
+{
+	for (size_t i = 0; i < bytes; i++)
+		snprintf(text + 2 * i, 3, "%02x", ((const uint8_t *)data)[i]);
+}
+
+static bool unhex(const char *text, void *data, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		unsigned value;
+
+		if (sscanf(text + 2 * i, "%2x", &value) != 1)
+			return false;
+		((uint8_t *)data)[i] = (uint8_t)value;
+	}
+	return true;
+}
+
+/* Rank 0 has no id for the others: they are to know why, if the store can tell them. */
+static int refuse(struct tt_launch *l, int code)
+{
+	char value[TT_STORE_VALUE] = "!", why[(TT_STORE_VALUE - 4) / 2];
+
+	snprintf(why, sizeof(why), "%s", tt_error_text());
+	hex(why, strlen(why) + 1, value + 1);
+	if (l->store.ops->abort)
+		l->store.ops->abort(&l->store, why);
+	else if (!l->store.ops->put(&l->store, l->key, value) && l->store.ops->fence)
+		l->store.ops->fence(&l->store, tt_deadline_ns(REFUSE_MS));
+	return tt_fail(code, "%s", why);
+}
+
+static int give(struct tt_launch *l, const struct tt_env *env)
+{
+	char value[TT_STORE_VALUE];
+	int rc = tt_id_make(env->ifname, env->ports, &l->id);
+
+	if (rc)
+		return refuse(l, rc);
+	hex(&l->id, sizeof(l->id), value);
+	return l->store.ops->put(&l->store, l->key, value);
+}
+
+static int take(struct tt_launch *l, uint64_t deadline_ns)
+{
+	char value[TT_STORE_VALUE], why[TT_STORE_VALUE / 2];
+	int rc = l->store.ops->get(&l->store, l->key, value, deadline_ns);
+
+	if (rc)
+		return rc;
+	if (*value == '!' && unhex(value + 1, why, strlen(value + 1) / 2))
+		return tt_fail(TT_REMOTE, "rank 0 cannot join: %.*s", (int)(strlen(value + 1) / 2), why);
+	if (strlen(value) != 2 * sizeof(l->id) || !unhex(value, &l->id, sizeof(l->id)))
+		return tt_fail(TT_REMOTE, "rank %d: what %s says of rank 0 is no unique id", l->job.rank, l->store.ops->name);
+	return 0;
+}
+
+static int by_store(struct tt_launch *l, const struct tt_env *env, uint64_t deadline_ns)
+{
+	struct tt_store *s = &l->store;
+	int rc;
+
+	*s = (struct tt_store){ .ops = l->job.store, .job = &l->job };
+	rc = s->ops->open(s);
+	if (rc) {
+		s->ops = NULL;
+		return rc;
+	}
+	if (l->job.nranks == 1)
+		return tt_id_make(env->ifname, "", &l->id);
+	if (l->job.rank == 0)
+		rc = give(l, env);
+	if (!rc && s->ops->fence)
+		rc = s->ops->fence(s, deadline_ns);
+	if (!rc && l->job.rank)
+		rc = take(l, deadline_ns);
+	if (rc)
+		tt_launch_close(l);
+	return rc;
+}
+
+/* ---- the line that says what was found -------------------------------------------------------------------------------- */
+
+static void tell(const struct tt_launch *l, const struct tt_env *env)
+{
+	struct tt_address mine[TT_ADDRESSES];
+	const struct tt_job *job = &l->job;
+	char root[TT_ENDPOINT_TEXT] = "here", via[TT_IFNAME] = "lo", local[48] = "";
+	struct tt_id id;
+	int n = 0, best = 0;
+
+	if (tt_id_unpack(&l->id, &id) || tt_address_list(env->ifname, mine, &n))
+		return;
+	if (id.naddresses == 0 && n)                     /* rank 0 that listens at all of its addresses */
+		id.addresses[id.naddresses++] = mine[0];
+	for (int i = id.naddresses - 1; i >= 0; i--)
+		for (int k = 0; k < n; k++)
+			if (tt_address_near(&mine[k], &id.addresses[i]))
+				best = i;
+	if (id.naddresses) {
+		tt_address_text(&id.addresses[best], id.port, root);
+		tt_address_route(&id.addresses[best], via);
+	}
+	if (job->local_rank >= 0 && job->local_nranks > 0)
+		snprintf(local, sizeof(local), ", local %d of %d", job->local_rank, job->local_nranks);
+	tt_log(TT_LOG_DEBUG, "launch %s, rank %d of %d%s, root %s via %s", job->engine, job->rank, job->nranks, local, root, via);
+}
+
+int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned number, uint64_t deadline_ns)
+{
+	int rc;
+
+	l->store.ops = NULL;
+	snprintf(l->key, sizeof(l->key), "tutti-%u", number);
+	if (l->job.nranks == 1)
+		rc = tt_id_make(env->ifname, "", &l->id);
+	else
+		rc = l->job.store ? by_store(l, env, deadline_ns) : by_place(l, env, number, deadline_ns);
+	if (!rc)
+		tell(l, env);
+	return rc;
+}
+
+void tt_launch_close(struct tt_launch *l)
+{
+	if (l->store.ops && l->store.ops->close)
+		l->store.ops->close(&l->store);
+	l->store.ops = NULL;
+}

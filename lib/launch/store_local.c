@@ -1,0 +1,176 @@
+/*
+ * store_local.c - ranks on one host whose engine carries nothing: an abstract socket that only this user's processes use
+ *
+ * Rank 0 listens, and a thread of it answers whoever asks with the one value that was put; both sides look at the other's
+ * user, so a name that a stranger has taken before is found out. Nothing is left behind when rank 0 dies.
+ */
+#include <errno.h>
+#include <openssl/sha.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch/launch.h"
+
+#define PAUSE_NS 5000000l
+#define ANSWER_S 2
+
+struct own {
+	int listener;                    /* -1: none */
+	pthread_t thread;
+	char value[TT_STORE_VALUE];
+};
+
+/* The name is a digest: every rank of the attempt makes the same one, and no other job of the user does. */
+static socklen_t name_of(const struct tt_store *s, const char *key, struct sockaddr_un *ret_name)
+{
+	uint8_t sum[SHA256_DIGEST_LENGTH];
+	char text[600];
+	int n;
+
+	snprintf(text, sizeof(text), "%s/%d/%s/%u", s->job->name, s->job->epoch, key, (unsigned)geteuid());
+	SHA256((const uint8_t *)text, strlen(text), sum);
+	*ret_name = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1, "tutti-launch-");
+	for (int i = 0; i < 16; i++)
+		n += snprintf(ret_name->sun_path + 1 + n, 3, "%02x", sum[i]);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static bool is_ours(int fd, unsigned *ret_user)
+{
+	struct ucred who = { 0 };
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &(socklen_t){ sizeof(who) }))
+		return false;
+	*ret_user = who.uid;
+	return who.uid == geteuid();
+}
+
+static int open_local(struct tt_store *s)
+{
+	struct own *own = calloc(1, sizeof(*own));
+
+	if (!own)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory", s->job->rank);
+	own->listener = -1;
+	s->own = own;
+	return 0;
+}
+
+static void *serve(void *arg)
+{
+	struct own *own = arg;
+	unsigned user;
+	int fd;
+
+	/* shutdown of the listener ends it */
+	while ((fd = accept4(own->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == ECONNABORTED || errno == EINTR ||
+	       errno == EMFILE || errno == ENFILE) {
+		if (fd < 0) {
+			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+			continue;
+		}
+		if (is_ours(fd, &user))
+			(void)!send(fd, own->value, strlen(own->value), MSG_NOSIGNAL);
+		close(fd);
+	}
+	return NULL;
+}
+
+static int start(struct own *own)
+{
+	sigset_t all, before;
+	int failed;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	failed = pthread_create(&own->thread, NULL, serve, own);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return failed;
+}
+
+static int put_local(struct tt_store *s, const char *key, const char *value)
+{
+	struct own *own = s->own;
+	struct sockaddr_un name;
+	socklen_t bytes = name_of(s, key, &name);
+	int fd = tt_sock_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	snprintf(own->value, sizeof(own->value), "%s", value);
+	if (fd < 0)
+		return tt_sock_fail("rank 0: cannot make a socket");
+	if (bind(fd, (struct sockaddr *)&name, bytes) || listen(fd, SOMAXCONN)) {
+		tt_sock_close(fd);
+		return errno == EADDRINUSE ? tt_fail(TT_USAGE, "rank 0: another job of %s with the same name is starting on this "
+						     "host (%s)", s->job->engine, s->job->name)
+					   : tt_fail(TT_SYSTEM, "rank 0: cannot listen for the ranks of this host: %m");
+	}
+	own->listener = fd;
+	if (!start(own))
+		return 0;
+	own->listener = -1;
+	tt_sock_close(fd);
+	return tt_fail(TT_SYSTEM, "rank 0: no thread to tell the ranks of this host where it is");
+}
+
+static void close_local(struct tt_store *s)
+{
+	struct own *own = s->own;
+
+	if (own->listener >= 0) {
+		shutdown(own->listener, SHUT_RDWR);
+		pthread_join(own->thread, NULL);
+		tt_sock_close(own->listener);
+	}
+	free(own);
+}
+
+/* The value's bytes, 0: not yet, < 0 */
+static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes, char value[TT_STORE_VALUE])
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n = 0;
+	unsigned user = 0;
+	ssize_t got;
+
+	if (fd < 0)
+		return tt_sock_fail("cannot make a socket");
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = ANSWER_S }, sizeof(struct timeval));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S }, sizeof(struct timeval));
+	if (!connect(fd, (const struct sockaddr *)name, bytes)) {
+		if (!is_ours(fd, &user))
+			n = tt_fail(TT_USAGE, "rank %d: user %u listens where rank 0 of this job should", s->job->rank, user);
+		while (n >= 0 && n < TT_STORE_VALUE - 1 && (got = recv(fd, value + n, (size_t)(TT_STORE_VALUE - 1 - n), 0)) > 0)
+			n += (int)got;
+	}
+	close(fd);
+	value[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
+static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+{
+	struct sockaddr_un name;
+	socklen_t bytes = name_of(s, key, &name);
+	int n;
+
+	while (!(n = ask(s, &name, bytes, value))) {
+		if (tt_now_ns() > deadline_ns)
+			return tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
+				       "ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET", s->job->rank,
+				       s->job->epoch, s->job->name);
+		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+	}
+	return n > 0 ? 0 : n;
+}
+
+const struct tt_store_ops tt_store_local = {
+	.name = "rank 0's socket", .open = open_local, .put = put_local, .get = get_local, .close = close_local,
+};

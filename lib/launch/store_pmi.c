@@ -1,0 +1,237 @@
+/*
+ * store_pmi.c - PMI-1, the text that Hydra (MPICH, Intel MPI) speaks on the socket PMI_FD
+ *
+ * A line each way: "cmd=put kvsname=K key=k value=v". MPI in the same process speaks on the same socket, only while it
+ * starts and ends, so a call of ours must not run beside MPI_Init. Whoever starts to speak must say goodbye before it
+ * exits, or Hydra takes its end for a crash: MPI does where it was started, else this file at exit.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "launch/launch.h"
+
+#define LINE 2048
+#define ANSWER_MS 10000                  /* Hydra answers at once what is not a barrier */
+#define SLICE_MS 50
+
+/* One conversation of the process. */
+static struct {
+	pthread_mutex_t lock;
+	int fd;                          /* -1: not begun */
+	pid_t pid;
+	bool lost;                       /* out of step: an answer that was awaited may still come */
+	char kvs[256];
+} pmi = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
+
+/* Has MPI been initialised, or finalised, in this process? */
+static bool mpi_was(const char *question)
+{
+	int (*ask)(int *flag) = (int (*)(int *))dlsym(RTLD_DEFAULT, question);
+	int yes = 0;
+
+	return ask && !ask(&yes) && yes;
+}
+
+static int lost(const struct tt_store *s, const char *what)
+{
+	pmi.lost = true;
+	return tt_fail(TT_SYSTEM, "rank %d: PMI_FD=%d: %s", s->job->rank, pmi.fd, what);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------------ */
+
+static int say(const struct tt_store *s, const char *line)
+{
+	size_t bytes = strlen(line);
+
+	while (bytes) {
+		ssize_t n = write(pmi.fd, line, bytes);
+
+		if (n < 0 && errno != EINTR)
+			return lost(s, strerror(errno));
+		if (n > 0) {
+			line += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
+{
+	size_t have = 0;
+
+	for (;;) {
+		struct pollfd pfd = { .fd = pmi.fd, .events = POLLIN };
+		ssize_t n;
+
+		if (poll(&pfd, 1, SLICE_MS) <= 0) {
+			if (tt_now_ns() < deadline_ns)
+				continue;
+			pmi.lost = true;
+			return TT_TIMEOUT;
+		}
+		n = read(pmi.fd, line + have, 1);        /* not more: what follows may be MPI's */
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return lost(s, "the launcher closed it");
+		if (line[have] == '\n') {
+			line[have] = '\0';
+			return 0;
+		}
+		if (++have == LINE)
+			return lost(s, "the launcher's answer is too long");
+	}
+}
+
+/* The value of key in "key=value key=value", NULL: not there. Ends it by NUL, so the last one first. */
+static char *field(char *line, const char *key)
+{
+	size_t bytes = strlen(key);
+
+	for (char *p = line; p; p = strchr(p, ' ')) {
+		p += *p == ' ';
+		if (!strncmp(p, key, bytes) && p[bytes] == '=') {
+			p += bytes + 1;
+			p[strcspn(p, " ")] = '\0';
+			return p;
+		}
+	}
+	return NULL;
+}
+
+/* Say line, hear an answer that begins with "cmd=answer" and has rc=0 where it has rc. */
+static int talk(const struct tt_store *s, const char *line, const char *answer, char said[LINE], uint64_t deadline_ns)
+{
+	char want[64], copy[LINE], what[256], *rc_text;
+	int rc = say(s, line);
+
+	if (!rc)
+		rc = hear(s, said, deadline_ns);
+	if (rc == TT_TIMEOUT)
+		return rc;
+	if (rc)
+		return rc;
+	snprintf(want, sizeof(want), "cmd=%s", answer);
+	snprintf(copy, sizeof(copy), "%s", said);
+	rc_text = field(copy, "rc");
+	if (!strncmp(said, want, strlen(want)) && (!rc_text || !strcmp(rc_text, "0")))
+		return 0;
+	snprintf(what, sizeof(what), "the launcher answered \"%.120s\", not %s", said, want);
+	return lost(s, what);
+}
+
+static int ask(const struct tt_store *s, const char *line, const char *answer, char said[LINE])
+{
+	int rc = talk(s, line, answer, said, tt_deadline_ns(ANSWER_MS));
+
+	return rc == TT_TIMEOUT ? lost(s, "the launcher does not answer") : rc;
+}
+
+/* ---- the store --------------------------------------------------------------------------------------------------------- */
+
+static void leave(void)
+{
+	static const char bye[] = "cmd=finalize\n";
+	char line[64];
+
+	if (pmi.fd < 0 || pmi.pid != getpid() || pmi.lost || mpi_was("MPI_Initialized"))
+		return;
+	if (write(pmi.fd, bye, sizeof(bye) - 1) == (ssize_t)sizeof(bye) - 1)
+		(void)!read(pmi.fd, line, sizeof(line));
+	pmi.fd = -1;
+}
+
+static int begin(struct tt_store *s)
+{
+	char said[LINE], *name;
+	int rc = 0;
+
+	pmi.fd = atoi(getenv("PMI_FD"));
+	if (pmi.pid != getpid()) {
+		pmi.pid = getpid();
+		atexit(leave);
+	}
+	if (!mpi_was("MPI_Initialized"))
+		rc = ask(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", said);
+	if (!rc)
+		rc = ask(s, "cmd=get_my_kvsname\n", "my_kvsname", said);
+	if (rc)
+		return rc;
+	name = field(said, "kvsname");
+	snprintf(pmi.kvs, sizeof(pmi.kvs), "%s", name ? name : "");
+	return name ? 0 : lost(s, "the launcher has no name for its store");
+}
+
+static int open_pmi(struct tt_store *s)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&pmi.lock);
+	if (mpi_was("MPI_Finalized"))
+		rc = tt_fail(TT_USAGE, "rank %d: MPI_Finalize has ended this process's talk with its launcher; join before it",
+			     s->job->rank);
+	else if (pmi.lost)
+		rc = tt_fail(TT_SYSTEM, "rank %d: an earlier join by PMI failed half-way; this process cannot join so again",
+			     s->job->rank);
+	else if (pmi.fd < 0)
+		rc = begin(s);
+	if (rc)
+		pthread_mutex_unlock(&pmi.lock);
+	return rc;                               /* the lock is held until it is closed: the talk has one speaker */
+}
+
+static void close_pmi(struct tt_store *s)
+{
+	(void)s;
+	pthread_mutex_unlock(&pmi.lock);
+}
+
+static int put_pmi(struct tt_store *s, const char *key, const char *value)
+{
+	char line[LINE], said[LINE];
+
+	snprintf(line, sizeof(line), "cmd=put kvsname=%s key=%s value=%s\n", pmi.kvs, key, value);
+	return ask(s, line, "put_result", said);
+}
+
+static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
+{
+	char said[LINE];
+	int rc = talk(s, "cmd=barrier_in\n", "barrier_out", said, deadline_ns);
+
+	return rc != TT_TIMEOUT ? rc : tt_fail(TT_TIMEOUT, "rank %d: joining timed out: not all %d ranks came to the launcher's "
+					       "barrier; PMI-1 does not say which", s->job->rank, s->job->nranks);
+}
+
+static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+{
+	char line[LINE], said[LINE], *found;
+	int rc;
+
+	(void)deadline_ns;
+	snprintf(line, sizeof(line), "cmd=get kvsname=%s key=%s\n", pmi.kvs, key);
+	rc = ask(s, line, "get_result", said);
+	found = rc ? NULL : field(said, "value");
+	snprintf(value, TT_STORE_VALUE, "%s", found ? found : "");
+	return rc || found ? rc : lost(s, "the launcher's answer has no value");
+}
+
+static void abort_pmi(struct tt_store *s, const char *why)
+{
+	(void)why;
+	say(s, "cmd=abort exitcode=1\n");
+}
+
+const struct tt_store_ops tt_store_pmi = {
+	.name = "PMI-1", .open = open_pmi, .put = put_pmi, .fence = fence_pmi, .get = get_pmi, .abort = abort_pmi,
+	.close = close_pmi,
+};

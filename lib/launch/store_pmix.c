@@ -1,0 +1,220 @@
+/*
+ * store_pmix.c - PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix
+ *
+ * libpmix is looked for when it is needed, so that the library runs where it is not. What we use of its interface is
+ * below; it has been the same since PMIx 2. PMIx counts its users within a process, so MPI may start and end beside us.
+ * It is left at exit: a process that ends without is taken for one that failed.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch/launch.h"
+
+#define PAUSE_NS 10000000l
+
+/* ---- PMIx's interface --------------------------------------------------------------------------------------------- */
+
+enum { PMIX_OK = 0, PMIX_STRING = 3, PMIX_UINT32 = 14, PMIX_GLOBAL = 3 };
+#define PMIX_EVERYBODY (UINT32_MAX - 1)
+
+struct pmix_proc { char namespace[256]; uint32_t rank; };
+struct pmix_value {
+	uint16_t type;
+	union { char *string; uint32_t number; void *room[3]; } data;
+};
+
+static struct {
+	int (*init)(struct pmix_proc *proc, void *info, size_t ninfo);
+	int (*finalize)(void *info, size_t ninfo);
+	int (*put)(uint8_t scope, const char *key, struct pmix_value *value);
+	int (*commit)(void);
+	int (*get)(const struct pmix_proc *proc, const char *key, void *info, size_t ninfo, struct pmix_value **ret_value);
+	int (*get_nb)(const struct pmix_proc *proc, const char *key, void *info, size_t ninfo,
+		      void (*done)(int status, struct pmix_value *value, void *ctx), void *ctx);
+	const char *(*text)(int status);
+} pmix;
+
+static const struct { const char *name; void **to; } symbols[] = {
+	{ "PMIx_Init", (void **)&pmix.init }, { "PMIx_Finalize", (void **)&pmix.finalize },
+	{ "PMIx_Put", (void **)&pmix.put }, { "PMIx_Commit", (void **)&pmix.commit }, { "PMIx_Get", (void **)&pmix.get },
+	{ "PMIx_Get_nb", (void **)&pmix.get_nb }, { "PMIx_Error_string", (void **)&pmix.text },
+};
+
+/* ---- the process's part -------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pmix_proc self;
+static pid_t begun;                      /* by this process; 0: not yet */
+
+static int load(void)
+{
+	void *library = dlopen("libpmix.so.2", RTLD_LAZY | RTLD_LOCAL);
+
+	if (!library)
+		library = dlopen("libpmix.so", RTLD_LAZY | RTLD_LOCAL);
+	if (!library)
+		return tt_fail(TT_SYSTEM, "a PMIx launcher started this process, but libpmix.so.2 cannot be loaded (Debian: "
+			       "libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET", dlerror());
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
+		if (!(*symbols[i].to = dlsym(library, symbols[i].name)))
+			return tt_fail(TT_SYSTEM, "libpmix has no %s: a version that is not known", symbols[i].name);
+	return 0;
+}
+
+static void leave(void)
+{
+	if (begun == getpid())
+		pmix.finalize(NULL, 0);
+	begun = 0;
+}
+
+static int begin(struct tt_store *s)
+{
+	int rc = load();
+
+	if (rc)
+		return rc;
+	rc = pmix.init(&self, NULL, 0);
+	if (rc)
+		return tt_fail(TT_SYSTEM, "rank %d: PMIx: this process's launcher does not answer: %s", s->job->rank,
+			       pmix.text(rc));
+	begun = getpid();
+	atexit(leave);
+	return 0;
+}
+
+static void free_value(struct pmix_value *value)
+{
+	if (value && value->type == PMIX_STRING)
+		free(value->data.string);
+	free(value);
+}
+
+static int ask_number(const char *key, int *ret_number)
+{
+	struct pmix_proc all = self;
+	struct pmix_value *value = NULL;
+	int rc;
+
+	all.rank = PMIX_EVERYBODY;
+	rc = pmix.get(&all, key, NULL, 0, &value);
+	if (!rc && value && value->type == PMIX_UINT32)
+		*ret_number = (int)value->data.number;
+	else
+		rc = tt_fail(TT_SYSTEM, "rank %u: PMIx does not tell %s: %s", self.rank, key, pmix.text(rc));
+	free_value(value);
+	return rc;
+}
+
+static int open_pmix(struct tt_store *s)
+{
+	struct tt_job *job = s->job;
+	int rc = 0;
+
+	pthread_mutex_lock(&lock);
+	if (begun != getpid())
+		rc = begin(s);
+	if (!rc && !job->nranks)
+		rc = ask_number("pmix.job.size", &job->nranks);
+	if (!rc && !job->local_nranks && ask_number("pmix.local.size", &job->local_nranks))
+		job->local_nranks = 0;
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+static int put_pmix(struct tt_store *s, const char *key, const char *value)
+{
+	char copy[TT_STORE_VALUE];
+	struct pmix_value v = { .type = PMIX_STRING, .data.string = copy };
+	int rc;
+
+	snprintf(copy, sizeof(copy), "%s", value);
+	rc = pmix.put(PMIX_GLOBAL, key, &v);
+	if (!rc)
+		rc = pmix.commit();
+	return rc ? tt_fail(TT_SYSTEM, "rank %d: PMIx: %s cannot be put: %s", s->job->rank, key, pmix.text(rc)) : 0;
+}
+
+/* ---- waiting for a value, but not for ever ------------------------------------------------------------------------------ */
+
+/* Shared by the one that waits and PMIx's thread that answers, perhaps long after; the later one frees it. */
+struct question {
+	pthread_mutex_t lock;
+	pthread_cond_t answered;
+	bool done, given_up;
+	int status;
+	char value[TT_STORE_VALUE];
+};
+
+static void answer(int status, struct pmix_value *value, void *ctx)
+{
+	struct question *q = ctx;
+	bool given_up;
+
+	pthread_mutex_lock(&q->lock);
+	q->status = status;
+	if (!status && value && value->type == PMIX_STRING && value->data.string)
+		snprintf(q->value, sizeof(q->value), "%s", value->data.string);
+	q->done = true;
+	given_up = q->given_up;
+	pthread_cond_signal(&q->answered);
+	pthread_mutex_unlock(&q->lock);
+	if (given_up)
+		free(q);
+}
+
+/* 1: value is there | 0: not yet | TT_TIMEOUT without a sentence */
+static int await(struct question *q, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+{
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000), .tv_nsec = (long)(deadline_ns % 1000000000) };
+	int rc;
+
+	pthread_mutex_lock(&q->lock);
+	while (!q->done && !pthread_cond_timedwait(&q->answered, &q->lock, &until))
+		;
+	q->given_up = !q->done;
+	rc = !q->done ? TT_TIMEOUT : !q->status && *q->value ? 1 : 0;
+	memcpy(value, q->value, TT_STORE_VALUE);
+	pthread_mutex_unlock(&q->lock);
+	if (rc != TT_TIMEOUT)
+		free(q);
+	return rc;
+}
+
+static int ask(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+{
+	struct question *q = calloc(1, sizeof(*q));
+	struct pmix_proc root = self;
+	pthread_condattr_t attr;
+
+	if (!q)
+		return 0;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&q->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	root.rank = 0;
+	if (!pmix.get_nb(&root, key, NULL, 0, answer, q))
+		return await(q, value, deadline_ns);
+	free(q);
+	return 0;
+}
+
+static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+{
+	int rc;
+
+	while (!(rc = ask(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
+		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+	return rc > 0 ? 0 : tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: it put nothing into PMIx's store", s->job->rank);
+}
+
+const struct tt_store_ops tt_store_pmix = {
+	.name = "PMIx", .open = open_pmix, .put = put_pmix, .get = get_pmix,
+};
