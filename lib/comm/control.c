@@ -41,14 +41,14 @@ static bool allocate(struct tt_control *ctl)
 	ctl->heard = calloc(n, sizeof(*ctl->heard));
 	ctl->pair = calloc(n, sizeof(*ctl->pair));
 	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
-	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after && ctl->left_at_ns &&
-	       ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
+	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after &&
+	       ctl->left_at_ns && ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
 {
-	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) + sizeof(*ctl->left) +
-			  sizeof(*ctl->left_after) + sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
+	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) +
+			  sizeof(*ctl->left) + sizeof(*ctl->left_after) + sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
 			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->heard);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 

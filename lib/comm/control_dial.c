@@ -135,12 +135,14 @@ static void tell_tried(const struct attempt *a, char *text, size_t bytes)
 					 *a->list[i].why ? a->list[i].why : "not tried");
 }
 
-static bool all_refused(const struct attempt *a)
+/* At how many doors is a host, but nobody who listens? */
+static int refusals(const struct attempt *a)
 {
+	int n = 0;
+
 	for (int i = 0; i < a->n; i++)
-		if (strcmp(a->list[i].why, strerror(ECONNREFUSED)))
-			return false;
-	return true;
+		n += !strcmp(a->list[i].why, strerror(ECONNREFUSED));
+	return n;
 }
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
@@ -153,7 +155,7 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 		return tt_fail(TT_TIMEOUT, "rank %d: rank %d has no address that this host can reach; its network "
 			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank, to->rank);
 	tell_tried(a, tried, sizeof(tried));
-	if (root && all_refused(a))
+	if (root && refusals(a) == a->n)
 		return tt_fail(TT_TIMEOUT, "rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
 			       "did not call, or failed before it could listen and said why there", ctl->rank, to->rank, tried);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s", ctl->rank, me->name,
@@ -178,15 +180,18 @@ static void pause_ns(uint64_t ns)
 /* Why is there no connection, after a round? TT_TIMEOUT: try again | others: no use in going on */
 static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
 {
+	char tried[600];
+
 	if (!dial->anyway && tt_control_broken(ctl))
 		return tt_control_fail(ctl);
 	if (a->full[0] && !a->answered)          /* it could not let this rank in, and has given up */
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->full);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
-	if (dial->anyway && a->refused && !a->answered)         /* it did listen, or there would be no communicator */
-		return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, a->last);
-	return TT_TIMEOUT;
+	if (!dial->anyway || !refusals(a) || a->answered)
+		return TT_TIMEOUT;
+	tell_tried(a, tried, sizeof(tried));     /* it did listen, or there would be no communicator */
+	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
 }
 
 /* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
