@@ -145,7 +145,7 @@ int tt_cmd_hashdiff(int argc, char **argv)
 
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
 		printf("usage: tutti hashdiff A B\nThe first step, bucket and element in which two trainings differ, from what\n"
-		       "tutti-train --hashes wrote. Exit status: 0 none does, 1 one does, 2 cannot tell.\n");
+		       "tutti-train wrote by its option hashes. Exit status: 0 none does, 1 one does, 2 cannot tell.\n");
 		return 0;
 	}
 	if (argc != 3) {

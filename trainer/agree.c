@@ -51,6 +51,7 @@ static size_t list_facts(const struct tt_trainer *t, struct fact *facts)
 	add_number(facts, &n, "leaf", (double)c->leaf);
 	add_number(facts, &n, "on-failure", (double)c->on_failure);
 	add_number(facts, &n, "ps", (double)t->servers);
+	add_number(facts, &n, "devices", (double)c->devices);
 	add_number(facts, &n, "k", (double)c->k);
 	add_number(facts, &n, "ssp", (double)c->ssp);
 	add_number(facts, &n, "H", (double)c->local_steps);

@@ -73,6 +73,8 @@ static const struct tt_option options[] = {
 	{ .name = "ps", .kind = TT_OPT_INT, .argument = "S", .offset = AT(servers),
 	  .fallback = "1", .min = 1, .max = 1024,
 	  .help = "parameter servers of ps-sync, ps-async, ps-strategy, downpour" },
+	{ .name = "devices", .kind = TT_OPT_INT, .argument = "D", .offset = AT(devices),
+	  .fallback = "1", .min = 1, .max = 4096, .help = "ps-strategy: ranks that make a worker" },
 	{ .name = "k", .kind = TT_OPT_INT, .argument = "K", .offset = AT(k), .fallback = "0",
 	  .min = 0, .max = 1024,
 	  .help = "spare: the first K gradients make a step; 0: nine in ten" },

@@ -25,6 +25,7 @@ struct tt_config {
 	int64_t leaf;           /* samples of one */
 	int on_failure;         /* TT_FAILURE_ */
 	int64_t servers;        /* ranks that serve, behind the workers */
+	int64_t devices;        /* ps-strategy: ranks of a worker */
 	int64_t k;              /* spare: contributions of a step; 0: nine in ten */
 	int64_t ssp;            /* -1: unbounded */
 	int64_t stale_drop;     /* -1: none is dropped */

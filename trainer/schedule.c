@@ -30,3 +30,10 @@ double tt_schedule(const struct tt_config *c, uint64_t step, uint64_t steps)
 		return c->lr * warm;
 	}
 }
+
+uint64_t tt_schedule_steps(const struct tt_trainer *t)
+{
+	const struct tt_config *c = t->config;
+
+	return c->steps ? (uint64_t)c->steps : (uint64_t)c->epochs * tt_sampler_steps(&t->sampler);
+}

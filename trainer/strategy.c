@@ -10,6 +10,10 @@ const struct tt_strategy_ops *const tt_strategies[] = {
 	&tt_strategy_hierarchical_copy,
 	&tt_strategy_average,
 	&tt_strategy_central,
+	&tt_strategy_ps_sync,
+	&tt_strategy_ps_async,
+	&tt_strategy_ps_strategy,
+	&tt_strategy_downpour,
 	NULL,
 };
 

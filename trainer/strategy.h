@@ -34,8 +34,8 @@ struct tt_strategy_ops {
 	 * holds the sums over all workers (own_pace: over its rows). Returns 0 | TT_TRAIN_FAILED. */
 	int (*step)(struct tt_trainer *t, const struct tt_batch *batch);
 
-	/* own_pace: every worker calls it; afterwards all have the same parameters. last: nothing
-	 * comes after. */
+	/* Before an evaluation, a checkpoint and the end, if not NULL: every worker calls it, and
+	 * afterwards all have the same parameters. last: nothing comes after. */
 	int (*settle)(struct tt_trainer *t, bool last);
 
 	/* What a server does instead of steps, until the workers have settled for the last time. NULL:
@@ -52,7 +52,8 @@ struct tt_strategy_ops {
 
 extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored,
 	tt_strategy_reduce_to_one, tt_strategy_hierarchical_copy, tt_strategy_average,
-	tt_strategy_central;
+	tt_strategy_central, tt_strategy_ps_sync, tt_strategy_ps_async, tt_strategy_ps_strategy,
+	tt_strategy_downpour;
 extern const struct tt_strategy_ops *const tt_strategies[]; /* ends with NULL */
 
 /* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot do

@@ -15,7 +15,7 @@ bool tt_can_survive(const struct tt_trainer *t)
 	return broken == tuttiRemoteError || broken == tuttiTimeout;
 }
 
-static int shrink(struct tt_trainer *t)
+int tt_regroup(struct tt_trainer *t)
 {
 	tuttiComm_t left;
 	int rc = tt_library(tuttiCommShrink(t->comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
@@ -23,10 +23,14 @@ static int shrink(struct tt_trainer *t)
 
 	if (rc)
 		return rc;
+	if (t->comm == t->world)
+		t->world = left;
 	tuttiCommDestroy(t->comm);
-	t->comm = t->world = left;
+	t->comm = left;
 	rc = tt_library(tuttiCommUserRank(left, &t->rank), left);
-	return rc ? rc : tt_library(tuttiCommCount(left, &t->nranks), left);
+	if (!rc)
+		rc = tt_library(tuttiCommCount(left, &t->nranks), left);
+	return rc ? rc : tt_trainer_share(t);
 }
 
 /* The first rank that has seen the most steps hands its state out. */
@@ -47,10 +51,8 @@ static int catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 
 int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 {
-	int before = t->nranks, rc = shrink(t);
+	int before = t->nranks, rc = tt_regroup(t);
 
-	if (!rc)
-		rc = tt_trainer_share(t);
 	if (!rc)
 		rc = catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)

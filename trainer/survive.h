@@ -16,4 +16,7 @@ bool tt_can_survive(const struct tt_trainer *t);
  * also when deaths go on happening meanwhile. */
 int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
+/* The workers that are left become t->comm; world stays, for messages. Called by all that are left. */
+int tt_regroup(struct tt_trainer *t);
+
 #endif

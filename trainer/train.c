@@ -32,6 +32,7 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
+	now.sent_bytes += t->message_bytes;
 	if (count) {
 		result->sent_bytes += now.sent_bytes - sent;
 		result->read_bytes += now.read_bytes - read;
@@ -109,7 +110,7 @@ static int look_back(struct tt_trainer *t, struct progress *p, bool last, struct
 	int rc = TT_TRAIN_OK;
 
 	count_bytes(t, result, false);
-	if (own && (evaluate || save))
+	if (t->strategy->settle && (evaluate || save))
 		rc = t->strategy->settle(t, last);
 	count_bytes(t, result, true);
 	if (!rc && (last || (!own && due(note->step, c->check_replicas)) || (own && evaluate)))
@@ -181,8 +182,7 @@ int tt_train(struct tt_trainer *t, struct tt_result *ret_result)
 	struct tt_result result = { 0 };
 	int rc, closed;
 
-	p.steps = t->config->steps ? (uint64_t)t->config->steps
-				   : (uint64_t)t->config->epochs * p.per_epoch;
+	p.steps = tt_schedule_steps(t);
 	if (t->first_step >= p.steps)
 		return tt_train_fail(TT_TRAIN_USAGE,
 				     "--resume %s: that training has taken %" PRIu64 " steps, and "

@@ -48,7 +48,8 @@ int tt_trainer_share(struct tt_trainer *t)
 	t->floats = t->model.parameters + TT_TAIL;
 	part = (t->floats + ranks - 1) / ranks;
 	t->sum = (struct tt_sum){ .leaves = &t->leaves, .device = &t->device };
-	t->sum.run = tt_leaves_share(&t->leaves, t->rank, t->nranks);
+	if (!tt_serves(t))
+		t->sum.run = tt_leaves_share(&t->leaves, t->rank, t->nranks);
 	run = t->sum.run.last - t->sum.run.first;
 	t->sum.node = calloc(run ? run : 1, sizeof(*t->sum.node));
 	if (!t->sum.node)
@@ -106,7 +107,7 @@ static int part_ranks(struct tt_trainer *t)
 		return rc;
 	t->world_rank = t->rank;
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
-	t->nranks = all - t->servers;
+	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
 		return tt_train_fail(TT_TRAIN_USAGE,
 				     "--ps %d: of %d ranks in all none is left to train; start more",

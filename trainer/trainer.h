@@ -33,7 +33,7 @@ struct tt_trainer {
 	tuttiComm_t world;            /* workers, then servers */
 	tuttiComm_t comm;             /* the workers; without servers it is world */
 	int rank, nranks;             /* among the workers; a server counts on behind them */
-	int servers;
+	int servers, first_server;    /* the latter in world */
 	int world_rank;               /* when the training began: what --slow, --kill and messages mean */
 	struct tt_device device;
 	struct tt_model model;
@@ -57,6 +57,7 @@ struct tt_trainer {
 	bool stopping;                /* own_pace: the strategy says that this is the last step */
 	uint64_t backward_ns;         /* of the last gradient */
 	uint64_t exposed_ns;          /* of waiting for others only */
+	uint64_t message_bytes;       /* sent as messages, which the library's counters leave out */
 	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or NULL */
 	struct tt_timeline timeline;
 };
