@@ -79,6 +79,7 @@ struct tt_ways {
 	struct tt_trial {
 		uint32_t calls;
 		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not known */
+		bool prefers;                  /* reading was the quicker; agreed */
 	} trial[2];                            /* not in place, in place */
 };
 
