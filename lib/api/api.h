@@ -17,9 +17,6 @@ int tt_request_check(struct tt_request *request, const char *call);
 /* memstats.c: bytes that a rank of a communicator holds */
 uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
 
-/* Bytes of the buffers that this rank must give, 0: none. false: more than memory can hold. */
-bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t *ret_out);
-
 /* group.c: run the request now or when the group ends. */
 tuttiResult_t tt_group_request(const struct tt_request *request);
 bool tt_group_open(void);
@@ -33,6 +30,7 @@ struct tt_joining {
 	tuttiUniqueId id;
 	int nranks, rank;
 	tuttiComm_t parent;
+	void *ctx;                      /* CUDA context of the caller, NULL: none */
 	int color, key;
 	struct tt_launching *launching; /* launched.c's */
 	bool configured;

@@ -14,7 +14,7 @@ static tuttiResult_t submit_anew(struct tt_request *r, const char *call, bool al
 		return tt_result(tt_group_fail(rc));
 	rc = tt_request_check(r, call);
 	result = tt_unlikely(rc) ? tt_result(tt_group_fail(rc)) : tt_group_request(r);
-	if (alone && result == tuttiSuccess && tt_request_extents(r, &in, &out))
+	if (alone && result == tuttiSuccess && !r->comm->gpu && tt_request_extents(r, &in, &out))
 		tt_repeat_learn(r, in, out);
 	tt_comm_leave(r->comm);
 	return result;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "api/api.h"
+#include "comm/gpu.h"
 
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
 {
@@ -41,7 +42,12 @@ void tt_config_copy(struct tt_joining *j, const tuttiConfig_t *config)
 
 static int run_join(struct tt_joining *j)
 {
-	return tt_comm_join(&j->id, j->nranks, j->rank, j->configured ? &j->config : NULL, j->comm);
+	int rc;
+
+	tt_gpu_enter(j->ctx);
+	rc = tt_comm_join(&j->id, j->nranks, j->rank, j->configured ? &j->config : NULL, j->comm);
+	tt_gpu_leave(j->ctx);
+	return rc;
 }
 
 static int run_split(struct tt_joining *j)
@@ -51,9 +57,11 @@ static int run_split(struct tt_joining *j)
 	if (rc)
 		return rc;
 	tt_run_drain(j->parent);
+	tt_gpu_enter(j->ctx);
 	if (j->result)
 		tt_fail(j->result, "%s", j->text);
 	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
+	tt_gpu_leave(j->ctx);
 	tt_comm_leave(j->parent);
 	return rc;
 }
@@ -70,6 +78,7 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
+	j.ctx = tt_gpu_context();
 	return tt_group_join(&j);
 }
 
@@ -119,6 +128,7 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
 	else
 		tt_config_copy(&j, config);
+	j.ctx = comm->gpu ? comm->gpu->ctx : NULL;
 	joined = tt_group_join(&j);
 	return joined ? joined : tt_result(rc);
 }
@@ -131,6 +141,7 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 		return tt_result(rc);
 	atomic_store(&comm->finalized, true);
 	tt_run_drain(comm);
+	tt_gpu_settle(comm);
 	pthread_mutex_lock(&comm->lock);
 	rc = comm->error ? tt_fail(comm->error, "%s", comm->error_text) : 0;
 	pthread_mutex_unlock(&comm->lock);
@@ -217,5 +228,5 @@ TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank)
 
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
 {
-	return give(comm, device, -1);
+	return give(comm, device, comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
 }

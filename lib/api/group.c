@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "run/gpu.h"
 
 static __thread struct group {
 	int depth, error;
@@ -38,6 +39,9 @@ int tt_group_fail(int code)
 
 static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
+	for (size_t i = 0; i < n; i++)
+		if (tt_unlikely(requests[i].comm->gpu != NULL))
+			return tt_gpu_run(requests, n, stream);
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
 }
 

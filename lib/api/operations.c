@@ -2,20 +2,24 @@
  * operations.c - the public calls that make reductions of a user's own: pre-multiplied sums
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/api.h"
+#include "comm/gpu.h"
 
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar, tuttiDataType_t datatype,
 						  tuttiScalarResidence_t residence, tuttiComm_t comm)
 {
 	struct tt_user_op *more;
+	uint64_t value = 0;
 	int rc = tt_comm_check(comm), i = 0;
 
 	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
 		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
 		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d",
 			     comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
+	if (rc)
+		return tt_result(rc);
+	rc = tt_gpu_read(comm, &value, scalar, tt_type_bytes(datatype));
 	if (rc)
 		return tt_result(rc);
 	while (i < comm->nuser_ops && comm->user_ops[i].used)
@@ -27,9 +31,8 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 		comm->user_ops = more;
 		comm->nuser_ops++;
 	}
-	comm->user_ops[i] = (struct tt_user_op){ .used = true, .type = datatype,
+	comm->user_ops[i] = (struct tt_user_op){ .used = true, .type = datatype, .value = value,
 						 .device = residence == tuttiScalarDevice ? scalar : NULL };
-	memcpy(&comm->user_ops[i].value, scalar, tt_type_bytes(datatype));
 	*op = (tuttiRedOp_t)(tuttiNumOps + i);
 	return tuttiSuccess;
 }

@@ -49,6 +49,8 @@ void tt_log_set(int level);
 /* handle.c: zeroed memory for a handle that users hold; NULL: none left. Once freed it reads as zeros for ever. */
 void *tt_handle_new(size_t bytes);
 void tt_handle_free(void *handle, size_t bytes);
+/* Is that, or was it, one? For what users may mix up with handles of others: nothing is read from it. */
+bool tt_handle_is(const void *handle);
 
 /* clock.c */
 uint64_t tt_now_ns(void);                        /* monotonic */

@@ -5,6 +5,8 @@
  * however late it is used: its pages go back to the system, its address stays ours and is not used again.
  */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,12 +17,35 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *next;
 static size_t left;
+static struct chunk { struct chunk *next; char *start, *end; } *_Atomic chunks;
 
 static size_t pages(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	return (bytes + page - 1) / page * page;
+}
+
+/* Chunks are never forgotten, so that the list can be read without the lock. */
+static bool remember(char *start, size_t bytes)
+{
+	struct chunk *c = malloc(sizeof(*c));
+
+	if (!c)
+		return false;
+	*c = (struct chunk){ .next = chunks, .start = start, .end = start + bytes };
+	atomic_store(&chunks, c);
+	return true;
+}
+
+bool tt_handle_is(const void *handle)
+{
+	const char *p = handle;
+
+	for (const struct chunk *c = chunks; c; c = c->next)
+		if (p >= c->start && p < c->end)
+			return true;
+	return false;
 }
 
 void *tt_handle_new(size_t bytes)
@@ -32,7 +57,7 @@ void *tt_handle_new(size_t bytes)
 	if (left < need) {
 		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-		next = chunk == MAP_FAILED ? NULL : chunk;
+		next = chunk == MAP_FAILED || !remember(chunk, room) ? NULL : chunk;
 		left = next ? room : 0;
 	}
 	if (left >= need) {

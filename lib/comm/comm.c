@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
+#include "comm/gpu.h"
 #include "comm/endpoints.h"
 #include "comm/tuning.h"
 
@@ -83,7 +84,7 @@ static int host_topology(tuttiComm_t c)
 }
 
 /* What each rank tells the others about itself. */
-struct neighbour { struct tt_cores cores; struct tt_place place; uint64_t tuning_bytes; };
+struct neighbour { struct tt_cores cores; struct tt_place place; uint64_t tuning_bytes; bool device; };
 
 /* Cores and ranks of one host. here: room for nranks */
 static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all, struct tt_cores *here, int *ret_ranks)
@@ -164,13 +165,20 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
-	rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
+	rc = tt_gpu_open(c);
+	mine.device = c->gpu != NULL;
+	if (!rc)
+		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
 		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
 	if (!rc && !(rc = decide_waiting(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
 	if (!rc)
 		rc = tt_tuning_share(c, all[0].tuning_bytes);
+	for (int r = 0; r < c->nranks; r++)
+		mine.device &= all[r].device;
+	if (!rc && mine.device)
+		rc = tt_gpu_meet(c);
 	free(all);
 	return rc;
 }
@@ -218,6 +226,7 @@ void tt_comm_free(tuttiComm_t c)
 	atomic_store(&c->magic, 0);
 	if (c->ctl)
 		tt_control_on_broken(c->ctl, NULL, NULL);
+	tt_gpu_close(c);
 	tt_mail_close(c->mail);
 	tt_endpoints_close(c);
 	if (c->ctl)

@@ -92,6 +92,7 @@ struct tuttiComm {
 	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
 	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
+	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
 
 	/* how each pair is reached */
 	struct tt_world world;

@@ -21,6 +21,7 @@
 #include "tutti.h"
 
 #define TT_CALL_BARRIER (tuttiNumOps + 1)     /* as op: not an allreduce of the user's */
+#define TT_CALL_DEVICE 255                     /* as algorithm: by GPU kernels */
 
 /* What a call is, so that two ranks can compare; also the call board's entry. */
 struct tt_call {

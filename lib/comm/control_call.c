@@ -30,6 +30,8 @@ static const char *op_name(unsigned op)
 
 static const char *algorithm_name(unsigned algorithm)
 {
+	if (algorithm == TT_CALL_DEVICE)
+		return "on device memory";
 	for (unsigned i = 0; tt_algorithms[i]; i++)
 		if (i == algorithm)
 			return tt_algorithms[i]->name;

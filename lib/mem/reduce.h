@@ -40,6 +40,8 @@ void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataTy
  * n or the next above it: tt_average_scale. That is exact, but for bits that fall below the type's least denormal. */
 bool tt_average_scales(tuttiDataType_t type);
 void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
+/* The two as factors: inputs times the first (1 where not tt_average_scales), the sum over the second. */
+void tt_average_factors(uint32_t n, tuttiDataType_t type, double *ret_times, double *ret_over);
 void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type);
 
 /* One element to and from double, for checkers and tests. Conversions round to nearest even; fp8 saturates. */

@@ -105,6 +105,14 @@ void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tutt
 	tt_reduce_isa_now()->scale[type](dst, src, ldexp(1, -average_shift(n, type)), count);
 }
 
+void tt_average_factors(uint32_t n, tuttiDataType_t type, double *ret_times, double *ret_over)
+{
+	int shift = tt_average_scales(type) ? average_shift(n, type) : 0;
+
+	*ret_times = ldexp(1, -shift);
+	*ret_over = ldexp(n, -shift);
+}
+
 void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type)
 {
 	double left;

@@ -31,6 +31,13 @@ struct tt_request {
 	uint64_t scalar;
 };
 
+/* request.c. What a collective needs: a buffer of every rank (in_all, out_all), else of the root only; a root or peer;
+ * an op; and whether a buffer has a part for each rank. */
+struct tt_need { bool in_all, out_all, rooted, reduces, in_parts, out_parts; };
+extern const struct tt_need tt_needs[TT_COLLECTIVES];
+/* Bytes of the buffers that this rank must give, 0: none. false: more than memory can hold. */
+bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t *ret_out);
+
 struct tt_cursor {
 	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message, within the step */
 	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */

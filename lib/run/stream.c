@@ -92,7 +92,7 @@ int tt_stream_check(tuttiStream_t stream)
 {
 	struct stream *s = stream;
 
-	if (!s || s->magic != STREAM_MAGIC)
+	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC)
 		return tt_fail(TT_ARG, "stream %p is not one of tuttiStreamCreate, or it was destroyed", stream);
 	if (s->fork_count != tt_fork_count())
 		return tt_fail(TT_ARG, "this stream was made before a fork; the child must make its own");
@@ -152,7 +152,7 @@ int tt_stream_destroy(tuttiStream_t stream)
 	struct stream *s = stream;
 	int rc = tt_stream_wait(stream);
 
-	if (!s || s->magic != STREAM_MAGIC || s->fork_count != tt_fork_count())
+	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_fork_count())
 		return rc;
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;

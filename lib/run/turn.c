@@ -105,11 +105,13 @@ int tt_batch_run(struct tt_batch *b)
 	pass_on(b);
 	pthread_mutex_unlock(&order);
 	aborted = b->aborted;
+	if (b->done)
+		b->done(b->done_arg, rc);
 	tt_spare_give(b);
 	return !rc && aborted ? tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started") : rc;
 }
 
-static struct tt_batch *batch_of(const struct tt_request *requests, size_t n)
+struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 {
 	struct tt_batch *b = tt_spare_take(requests[0].comm, sizeof(*b) + n * sizeof(*requests));
 
@@ -119,6 +121,7 @@ static struct tt_batch *batch_of(const struct tt_request *requests, size_t n)
 	}
 	b->next = NULL;
 	b->aborted = false;
+	b->done = NULL;
 	b->n = n;
 	memcpy(b->requests, requests, n * sizeof(*requests));
 	pthread_mutex_lock(&order);
@@ -136,7 +139,7 @@ int tt_run_in_turn(const struct tt_request *requests, size_t n)
 		queued |= atomic_load_explicit(&requests[i].comm->queued, memory_order_acquire);
 	if (tt_likely(!queued))
 		return tt_run_requests(requests, n);
-	b = batch_of(requests, n);
+	b = tt_batch_draw(requests, n);
 	return b ? tt_batch_run(b) : TT_SYSTEM;
 }
 
@@ -149,7 +152,7 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 		return rc;
 	for (size_t i = 0; i < n; i++)
 		atomic_store_explicit(&requests[i].comm->queued, true, memory_order_release);
-	b = batch_of(requests, n);
+	b = tt_batch_draw(requests, n);
 	if (!b)
 		return TT_SYSTEM;
 	tt_stream_push(stream, b);

@@ -62,7 +62,7 @@ struct node {
 	struct tt_cumemop op[MAX_BATCH];
 	const struct stand_in_kernel *kernel;
 	unsigned blocks;
-	char params[512];
+	char params[1024];
 };
 
 struct event {

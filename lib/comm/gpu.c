@@ -1,0 +1,276 @@
+/*
+ * gpu.c - a rank's GPU side of a communicator: made when it joins, tried with its peers, closed with it
+ *
+ * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who could read the others'
+ * (a pattern is copied and compared) and wrote into them; who found there what the others wrote. One no is a no for all,
+ * and no error: calls on device memory then go through pinned host memory (run/gpu_stage.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/gpu.h"
+
+tt_cuctx tt_gpu_context(void)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_cuctx ctx = NULL;
+
+	return cu && !cu->ctx_current(&ctx) ? ctx : NULL;
+}
+
+void tt_gpu_enter(tt_cuctx ctx)
+{
+	if (ctx)
+		tt_cuda_here()->ctx_push(ctx);
+}
+
+void tt_gpu_leave(tt_cuctx ctx)
+{
+	if (ctx)
+		tt_cuda_here()->ctx_pop(&ctx);
+}
+
+int tt_gpu_open(tuttiComm_t c)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_cuctx ctx = tt_gpu_context();
+	struct tt_gpu *d;
+	int rc;
+
+	if (!ctx)
+		return 0;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the device's record", c->rank);
+	d->comm = c;
+	d->cu = cu;
+	d->ctx = ctx;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->work, NULL);
+	if ((rc = cu->ctx_device(&d->device)) || (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||
+	    (rc = cu->event_create(&d->last, TT_CU_EVENT_UNTIMED))) {
+		free(d);
+		return tt_cuda_fail(rc, "rank %d: a stream of its own on the current device", c->rank);
+	}
+	c->gpu = d;
+	atomic_store(&c->queued, true);          /* calls take turns, and the short ways, which read memory, are closed */
+	return 0;
+}
+
+/* ---- can everybody reach everybody? ------------------------------------------------------------------------------ */
+
+struct card { struct tt_area_card area; int32_t blocks; uint32_t ok; uint64_t proof; };
+
+static uint64_t proof_of(uint64_t proof, int reader)
+{
+	return tt_mix(proof, (uint64_t)reader + 1);
+}
+
+static tt_cuptr proof_at(tt_cuptr area, int slot)
+{
+	return area + offsetof(struct tt_dev_desk, proof) + (uint64_t)slot * sizeof(uint64_t);
+}
+
+static int copy_back(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
+{
+	int rc = d->cu->dtoh_async(to, from, bytes, d->own);
+
+	return rc ? rc : d->cu->stream_synchronize(d->own);
+}
+
+/* An area and the kernels, each of them launched once, so that the driver loads nothing while peers wait. */
+static int prepare(struct tt_gpu *d, struct card *mine)
+{
+	tuttiComm_t c = d->comm;
+	struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE };
+	void *params[] = { &job };
+	int rc = tt_kernels_load(d->cu, d->ctx, &d->k);
+
+	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->own, &d->area)))
+		return rc;
+	job.desk[0] = d->area->at;
+	job.report = d->area->report_at;
+	for (int t = 0; !rc && t < tuttiNumTypes; t++)
+		rc = d->cu->launch(d->k->fn[t], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params, NULL);
+	mine->proof = tt_mix(tt_now_ns(), (uint64_t)c->rank);
+	if (!rc)
+		rc = d->cu->htod_async(proof_at(d->area->at, c->rank), &mine->proof, sizeof(mine->proof), d->own);
+	if (rc || (rc = d->cu->stream_synchronize(d->own)))
+		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank, d->device);
+	tt_area_describe(d->area, d->device, &mine->area);
+	mine->blocks = d->k->blocks;
+	return 0;
+}
+
+/* Open what peer has, copy its proof through device memory, leave one there. */
+static int try_peer(struct tt_gpu *d, int peer, const struct card *card)
+{
+	tuttiComm_t c = d->comm;
+	uint64_t read = 0, left = proof_of(card->proof, c->rank);
+	int rc = tt_area_reach(d->cu, d->device, &card->area, &d->at[peer], &d->opened[peer]);
+
+	if (rc)
+		return rc;
+	rc = d->cu->dtod_async(d->area->at + TT_DEV_STAGED_AT, proof_at(d->at[peer], peer), sizeof(read), d->own);
+	if (!rc)
+		rc = copy_back(d, &read, d->area->at + TT_DEV_STAGED_AT, sizeof(read));
+	if (!rc)
+		rc = d->cu->htod_async(proof_at(d->at[peer], c->rank), &left, sizeof(left), d->own);
+	if (!rc)
+		rc = d->cu->stream_synchronize(d->own);
+	if (rc)
+		return tt_cuda_fail(rc, "rank %d: copy from and to rank %d's device memory", c->rank, peer);
+	if (read != card->proof)
+		return tt_fail(TT_CUDA, "rank %d: what was copied from rank %d's device memory is not what is there", c->rank,
+			       peer);
+	return 0;
+}
+
+static int check_left(struct tt_gpu *d, uint64_t proof)
+{
+	uint64_t left[TT_DEV_RANKS];
+	tuttiComm_t c = d->comm;
+	int rc = copy_back(d, left, proof_at(d->area->at, 0), sizeof(left));
+
+	if (rc)
+		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
+	for (int p = 0; p < c->nranks; p++)
+		if (p != c->rank && left[p] != proof_of(proof, p))
+			return tt_fail(TT_CUDA, "rank %d: what rank %d wrote into its device memory did not come", c->rank, p);
+	return 0;
+}
+
+/* All ranks say 1, or there are no kernels. */
+static int all_agree(tuttiComm_t c, struct card *mine, struct card *all, int rc, bool *ret_yes)
+{
+	mine->ok = !rc;
+	if (rc)
+		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank, tt_error_text());
+	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all, tt_deadline_ns(c->timeout_ms));
+	*ret_yes = true;
+	for (int r = 0; !rc && r < c->nranks; r++)
+		*ret_yes &= all[r].ok;
+	return rc;
+}
+
+/* Kernels that wait for each other must all be on the device at once: half of it is theirs, for two communicators. */
+static void share_out(struct tt_gpu *d, const struct card *all)
+{
+	int n = d->comm->nranks;
+
+	d->meets = true;
+	d->blocks = TT_DEV_BLOCKS;
+	for (int r = 0; r < n; r++) {
+		uint32_t beside = 0, most;
+
+		for (int p = 0; p < n; p++)
+			beside += all[p].area.device == all[r].area.device;
+		most = (uint32_t)all[r].blocks / 2 / beside;
+		d->meets &= all[r].area.process == all[0].area.process;
+		if (most < d->blocks)
+			d->blocks = most ? most : 1;
+	}
+}
+
+static int meet(tuttiComm_t c, struct card *all)
+{
+	struct tt_gpu *d = c->gpu;
+	struct card mine = { .ok = 0 };
+	bool yes;
+	int rc = all_agree(c, &mine, all, prepare(d, &mine), &yes);
+
+	if (rc || !yes)
+		return rc;
+	d->at[c->rank] = d->area->at;
+	for (int p = 0; !rc && p < c->nranks; p++)
+		rc = p == c->rank ? 0 : try_peer(d, p, &all[p]);
+	rc = all_agree(c, &mine, all, rc, &yes);
+	if (rc || !yes)
+		return rc;
+	rc = all_agree(c, &mine, all, check_left(d, mine.proof), &d->kernels);
+	if (rc || !d->kernels)
+		return rc;
+	share_out(d, all);
+	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s", c->rank, d->device,
+	       d->meets ? "which meet" : "ordered by streams");
+	return tt_gpu_watch(d);
+}
+
+int tt_gpu_meet(tuttiComm_t c)
+{
+	struct card *all;
+	int rc;
+
+	if (!c->one_host || c->nranks > TT_DEV_RANKS)
+		return 0;
+	all = calloc((size_t)c->nranks, sizeof(*all));
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	rc = meet(c, all);
+	free(all);
+	return rc;
+}
+
+struct tt_dev_report *tt_gpu_report(const struct tt_gpu *d, tt_cuptr *ret_at)
+{
+	if (ret_at)
+		*ret_at = d->area->report_at;
+	return d->area->report;
+}
+
+void tt_gpu_settle(tuttiComm_t c)
+{
+	struct tt_gpu *d = c->gpu;
+
+	if (!d)
+		return;
+	tt_gpu_enter(d->ctx);
+	if (d->any)
+		d->cu->event_synchronize(d->last);
+	d->cu->stream_synchronize(d->own);
+	tt_gpu_leave(d->ctx);
+}
+
+int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes)
+{
+	struct tt_mem m = { .kind = TT_MEM_HOST };
+	struct tt_gpu *d = c->gpu;
+	int rc = d ? tt_cuda_classify(d->cu, from, &m) : 0;
+
+	if (rc)
+		return rc;
+	if (m.kind < TT_MEM_DEVICE) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	tt_gpu_enter(d->ctx);
+	rc = d->cu->dtoh(to, (uintptr_t)from, bytes);
+	tt_gpu_leave(d->ctx);
+	return rc ? tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank) : 0;
+}
+
+void tt_gpu_close(tuttiComm_t c)
+{
+	struct tt_gpu *d = c->gpu;
+
+	if (!d)
+		return;
+	tt_gpu_settle(c);
+	tt_gpu_enter(d->ctx);
+	if (d->close_stages)
+		d->close_stages(d);
+	tt_gpu_unwatch(d);
+	for (int p = 0; p < TT_DEV_RANKS; p++)
+		if (d->opened[p] && d->at[p])
+			tt_area_shut(d->cu, d->at[p]);
+	if (d->area && !tt_control_broken(c->ctl))
+		tt_area_give(d->area);           /* else lost: a peer may write into it yet */
+	d->cu->event_destroy(d->last);
+	d->cu->stream_destroy(d->own);
+	tt_gpu_leave(d->ctx);
+	pthread_cond_destroy(&d->work);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+	c->gpu = NULL;
+}

@@ -1,0 +1,98 @@
+/*
+ * gpu.h - a communicator's GPU side: the device of this rank, the areas of all ranks, and who watches over them
+ *
+ * gpu.c opens and closes it, gpu_watch.c is its thread; run (device*.c) gives it work. A rank that joins while a CUDA
+ * context is current in its thread has one. Where every rank has one, all on one host, and each can really read and write
+ * the others' areas, `kernels` is set: an agreed fact. `meets`: all ranks are threads of this process, so their kernels
+ * run at once and may wait for each other; else streams order them.
+ */
+#ifndef TT_GPU_H
+#define TT_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "mem/device_kernels.h"
+
+struct tuttiComm;
+struct tt_staged;
+
+struct tt_gpu {
+	struct tuttiComm *comm;
+	const struct tt_cuda *cu;
+	tt_cuctx ctx;
+	int device;
+	tt_custream own;                       /* for calls without a stream */
+	tt_cuevent last;                       /* after the newest operation that was not captured, on: */
+	tt_custream last_stream;
+	bool any;                              /* there is one */
+
+	/* agreed, from joining on */
+	bool kernels, meets;
+	uint32_t blocks;                       /* of a rank whose kernels meet others', at most */
+	const struct tt_kernels *k;
+	struct tt_area *area;
+	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
+	bool opened[TT_DEV_RANKS];             /* by IPC: to be closed */
+
+	/* staging (run/gpu_stage.c) */
+	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not yet */
+	struct tt_staged *staged;
+	void (*close_stages)(struct tt_gpu *d);
+
+	/* watching */
+	pthread_t thread;
+	bool watched;                          /* the thread runs */
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	bool stop;                             /* under lock */
+	atomic_bool captured;                  /* some operation is in a graph: it may run unseen at any time */
+	atomic_uint_fast64_t given;            /* sequence number of the newest operation */
+};
+
+/* The context in which a rank joins: its caller's, also where other threads do the joining. NULL: no CUDA, or none. */
+tt_cuctx tt_gpu_context(void);
+/* Make ctx current, and what was current again; nothing for NULL. */
+void tt_gpu_enter(tt_cuctx ctx);
+void tt_gpu_leave(tt_cuctx ctx);
+
+/* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0 | TT_CUDA */
+int tt_gpu_open(struct tuttiComm *comm);
+/* Collective, where every rank has one: meet the others. What fails is no error: then there are no kernels. 0 | < 0 */
+int tt_gpu_meet(struct tuttiComm *comm);
+/* Waits for what it was given, which ends at once when the communicator is broken. */
+void tt_gpu_close(struct tuttiComm *comm);
+/* Waits for what was given to it so far. */
+void tt_gpu_settle(struct tuttiComm *comm);
+/* Copies a few bytes that may lie in device memory. 0 | TT_CUDA */
+int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes);
+
+/* gpu_watch.c: there is work to watch */
+int tt_gpu_watch(struct tt_gpu *d);
+void tt_gpu_unwatch(struct tt_gpu *d);
+
+/* The report of this rank, and its address on the device. */
+struct tt_dev_report *tt_gpu_report(const struct tt_gpu *d, tt_cuptr *ret_at);
+
+/* transports/cuda_ipc.c: areas. take: an unused one of this context, zeroed by stream; give: for the next one. */
+struct tt_area {
+	struct tt_area *next;
+	tt_cuctx ctx;
+	tt_cuptr at;
+	struct tt_cuipc handle;
+	bool shareable;                        /* handle is there */
+	struct tt_dev_report *report;
+	tt_cuptr report_at;
+};
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, tt_custream stream, struct tt_area **ret_area);
+void tt_area_give(struct tt_area *area);
+/* How peers come to it: told in an exchange among all ranks. */
+struct tt_area_card { uint64_t process, at, ctx; int32_t device; uint32_t ok; struct tt_cuipc handle; };
+void tt_area_describe(const struct tt_area *area, int device, struct tt_area_card *ret_card);
+/* A pointer to a peer's area; *ret_opened: to be closed by tt_area_shut. 0 | TT_CUDA */
+int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, tt_cuptr *ret_at,
+		  bool *ret_opened);
+void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at);
+uint64_t tt_area_process(void);                /* of this process; others have another */
+
+#endif

@@ -1,0 +1,200 @@
+/*
+ * gpu_watch.c - a thread that watches over what a rank's GPU was given
+ *
+ * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps while nothing is
+ * under way, else looks every few milliseconds.
+ *   a kernel gave up (its report says so), or streams stand still for the time-out    the communicator's error
+ *   the communicator is broken       all waiting on the GPU is ended: kernels by the abort word, streams by writing what
+ *                                    they wait for; the results are then worthless, but everything comes to an end
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "comm/gpu.h"
+
+#define LOOK_MS 5
+#define LOOK_GRAPHS_MS 20                /* replays are not announced */
+#define ASK_MS 500
+
+struct watch {
+	struct tt_gpu *d;
+	tt_custream rescue;
+	uint64_t progress, since_ns;
+};
+
+static uint32_t word(const uint32_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+static bool is_busy(struct tt_gpu *d)
+{
+	const struct tt_dev_report *r = d->area->report;
+
+	return word(&r->begun) != word(&r->ended) ||
+	       (atomic_load(&d->given) && d->cu->event_query(d->last) == TT_CU_NOT_READY);
+}
+
+/* Ones into every word that this rank's streams may wait for. */
+static void let_streams_go(struct watch *w)
+{
+	static const uint32_t ones[3 * TT_DEV_RANKS] = {
+		1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+	};
+	struct tt_gpu *d = w->d;
+
+	_Static_assert(offsetof(struct tt_dev_desk, left) == offsetof(struct tt_dev_desk, arrived) + 8 * TT_DEV_RANKS,
+		       "the three lie in a row");
+	d->cu->htod_async(d->area->at + offsetof(struct tt_dev_desk, arrived), ones, sizeof(ones), w->rescue);
+	d->cu->stream_synchronize(w->rescue);
+}
+
+static void end_all(struct watch *w)
+{
+	struct tt_gpu *d = w->d;
+	tuttiComm_t c = d->comm;
+	int culprit, code = tt_control_broken(c->ctl);
+
+	tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit));
+	tt_comm_failed(c, code);
+	__atomic_store_n(&d->area->report->abort, 1, __ATOMIC_RELEASE);
+	if (!d->meets)
+		let_streams_go(w);
+}
+
+static void give_up(tuttiComm_t c, int code, int culprit)
+{
+	tt_control_raise(c->ctl, code, culprit, tt_error_text());
+	tt_comm_failed(c, code);
+}
+
+/* rank: who is missing as the GPU sees it, -1: it does not know. */
+static void late(struct tt_gpu *d, int rank)
+{
+	struct tt_stuck stuck = { .awaited = rank };
+	tuttiComm_t c = d->comm;
+	char missing[600] = "";
+	uint64_t seq = atomic_load(&d->given);
+	int first = tt_control_missing(c->ctl, seq, &stuck, missing, sizeof(missing));
+
+	if (tt_control_broken(c->ctl))
+		return;                                /* another rank was first, and knew better */
+	if (!missing[0] && rank >= 0)
+		snprintf(missing, sizeof(missing), "rank %d did not come to it", rank);
+	tt_fail(TT_TIMEOUT, "rank %d: operation %llu, on device %d, timed out after %u ms without progress: %s", c->rank,
+		(unsigned long long)seq, d->device, c->timeout_ms, missing[0] ? missing : "the others are in it as well");
+	give_up(c, TT_TIMEOUT, first >= 0 ? first : rank);
+}
+
+/* Another call's card lay where this call's was due. */
+static void other_call(struct tt_gpu *d)
+{
+	const struct tt_dev_report *r = d->area->report;
+	tuttiComm_t c = d->comm;
+	struct tt_call theirs;
+	char text[160];
+
+	memcpy(&theirs, r->call, sizeof(theirs));
+	tt_call_text(&theirs, atomic_load(&d->given), text, sizeof(text));
+	tt_fail(TT_USAGE, "rank %d: rank %u made a different call on device memory: %s", c->rank, r->rank, text);
+	give_up(c, TT_USAGE, (int)r->rank);
+}
+
+static void look(struct watch *w, bool busy)
+{
+	struct tt_gpu *d = w->d;
+	tuttiComm_t c = d->comm;
+	const struct tt_dev_report *r = d->area->report;
+	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + atomic_load(&d->given);
+	struct tt_stuck stuck = { .awaited = -1 };
+
+	if (progress != w->progress || !busy) {
+		w->progress = progress;
+		w->since_ns = now;
+	}
+	if (!busy)
+		tt_control_done(c->ctl, atomic_load(&d->given));
+	else if (now - w->since_ns > ASK_MS * 1000000ull)
+		tt_control_waiting(c->ctl, &stuck);
+	if (tt_control_broken(c->ctl))
+		end_all(w);
+	else if (word(&r->what) == TT_DEV_OTHER_CALL)
+		other_call(d);
+	else if (word(&r->what) == TT_DEV_LATE)
+		late(d, (int)r->rank);
+	else if (!d->meets && busy && now - w->since_ns > c->timeout_ms * 1000000ull)
+		late(d, -1);
+}
+
+static void pause_for(struct tt_gpu *d, int ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_nsec += ms * 1000000l;
+	if (t.tv_nsec >= 1000000000l) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000l;
+	}
+	pthread_cond_timedwait(&d->work, &d->lock, &t);
+}
+
+static void *watch(void *arg)
+{
+	struct tt_gpu *d = arg;
+	struct watch w = { .d = d, .since_ns = tt_now_ns() };
+	uint64_t done = 0;
+	bool busy;
+
+	if (d->cu->ctx_set(d->ctx) || d->cu->stream_create(&w.rescue, TT_CU_STREAM_APART))
+		return NULL;
+	pthread_mutex_lock(&d->lock);
+	while (!d->stop) {
+		uint64_t given = atomic_load(&d->given);
+
+		if (given == done && !atomic_load(&d->captured)) {
+			pthread_cond_wait(&d->work, &d->lock);
+			w.since_ns = tt_now_ns();
+			continue;
+		}
+		pthread_mutex_unlock(&d->lock);
+		busy = is_busy(d);
+		look(&w, busy);
+		if (!busy)
+			done = given;
+		pthread_mutex_lock(&d->lock);
+		if (!d->stop)
+			pause_for(d, busy ? LOOK_MS : LOOK_GRAPHS_MS);
+	}
+	pthread_mutex_unlock(&d->lock);
+	d->cu->stream_destroy(w.rescue);
+	return NULL;
+}
+
+int tt_gpu_watch(struct tt_gpu *d)
+{
+	sigset_t all, old;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&d->thread, NULL, watch, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	d->watched = !rc;
+	return rc ? tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s", d->comm->rank, strerror(rc)) : 0;
+}
+
+void tt_gpu_unwatch(struct tt_gpu *d)
+{
+	if (!d->watched)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_signal(&d->work);
+	pthread_mutex_unlock(&d->lock);
+	pthread_join(d->thread, NULL);
+}

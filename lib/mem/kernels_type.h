@@ -1,0 +1,255 @@
+/*
+ * kernels_type.h - the kernel of one type: included by kernels.cu once a TYPE
+ *
+ * Set before and unset here: TYPE, RAW (an element in memory), VALUE (an operand), ARITHMETIC (whose fold, times and over
+ * it uses), WHOLE (an integer: has bitwise ops). op is a constant where `sweep` is inlined, but not where few bytes go.
+ */
+#define PASTE2(a, b) a##_##b
+#define PASTE(a, b) PASTE2(a, b)
+#define OF(name) PASTE(name, TYPE)
+#define BY(name) PASTE(name, ARITHMETIC)
+#define BITS (8 * (uint32_t)sizeof(RAW))
+
+/* One element of all sources */
+DEV RAW OF(element)(int op, const struct task *t, const uint64_t *v, uint32_t most, uint32_t shift)
+{
+	VALUE x = 0;
+
+	UNROLL
+	for (uint32_t s = 0; s < TT_DEV_RANKS; s++)
+		if (s < most && s < t->nsrc) {
+			VALUE y = OF(widen)((RAW)(v[s] >> shift));
+
+			if (op == ADJUSTED && t->flags & TT_DEV_SCALES)
+				y = OF(widen)(OF(narrow)(BY(times)(y, t->scale[s])));
+			x = s ? BY(fold)(op, x, y) : y;
+		}
+	if (op == ADJUSTED && t->flags & TT_DEV_DIVIDES)
+		x = BY(over)(OF(widen)(OF(narrow)(x)), t->divisor);
+	return OF(narrow)(x);
+}
+
+/* Eight bytes of them; a loop where there are eight, or the compiler takes minutes */
+DEV uint64_t OF(unit)(int op, const struct task *t, const uint64_t *v, uint32_t most)
+{
+	uint64_t r = 0;
+
+	UNROLL_TO(BITS == 8 ? 1 : 4)
+	for (uint32_t shift = 0; shift < 64; shift += BITS)
+		r |= (uint64_t)OF(element)(op, t, v, most, shift) << shift;
+	return r;
+}
+
+/* `deep` vectors of up to `most` sources at once, so that enough loads are in flight whatever the number of sources is */
+DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, const uint32_t most, const uint32_t deep)
+{
+	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
+
+	UNROLL
+	for (uint32_t k = 0; k < deep; k++) {
+		UNROLL
+		for (uint32_t s = 0; s < most; s++)
+			if (s < t->nsrc) {
+				struct pair x = ((const struct pair *)t->src[s])[i + k * stride];
+
+				a[k][s] = x.a;
+				b[k][s] = x.b;
+			}
+	}
+	UNROLL
+	for (uint32_t k = 0; k < deep; k++) {
+		struct pair x;
+
+		x.a = OF(unit)(op, t, a[k], most);
+		x.b = OF(unit)(op, t, b[k], most);
+		UNROLL
+		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
+			if (d < t->ndst)
+				((struct pair *)t->dst[d])[i + k * stride] = x;
+	}
+}
+
+/* Element by element: what is left over, and buffers that are not aligned to vectors */
+DEV void OF(elements)(int op, const struct task *t, uint64_t from, uint32_t aligned)
+{
+	uint64_t step = (uint64_t)BLOCKS * THREADS * sizeof(RAW), v[TT_DEV_RANKS];
+
+	for (uint64_t at = from + ((uint64_t)BLOCK * THREADS + THREAD) * sizeof(RAW); at < t->bytes; at += step) {
+		RAW x;
+
+		UNROLL
+		for (uint32_t s = 0; s < TT_DEV_RANKS; s++)
+			if (s < t->nsrc)
+				v[s] = aligned >= sizeof(RAW) ? *(const RAW *)(t->src[s] + at) :
+				       get_bytes(t->src[s] + at, sizeof(RAW));
+		x = OF(element)(op, t, v, TT_DEV_RANKS, 0);
+		UNROLL
+		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
+			if (d < t->ndst) {
+				if (aligned >= sizeof(RAW))
+					*(RAW *)(t->dst[d] + at) = x;
+				else
+					put_bytes(t->dst[d] + at, x, sizeof(RAW));
+			}
+	}
+}
+
+/* The first n vectors */
+DEV void OF(sweep)(int op, const struct task *t, uint64_t n)
+{
+	uint64_t i = (uint64_t)BLOCK * THREADS + THREAD, stride = (uint64_t)BLOCKS * THREADS;
+
+	for (; t->nsrc <= 4 && i + stride < n; i += 2 * stride)
+		OF(vectors)(op, t, i, stride, 4, 2);
+	for (; i < n; i += stride)
+		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
+}
+
+/* This rank's bytes go to all peers under flags; theirs are awaited. A unit is 8 bytes in two words of a line. */
+DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
+{
+	uint64_t first = (uint64_t)BLOCK * TT_FLAGGED_SLICE, left = j->piece[0].bytes - first, flag = (uint64_t)epoch << 32;
+	uint32_t bytes = left < TT_FLAGGED_SLICE ? (uint32_t)left : TT_FLAGGED_SLICE, half = epoch & 1;
+	const char *in = (const char *)j->in[j->rank] + first;
+	char *out = (char *)j->out[j->rank] + first;
+	struct task t;
+
+	t.nsrc = j->nranks;
+	t.flags = j->flags & TT_DEV_DIVIDES;
+	t.divisor = j->divisor;
+	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
+		uint32_t some = bytes - at < 8 ? bytes - at : 8;
+		uint64_t mine = ((uint64_t)in & 7) == 0 && some == 8 ? *(const uint64_t *)(in + at) : get_bytes(in + at, some);
+
+		for (uint32_t p = 0; p < j->nranks; p++)
+			if (p != j->rank) {
+				uint64_t *line = &desk_of(j, p)->line[half][j->rank][BLOCK][at / 4];
+
+				put_relaxed(&line[0], flag | (uint32_t)mine);
+				put_relaxed(&line[1], flag | mine >> 32);
+			}
+	}
+	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
+		uint32_t some = bytes - at < 8 ? bytes - at : 8;
+		uint64_t v[TT_DEV_RANKS], x, low, high;
+
+		UNROLL
+		for (uint32_t p = 0; p < TT_DEV_RANKS; p++) {
+			uint64_t *line = &desk_of(j, j->rank)->line[half][p][BLOCK][at / 4];
+			struct watch w = { 0, 0 };
+
+			if (p >= j->nranks)
+				continue;
+			if (p == j->rank) {
+				v[p] = get_bytes(in + at, some);
+				continue;
+			}
+			while ((low = get_relaxed(&line[0])) >> 32 != epoch || (high = get_relaxed(&line[1])) >> 32 != epoch)
+				if (weary(j, &w, p))
+					return;
+			v[p] = (low & 0xffffffffu) | high << 32;
+		}
+		x = OF(unit)(op, &t, v, TT_DEV_RANKS);
+		if (((uint64_t)out & 7) == 0 && some == 8)
+			*(uint64_t *)(out + at) = x;
+		else
+			put_bytes(out + at, x, some);
+	}
+}
+
+/* f(op, ...) with op a constant */
+#if WHOLE
+#define BITWISE(f, ...) case BAND: f(BAND, __VA_ARGS__); break; case BOR: f(BOR, __VA_ARGS__); break; \
+	case BXOR: f(BXOR, __VA_ARGS__); break;
+#else
+#define BITWISE(f, ...)
+#endif
+#define WITH_OP(op, f, ...)					\
+	switch (op) {						\
+	case PROD: f(PROD, __VA_ARGS__); break;			\
+	case MAX: f(MAX, __VA_ARGS__); break;			\
+	case MIN: f(MIN, __VA_ARGS__); break;			\
+	case ADJUSTED: f(ADJUSTED, __VA_ARGS__); break;		\
+	BITWISE(f, __VA_ARGS__)					\
+	default: f(SUM, __VA_ARGS__); break;			\
+	}
+
+/* The task lies in shared memory: its arrays are indexed, which registers are not. */
+DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_card *card)
+{
+	SHARED struct task t;
+
+	for (uint32_t i = 0; i < j->npieces; i++) {
+		uint32_t aligned;
+		uint64_t n;
+
+		SYNC();
+		if (THREAD == 0)
+			make_task(j, &j->piece[i], card, &t);
+		SYNC();
+		aligned = alignment(&t);
+		n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t.bytes / 16;
+		if (n)
+			WITH_OP(op, OF(sweep), &t, n)
+		OF(elements)(op, &t, n * 16, aligned);
+	}
+}
+
+KERNEL(OF(tt))
+{
+	const struct tt_dev_job *j = JOB;
+	struct tt_dev_desk *mine = desk_of(j, j->rank);
+	SHARED int failed;
+	SHARED struct tt_dev_card card[TT_DEV_RANKS];
+	int op = j->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES) ? ADJUSTED : (int)j->op;
+	uint32_t epoch = mine->epoch[BLOCK] + 1;
+
+	if (THREAD == 0)
+		failed = 0;
+	SYNC();
+	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
+		put_release(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
+	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))
+		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
+			if (p != j->rank)
+				post_card(j, p, 0);
+	if (BLOCK == 0 && (j->flags & TT_DEV_CHECKS))
+		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
+			if (p != j->rank)
+				same_call(j, p, 0);
+	if (j->way == TT_DEV_MEET && !meet_start(j, epoch, &failed))
+		return;
+	for (uint32_t p = THREAD; p < j->nranks; p += THREADS) {
+		volatile struct tt_dev_card *c = &mine->card[BLOCK][p];
+		int theirs = j->way == TT_DEV_MEET && p != j->rank;
+
+		card[p].in = theirs ? c->in : j->in[p];
+		card[p].out = theirs ? c->out : j->out[p];
+		card[p].scale = theirs ? c->scale : j->scale;
+	}
+	SYNC();
+	if (j->way == TT_DEV_FLAGGED)
+		OF(flagged)(op, j, epoch);
+	else
+		OF(pieces)(op, j, card);
+	if (j->way == TT_DEV_MEET)
+		meet_end(j, epoch);
+	SYNC();
+	if (THREAD == 0 && j->way != TT_DEV_ALONE)
+		mine->epoch[BLOCK] = epoch;
+	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_ENDS))
+		put_release(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);
+}
+
+#undef PASTE2
+#undef PASTE
+#undef OF
+#undef BY
+#undef BITS
+#undef BITWISE
+#undef WITH_OP
+#undef TYPE
+#undef RAW
+#undef VALUE
+#undef ARITHMETIC
+#undef WHOLE

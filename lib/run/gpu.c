@@ -1,0 +1,240 @@
+/*
+ * gpu.c - collectives on device memory, and any calls on a CUDA stream: who runs them, in which order
+ *
+ * Called by api instead of run's other doors where a communicator has a device. Each request goes one of three ways:
+ *   kernels that meet (gpu_job.c), kernels between which streams wait (gpu_ordered.c)   by agreed facts: the
+ *             communicator's ranks have kernels, the call is a collective of device memory
+ *   the host's way with copies around it (gpu_stage.c)      everything else
+ * All are put on the stream and run there in order; calls of one communicator on different streams are put in call order
+ * by an event. A NULL stream is one of the communicator's own, and is waited for.
+ */
+#include <string.h>
+
+#include "run/gpu.h"
+
+/* ---- which way --------------------------------------------------------------------------------------------------- */
+
+static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, bool *ret_device)
+{
+	struct tt_mem m;
+	int rc = bytes && d ? tt_cuda_classify(d->cu, p, &m) : 0;
+
+	*ret_device = !rc && bytes && d && m.kind >= TT_MEM_DEVICE;
+	return rc;
+}
+
+static int look_at(const struct tt_request *r, struct tt_gpu_call *ret)
+{
+	int rc;
+
+	*ret = (struct tt_gpu_call){ .request = r };
+	if (r->barrier)
+		return 0;
+	if (!tt_request_extents(r, &ret->in_bytes, &ret->out_bytes))
+		return TT_ARG;
+	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in_device);
+	return rc ? rc : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out_device);
+}
+
+static bool by_kernels(const struct tt_gpu_call *call)
+{
+	const struct tt_gpu *d = call->request->comm->gpu;
+
+	return d && d->kernels && call->request->collective != TT_SENDRECV && (call->in_device || call->out_device) &&
+	       call->in_device == (call->in_bytes > 0) && call->out_device == (call->out_bytes > 0);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static int check_broken(tuttiComm_t c)
+{
+	int code = tt_control_broken(c->ctl), culprit;
+
+	return code ? tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit)) : 0;
+}
+
+/* The other ranks do not know why this one does not come. */
+static int failed(tuttiComm_t c, int code)
+{
+	tt_control_raise(c->ctl, code, c->rank, tt_error_text());
+	return tt_comm_failed(c, code);
+}
+
+/* The same number on every rank: calls by the host's way that were made before have theirs first. */
+static void number(tuttiComm_t c, const struct tt_dev_job *job)
+{
+	struct tt_call call;
+
+	memcpy(&call, job->call, sizeof(call));
+	tt_run_drain(c);
+	c->seq++;
+	c->history = tt_mix(c->history, tt_call_digest(&call));
+	tt_control_note(c->ctl, c->seq, &call);
+	atomic_store(&c->gpu->given, c->seq);
+	atomic_fetch_add(&c->operations, 1);
+}
+
+static int launch(const struct tt_gpu_call *call, tt_custream stream)
+{
+	struct tt_gpu *d = call->request->comm->gpu;
+	struct tt_dev_job job;
+	uint32_t blocks;
+
+	tt_gpu_job(call, &job);
+	number(call->request->comm, &job);
+	if (!d->meets)
+		return tt_gpu_ordered(call, stream);
+	blocks = tt_gpu_job_meet(call, &job);
+	return tt_gpu_launch(d, tt_gpu_kernel(d, call->request, &job), blocks, &job, stream);
+}
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+/* Behind the communicator's newest operation, wherever that is. What is captured keeps the graph's order only. */
+static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
+{
+	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
+
+	*ret_capturing = status != 0;
+	if (!rc && !*ret_capturing && d->any && d->last_stream != stream)
+		rc = d->cu->stream_wait_event(stream, d->last, 0);
+	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
+}
+
+static int end(struct tt_gpu *d, tt_custream stream, bool capturing)
+{
+	int rc = 0;
+
+	if (capturing) {
+		atomic_store(&d->captured, true);
+	} else {
+		rc = d->cu->event_record(d->last, stream);
+		d->last_stream = stream;
+		d->any = true;
+	}
+	pthread_mutex_lock(&d->lock);
+	pthread_cond_signal(&d->work);
+	pthread_mutex_unlock(&d->lock);
+	return rc ? tt_cuda_fail(rc, "rank %d: record an event", d->comm->rank) : 0;
+}
+
+static int check_call(const struct tt_gpu_call *call)
+{
+	const struct tt_request *r = call->request;
+
+	if (r->collective == TT_ALLTOALL && call->in_device && r->in == r->out)
+		return tt_fail(TT_ARG, "rank %d: tuttiAlltoAll in place is not possible in device memory; use two buffers",
+			       r->comm->rank);
+	return check_broken(r->comm);
+}
+
+static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
+{
+	tuttiComm_t c = call->request->comm;
+	struct tt_gpu *d = c->gpu;
+	bool capturing;
+	int rc = check_call(call);
+
+	if (rc)
+		return rc;
+	tt_gpu_enter(d->ctx);
+	rc = begin(d, stream, &capturing);
+	if (!rc)
+		rc = launch(call, stream);
+	if (!rc)
+		rc = end(d, stream, capturing);
+	tt_gpu_leave(d->ctx);
+	return rc ? failed(c, rc) : 0;
+}
+
+/* Calls by the host's way run as one set, as those of a group must. */
+static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+{
+	struct tt_gpu *d = NULL;
+	bool capturing;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++) {
+		d = d ? d : calls[i].request->comm->gpu;
+		rc = check_call(&calls[i]);
+	}
+	if (rc)
+		return rc;
+	tt_gpu_enter(d->ctx);
+	rc = begin(d, stream, &capturing);
+	if (!rc)
+		rc = tt_gpu_stage(d, calls, n, stream, capturing);
+	if (!rc)
+		rc = end(d, stream, capturing);
+	tt_gpu_leave(d->ctx);
+	return rc;
+}
+
+static int put(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+{
+	int rc = 0;
+
+	for (size_t i = 0, from = 0; i <= n && !rc; i++) {
+		bool kernels = i < n && by_kernels(&calls[i]);
+
+		if (i < n && !kernels)
+			continue;
+		if (from < i)
+			rc = put_staged(&calls[from], i - from, stream);
+		if (!rc && kernels)
+			rc = put_by_kernels(&calls[i], stream);
+		from = i + 1;
+	}
+	return rc;
+}
+
+/* ---- the door ---------------------------------------------------------------------------------------------------- */
+
+/* On each communicator's own stream, then all are waited for. */
+static int run_and_wait(const struct tt_gpu_call *calls, size_t n)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = put(&calls[i], 1, calls[i].request->comm->gpu->own);
+	for (size_t i = 0; i < n; i++) {
+		tuttiComm_t c = calls[i].request->comm;
+		int failure = c->gpu->cu->stream_synchronize(c->gpu->own);
+
+		if (failure && !rc)
+			rc = tt_cuda_fail(failure, "rank %d: wait for the device", c->rank);
+		if (!rc)
+			rc = check_broken(c);
+	}
+	return rc;
+}
+
+static int choose(const struct tt_gpu_call *calls, const struct tt_request *requests, size_t n, tuttiStream_t stream)
+{
+	bool device = false;
+
+	for (size_t i = 0; i < n; i++)
+		device |= calls[i].in_device || calls[i].out_device;
+	if (device && stream && tt_handle_is(stream))
+		return tt_fail(TT_ARG, "rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
+			       "tuttiStreamCreate", requests[0].comm->rank);
+	if (stream && !tt_handle_is(stream))
+		return put(calls, n, stream);
+	if (!device)
+		return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
+	return run_and_wait(calls, n);
+}
+
+int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream)
+{
+	struct tt_gpu_call one, *calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
+	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
+
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = look_at(&requests[i], &calls[i]);
+	if (!rc)
+		rc = choose(calls, requests, n, stream);
+	if (calls != &one)
+		tt_spare_give(calls);
+	return rc;
+}

@@ -1,0 +1,241 @@
+/*
+ * gpu_stage.c - calls of a CUDA stream by the host's way: copied to pinned memory, run by a thread, copied back
+ *
+ * Called by gpu.c for what has no kernels: sends and receives, ranks on several hosts, more ranks than kernels take, ranks
+ * without a GPU beside ranks with one, host memory on a CUDA stream. What lies on the stream for a batch of calls:
+ *   copies to the stage; a host function that hands the batch to the device's worker, a host stream; a wait for the word that
+ *   the worker writes when the batch is done, and that the stream sets back; copies from the stage
+ * The stage is tuttiMemAlloc's memory, so peers on the host read it where it is. A batch draws its turn when it is
+ * enqueued; one in a graph draws it at each replay. A stage is used again when the stream has left it; one in a graph
+ * belongs to the graph. Calls are not pipelined: what is large is copied whole before it travels.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem/memory.h"
+#include "run/gpu.h"
+
+#define FLAG_BYTES 4096                /* before the buffers of a stage */
+#define MOST_STAGES 8                  /* that wait to be used again */
+
+struct tt_staged {
+	struct tt_staged *next;
+	struct tt_gpu *d;
+	char *memory;                          /* its first word is the flag */
+	tt_cuptr flag;
+	size_t bytes;
+	tt_cuevent left;                       /* the stream has */
+	bool captured;
+	struct tt_batch *batch;                /* drawn; NULL: of a graph, then these: */
+	struct tt_request *requests;
+	size_t n;
+};
+
+static void done(void *arg, int rc)
+{
+	struct tt_staged *s = arg;
+
+	(void)rc;                              /* the communicator has it */
+	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
+}
+
+/* On a thread of the driver: no call of CUDA's is allowed here. */
+static void go(void *arg)
+{
+	struct tt_staged *s = arg;
+	struct tt_batch *b = s->batch ? s->batch : tt_batch_draw(s->requests, s->n);
+
+	s->batch = NULL;
+	if (!b) {
+		tt_comm_failed(s->d->comm, TT_SYSTEM);
+		done(s, TT_SYSTEM);
+		return;
+	}
+	b->done = done;
+	b->done_arg = s;
+	tt_stream_push(s->d->worker, b);
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+static void free_stage(struct tt_staged *s)
+{
+	if (s->left)
+		s->d->cu->event_destroy(s->left);
+	if (s->memory) {
+		s->d->cu->host_unregister(s->memory);
+		tt_memory_free(s->memory);
+	}
+	free(s->requests);
+	free(s);
+}
+
+static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
+{
+	struct tt_staged *s = calloc(1, sizeof(*s));
+	void *p = NULL;
+	int rc;
+
+	if (!s || tt_memory_alloc(FLAG_BYTES + bytes, &p)) {
+		free(s);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", d->comm->rank, bytes);
+	}
+	s->d = d;
+	s->bytes = bytes;
+	rc = d->cu->host_register(p, FLAG_BYTES + bytes, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
+	if (rc) {
+		tt_memory_free(p);
+		free(s);
+		return tt_cuda_fail(rc, "rank %d: pin a stage of %zu bytes", d->comm->rank, bytes);
+	}
+	s->memory = p;
+	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) || (rc = d->cu->event_create(&s->left, TT_CU_EVENT_UNTIMED))) {
+		free_stage(s);
+		return tt_cuda_fail(rc, "rank %d: a stage of %zu bytes", d->comm->rank, bytes);
+	}
+	atomic_fetch_add(&d->comm->allocations, 1);
+	*ret = s;
+	return 0;
+}
+
+/* One that is free and large enough; else the newest of the free ones makes room for a new one when there are many. */
+static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staged **ret)
+{
+	struct tt_staged **at, *s = NULL, **spare = NULL;
+	int rc, count = 0;
+
+	for (at = &d->staged; !capturing && (s = *at); at = &s->next) {
+		if (s->captured || d->cu->event_query(s->left))
+			continue;
+		count++;
+		spare = at;
+		if (s->bytes >= bytes)
+			break;
+	}
+	if (!capturing && spare && ((*spare)->bytes >= bytes || count >= MOST_STAGES)) {
+		s = *spare;
+		*spare = s->next;
+		if (s->bytes >= bytes) {
+			*ret = s;
+			return 0;
+		}
+		free_stage(s);
+	}
+	rc = make_stage(d, bytes, &s);
+	if (rc)
+		return rc;
+	s->captured = capturing;
+	*ret = s;
+	return 0;
+}
+
+/* ---- a batch ----------------------------------------------------------------------------------------------------- */
+
+static size_t lines(size_t bytes)
+{
+	return (bytes + 127) / 128 * 128;
+}
+
+static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += (calls[i].in_device ? lines(calls[i].in_bytes) : 0) +
+			 (calls[i].out_device ? lines(calls[i].out_bytes) : 0);
+	return bytes;
+}
+
+/* The requests with stages in the place of device memory, and the copies to them */
+static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, struct tt_request *requests,
+		   tt_custream stream)
+{
+	char *p = s->memory + FLAG_BYTES;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++) {
+		requests[i] = *calls[i].request;
+		requests[i].stream = NULL;
+		if (calls[i].in_device) {
+			rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in, calls[i].in_bytes, stream);
+			requests[i].in = p;
+			p += lines(calls[i].in_bytes);
+		}
+		if (calls[i].out_device) {
+			requests[i].out = p;
+			p += lines(calls[i].out_bytes);
+		}
+	}
+	return rc;
+}
+
+static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+		    const struct tt_request *requests, tt_custream stream)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++)
+		if (calls[i].out_device)
+			rc = s->d->cu->htod_async((uintptr_t)calls[i].request->out, requests[i].out, calls[i].out_bytes,
+						  stream);
+	return rc;
+}
+
+static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+{
+	struct tt_cumemop wait[] = {
+		{ .operation = TT_CU_WAIT_32, .address = s->flag, .value = 1, .flags = TT_CU_WAIT_EQ },
+		{ .operation = TT_CU_WRITE_32, .address = s->flag },
+	};
+	const struct tt_cuda *cu = s->d->cu;
+	int rc = copy_in(s, calls, n, s->requests, stream);
+
+	if (!rc && !s->captured && !(s->batch = tt_batch_draw(s->requests, n)))
+		return TT_SYSTEM;
+	if (!rc && (rc = cu->host_func(stream, go, s)) && s->batch) {
+		tt_batch_run(s->batch);                /* its turn must not stay with it */
+		s->batch = NULL;
+	}
+	if (!rc)
+		rc = cu->stream_batch(stream, 2, wait, 0);
+	if (!rc)
+		rc = copy_out(s, calls, n, s->requests, stream);
+	if (!rc && !s->captured)
+		rc = cu->event_record(s->left, stream);
+	return rc ? tt_cuda_fail(rc, "rank %d: put copies and calls on a stream", s->d->comm->rank) : 0;
+}
+
+/* When the communicator goes: nothing of it is under way any more but what its graphs may still do. */
+static void close_stages(struct tt_gpu *d)
+{
+	struct tt_staged *next;
+
+	for (struct tt_staged *s = d->staged; s; s = next) {
+		next = s->next;
+		if (!s->captured)
+			d->cu->event_synchronize(s->left);
+		free_stage(s);
+	}
+	d->staged = NULL;
+	if (d->worker)
+		tt_stream_destroy(d->worker);
+	d->worker = NULL;
+}
+
+int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream, bool capturing)
+{
+	struct tt_staged *s = NULL;
+	int rc = d->worker ? 0 : tt_stream_create(&d->worker);
+
+	d->close_stages = close_stages;
+	if (rc || (rc = take_stage(d, stage_bytes(calls, n), capturing, &s)))
+		return rc;
+	s->next = d->staged;
+	d->staged = s;
+	free(s->requests);
+	s->n = n;
+	s->requests = calloc(n, sizeof(*s->requests));
+	if (!s->requests)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu calls", d->comm->rank, n);
+	return put_on_stream(s, calls, n, stream);
+}
