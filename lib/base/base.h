@@ -29,7 +29,8 @@
 #define TT_APART 128     /* distance of fields written by different ranks: the prefetcher takes lines in pairs */
 
 /* Codes inside Tutti: 0 ok, > 0 a state, < 0 the negative of a tuttiResult_t. */
-enum { TT_OK = 0, TT_CUDA = -1, TT_SYSTEM = -2, TT_INTERNAL = -3, TT_ARG = -4, TT_USAGE = -5, TT_REMOTE = -6, TT_TIMEOUT = -8 };
+enum { TT_OK = 0, TT_CUDA = -1, TT_SYSTEM = -2, TT_INTERNAL = -3, TT_ARG = -4, TT_USAGE = -5, TT_REMOTE = -6,
+       TT_TIMEOUT = -8 };
 
 /* error.c ------------------------------------------------------------------------------------------------------ */
 
