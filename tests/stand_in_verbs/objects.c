@@ -1,0 +1,353 @@
+/* objects.c - the stand-in's cards, registrations, queues and queue pairs */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "stand_in.h"
+
+#pragma GCC visibility push(default)
+
+/* ---- what all processes share ------------------------------------------------------------------------------------ */
+
+static struct shared *all;
+
+static void map_file(void)
+{
+	const char *path = getenv("TUTTI_TEST_VERBS");
+	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+	pthread_mutexattr_t attr;
+	bool fresh;
+
+	if (fd < 0 || flock(fd, LOCK_EX))
+		return;
+	fresh = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*all);
+	if (!fresh || !ftruncate(fd, sizeof(*all)))
+		all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (all == MAP_FAILED)
+		all = NULL;
+	if (all && fresh) {
+		pthread_mutexattr_init(&attr);
+		pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+		pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+		pthread_mutex_init(&all->lock, &attr);
+		all->numbers = 0x100;
+	}
+	flock(fd, LOCK_UN);            /* the mapping would keep it */
+	close(fd);
+}
+
+struct shared *shared(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, map_file);
+	return all;
+}
+
+void lock(void)
+{
+	if (pthread_mutex_lock(&all->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&all->lock);
+}
+
+void unlock(void)
+{
+	pthread_mutex_unlock(&all->lock);
+}
+
+static uint32_t new_number(void)
+{
+	return __atomic_add_fetch(&all->numbers, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- cards ------------------------------------------------------------------------------------------------------- */
+
+static struct tt_ib_device cards[2];
+static const char *const names[2] = { "standin0", "standin1" };
+
+struct tt_ib_device **ibv_get_device_list(int *ret_n);
+void ibv_free_device_list(struct tt_ib_device **list);
+const char *ibv_get_device_name(struct tt_ib_device *device);
+struct tt_ib_context *ibv_open_device(struct tt_ib_device *device);
+int ibv_close_device(struct tt_ib_context *context);
+int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr);
+int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr);
+ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries, size_t n, uint32_t flags, size_t bytes);
+struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context);
+int ibv_dealloc_pd(struct tt_ib_pd *pd);
+struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access);
+int ibv_dereg_mr(struct tt_ib_mr *mr);
+struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context);
+int ibv_destroy_comp_channel(struct tt_ib_channel *channel);
+struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user, struct tt_ib_channel *channel, int vector);
+int ibv_destroy_cq(struct tt_ib_cq *cq);
+struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init);
+int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask);
+int ibv_destroy_qp(struct tt_ib_qp *qp);
+
+struct tt_ib_device **ibv_get_device_list(int *ret_n)
+{
+	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
+	struct tt_ib_device **list = calloc(3, sizeof(*list));
+
+	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
+	for (int i = 0; list && i < *ret_n; i++)
+		list[i] = &cards[i];
+	return list;
+}
+
+void ibv_free_device_list(struct tt_ib_device **list)
+{
+	free(list);
+}
+
+const char *ibv_get_device_name(struct tt_ib_device *device)
+{
+	return names[device - cards];
+}
+
+struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)
+{
+	struct context *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+	c->number = new_number();
+	c->card = (int)(device - cards);
+	c->base.device = device;
+	c->base.async_fd = listen_on(c->number);
+	c->base.ops.poll_cq = work_poll;
+	c->base.ops.req_notify_cq = work_arm;
+	c->base.ops.post_send = work_send;
+	c->base.ops.post_recv = work_recv;
+	return &c->base;
+}
+
+int ibv_close_device(struct tt_ib_context *context)
+{
+	close(context->async_fd);
+	free(context);
+	return 0;
+}
+
+int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr)
+{
+	(void)context;
+	*attr = (struct tt_ib_device_attr){ .phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 1 };
+	return 0;
+}
+
+int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr)
+{
+	(void)context;
+	*attr = (struct tt_ib_port_attr){ .state = port == 1 ? TT_IB_PORT_ACTIVE : 1, .active_mtu = 5, .max_mtu = 5,
+					  .link_layer = TT_IB_LINK_ETHERNET, .active_width = 2, .active_speed = 32,
+					  .gid_tbl_len = 4 };
+	return 0;
+}
+
+/* Three GIDs: link-local, RoCE v1, and the one that ought to be chosen. */
+ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries, size_t n, uint32_t flags, size_t bytes)
+{
+	const struct context *c = (const struct context *)context;
+	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
+	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->card) };
+
+	if (n < 3 || flags || bytes != sizeof(*entries))
+		return -EINVAL;
+	entries[0] = (struct tt_ib_gid_entry){ .index = 0, .port = 1, .type = TT_IB_GID_ROCE2 };
+	entries[1] = (struct tt_ib_gid_entry){ .index = 2, .port = 1, .type = TT_IB_GID_ROCE1 };
+	entries[2] = (struct tt_ib_gid_entry){ .index = 3, .port = 1, .type = TT_IB_GID_ROCE2 };
+	memcpy(entries[0].gid, local, 16);
+	memcpy(entries[1].gid, v4, 16);
+	memcpy(entries[2].gid, v4, 16);
+	return 3;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context)
+{
+	struct tt_ib_pd *pd = calloc(1, sizeof(*pd));
+
+	if (pd)
+		*pd = (struct tt_ib_pd){ context, new_number() };
+	return pd;
+}
+
+/* As cards do: not while anything belongs to it. */
+int ibv_dealloc_pd(struct tt_ib_pd *pd)
+{
+	for (int i = 0; i < MAX_MRS; i++)
+		if (all->mr[i].used && all->mr[i].pid == getpid() && all->mr[i].pd == pd->handle)
+			return EBUSY;
+	free(pd);
+	return 0;
+}
+
+struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access)
+{
+	static uint64_t count;
+	struct mr *m = calloc(1, sizeof(*m));
+	uint32_t i = 0;
+
+	if (!m || fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
+		free(m);
+		errno = ENOMEM;
+		return NULL;
+	}
+	lock();
+	while (i < MAX_MRS - 1 && all->mr[i].used)
+		i++;
+	m->index = i;
+	m->base = (struct tt_ib_mr){ pd->context, pd, addr, bytes, i, new_number() << 8, 0 };
+	m->base.rkey = m->base.lkey;
+	all->mr[i] = (struct shared_mr){ true, getpid(), pd->handle, m->base.lkey, access, (uintptr_t)addr, bytes };
+	unlock();
+	return &m->base;
+}
+
+int ibv_dereg_mr(struct tt_ib_mr *mr)
+{
+	lock();
+	all->mr[((struct mr *)mr)->index].used = false;
+	unlock();
+	free(mr);
+	return 0;
+}
+
+/* ---- queues ------------------------------------------------------------------------------------------------------ */
+
+struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context)
+{
+	struct channel *c = calloc(1, sizeof(*c));
+
+	if (c) {
+		c->number = new_number();
+		c->base = (struct tt_ib_channel){ context, listen_on(c->number), 0 };
+	}
+	return &c->base;
+}
+
+int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
+{
+	if (channel->references)
+		return EBUSY;
+	close(channel->fd);
+	free(channel);
+	return 0;
+}
+
+struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user, struct tt_ib_channel *channel, int vector)
+{
+	struct cq *c = calloc(1, sizeof(*c));
+	uint32_t i = 0;
+
+	if (!c || entries > CQ_ENTRIES || vector) {
+		free(c);
+		errno = EINVAL;
+		return NULL;
+	}
+	lock();
+	while (i < MAX_CQS - 1 && all->cq[i].used)
+		i++;
+	c->index = i;
+	c->base = (struct tt_ib_cq){ .context = context, .channel = channel, .cq_context = user, .cqe = entries };
+	all->cq[i].used = true;
+	all->cq[i].armed = false;
+	all->cq[i].pid = getpid();
+	all->cq[i].channel = ((struct channel *)channel)->number;
+	all->cq[i].context = ((struct context *)context)->number;
+	all->cq[i].size = (uint32_t)entries;
+	all->cq[i].count = 0;
+	all->cq[i].cookie = (uintptr_t)c;
+	unlock();
+	channel->references++;
+	return &c->base;
+}
+
+int ibv_destroy_cq(struct tt_ib_cq *cq)
+{
+	struct cq *c = (struct cq *)cq;
+
+	lock();
+	for (int i = 0; i < MAX_QPS; i++)
+		if (all->qp[i].used && (all->qp[i].send_cq == c->index || all->qp[i].recv_cq == c->index)) {
+			unlock();
+			return EBUSY;
+		}
+	all->cq[c->index].used = false;
+	unlock();
+	cq->channel->references--;
+	free(c);
+	return 0;
+}
+
+struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
+{
+	struct qp *q = calloc(1, sizeof(*q));
+	uint32_t i = 0;
+
+	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH || init->cap.max_recv_wr > MAX_RECVS) {
+		free(q);
+		errno = EINVAL;
+		return NULL;
+	}
+	init->cap.max_inline_data = MAX_INLINE;
+	lock();
+	while (i < MAX_QPS - 1 && all->qp[i].used)
+		i++;
+	q->index = i;
+	q->base = (struct tt_ib_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
+				     .qp_num = new_number(), .type = TT_IB_RC };
+	all->qp[i] = (struct shared_qp){
+		.used = true, .pid = getpid(), .number = q->base.qp_num, .context = ((struct context *)pd->context)->number,
+		.send_depth = init->cap.max_send_wr, .recv_depth = init->cap.max_recv_wr, .inline_max = MAX_INLINE,
+		.send_cq = ((struct cq *)init->send_cq)->index, .recv_cq = ((struct cq *)init->recv_cq)->index,
+	};
+	unlock();
+	return &q->base;
+}
+
+/* Only forward, one state at a time, and with everything that the state needs. */
+int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
+{
+	static const int needs[] = {
+		[TT_IB_INIT] = TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS,
+		[TT_IB_RTR] = TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN | TT_IB_QP_DEST_READS |
+			      TT_IB_QP_RNR_TIMER,
+		[TT_IB_RTS] = TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN | TT_IB_QP_READS,
+	};
+	struct shared_qp *q = &all->qp[((struct qp *)qp)->index];
+	bool v4 = attr->ah.grh.dgid[10] == 0xff;
+	int rc = 0;
+
+	lock();
+	if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS || attr->qp_state != q->state + 1 ||
+	    mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
+		rc = EINVAL;
+	else if (attr->qp_state == TT_IB_RTR && (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))
+		rc = EINVAL;                   /* RoCE needs a route, from a GID of the same family */
+	else
+		q->state = attr->qp_state;
+	if (!rc && attr->qp_state == TT_IB_RTR)
+		q->dest = attr->dest_qp_num;
+	unlock();
+	return rc;
+}
+
+int ibv_destroy_qp(struct tt_ib_qp *qp)
+{
+	lock();
+	all->qp[((struct qp *)qp)->index].used = false;
+	unlock();
+	free(qp);
+	return 0;
+}

@@ -1,0 +1,87 @@
+/*
+ * stand_in.h - a libibverbs.so.1 without a card: strict where cards are lenient, and able to fail when told to
+ *
+ * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie in one file that they
+ * share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write carries it out at once, into the other's memory by
+ * process_vm_writev. So there is no thread, and every order of things can be had by holding completions back.
+ * objects.c makes and frees what there is, work.c carries out, events.c tells.
+ *
+ * Strict: states of queue pairs, keys, bounds and access rights, depths of all queues, receives that are missing (a card
+ * would wait for them), memory handed back while registered queues still use it, objects freed in the wrong order.
+ * TUTTI_TEST_VERBS_MOOD: "reorder" gives completions of different queue pairs in random order; "delay" holds them back.
+ * TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write (memory: registration), once:
+ *   drop remote-access local-protection rnr flush port-down device-gone memory no-memory-at-all
+ */
+#ifndef STAND_IN_H
+#define STAND_IN_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "transports/verbs_abi.h"
+
+#define MAX_QPS 4096
+#define MAX_CQS 256
+#define MAX_MRS 16384
+#define MAX_RECVS 256
+#define CQ_ENTRIES 32768
+#define MAX_INLINE 220
+#define MAX_DEPTH 4096
+
+struct entry { struct tt_ib_wc wc; uint32_t qp; uint64_t frees; bool send; };
+
+struct shared_qp {
+	bool used;
+	pid_t pid;
+	uint32_t number, dest, context;
+	int state;
+	uint32_t send_depth, recv_depth, inline_max, send_cq, recv_cq;
+	uint64_t posted, freed;                /* work requests of the send queue */
+	uint64_t recvs[MAX_RECVS], recv_head, recv_tail;
+};
+
+struct shared_cq {
+	bool used, armed;
+	pid_t pid;
+	uint32_t channel, size, count, context;
+	uint64_t cookie;                       /* the owner's struct tt_ib_cq */
+	struct entry entries[CQ_ENTRIES];
+};
+
+struct shared_mr { bool used; pid_t pid; uint32_t pd, key; int access; uint64_t start, bytes; };
+
+struct shared {
+	pthread_mutex_t lock;
+	uint32_t numbers;                      /* of queue pairs, keys, channels, contexts */
+	struct shared_qp qp[MAX_QPS];
+	struct shared_mr mr[MAX_MRS];
+	struct shared_cq cq[MAX_CQS];
+};
+
+struct cq { struct tt_ib_cq base; uint32_t index; };
+struct qp { struct tt_ib_qp base; uint32_t index; };
+struct mr { struct tt_ib_mr base; uint32_t index; };
+struct context { struct tt_ib_context base; uint32_t number; int card; };
+struct channel { struct tt_ib_channel base; uint32_t number; };
+
+#pragma GCC visibility push(hidden)
+struct shared *shared(void);               /* locked by: */
+void lock(void);
+void unlock(void);
+
+/* work.c */
+int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc);
+int work_arm(struct tt_ib_cq *cq, int solicited_only);
+int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad);
+int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad);
+void work_stop(struct shared_qp *qp);      /* to ERR; what is queued is flushed */
+
+/* events.c: datagrams to a number that someone may listen on */
+int listen_on(uint32_t number);
+void tell(uint32_t number, uint64_t what);
+bool hear(int fd, uint64_t *ret_what);
+bool fault(const char *kind, uint64_t count);
+bool mood(const char *word);
+#pragma GCC visibility pop
+
+#endif
