@@ -33,6 +33,8 @@ struct tt_joining {
 	void *ctx;                      /* CUDA context of the caller, NULL: none */
 	int color, key;
 	struct tt_launching *launching; /* launched.c's */
+	bool *excluded;                 /* shrink: freed by run */
+	int nexcluded;
 	bool configured;
 	tuttiConfig_t config;
 	int result;                     /* before run: why it cannot be, with text */

@@ -133,6 +133,71 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 	return joined ? joined : tt_result(rc);
 }
 
+static int run_shrink(struct tt_joining *j)
+{
+	int rc = tt_comm_enter(j->parent);
+
+	if (!rc) {
+		tt_run_drain(j->parent);
+		rc = tt_comm_shrink(j->parent, j->excluded, j->nexcluded, j->configured ? &j->config : NULL, j->comm);
+		tt_comm_leave(j->parent);
+	}
+	free(j->excluded);
+	return rc;
+}
+
+/* The list as a table of all ranks. 0 | TT_ARG, TT_SYSTEM */
+static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_excluded)
+{
+	bool *excluded = calloc((size_t)comm->nranks, sizeof(*excluded));
+
+	if (!excluded)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a list of %d ranks", comm->rank, comm->nranks);
+	for (int i = 0; i < n; i++) {
+		if (list[i] < 0 || list[i] >= comm->nranks || list[i] == comm->rank) {
+			free(excluded);
+			return list[i] == comm->rank ? tt_fail(TT_ARG, "rank %d: tuttiCommShrink: this rank is on the list of ranks "
+							       "to exclude; only those that stay call", comm->rank) :
+			       tt_fail(TT_ARG, "rank %d: tuttiCommShrink: there is no rank %d to exclude", comm->rank, list[i]);
+		}
+		excluded[list[i]] = true;
+	}
+	*ret_excluded = excluded;
+	return 0;
+}
+
+static void end_all(tuttiComm_t comm)
+{
+	char text[96];
+
+	snprintf(text, sizeof(text), "rank %d shrinks the communicator and ends what runs on it", comm->rank);
+	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+}
+
+TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList, int excludeRanksCount,
+					tuttiComm_t *newcomm, tuttiConfig_t *config, int shrinkFlags)
+{
+	struct tt_joining j = { .run = run_shrink, .comm = newcomm, .parent = comm, .nexcluded = excludeRanksCount };
+	int rc = tt_comm_check(comm);
+
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	if (atomic_load(&comm->finalized))
+		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommShrink: the communicator was finalized", comm->rank);
+	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
+		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d", comm->rank,
+			     (void *)newcomm, excludeRanksCount, (void *)excludeRanksList, shrinkFlags);
+	if (!rc && !(rc = tt_config_check(config)))
+		rc = read_excluded(comm, excludeRanksList, excludeRanksCount, &j.excluded);
+	if (rc)
+		return tt_result(tt_group_fail(rc));
+	if (shrinkFlags == TUTTI_SHRINK_ABORT)
+		end_all(comm);
+	tt_config_copy(&j, config);
+	return tt_group_join(&j);
+}
+
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 {
 	int rc = tt_comm_check(comm);

@@ -10,13 +10,6 @@ static tuttiResult_t not_yet(tuttiComm_t comm, const char *call)
 	return tt_result(rc ? rc : tt_fail(TT_USAGE, "rank %d: %s: not built yet", comm->rank, call));
 }
 
-TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList, int excludeRanksCount,
-					tuttiComm_t *newcomm, tuttiConfig_t *config, int shrinkFlags)
-{
-	(void)excludeRanksList, (void)excludeRanksCount, (void)newcomm, (void)config, (void)shrinkFlags;
-	return not_yet(comm, "tuttiCommShrink");
-}
-
 TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuff, size_t count,
 					     tuttiDataType_t datatype, tuttiRedOp_t op, int k, int deadline_ms,
 					     tuttiComm_t comm, tuttiStream_t stream, tuttiQuorum_t *quorum)

@@ -1,5 +1,5 @@
 /*
- * comm.c - make, split and free a communicator
+ * comm.c - make and free a communicator
  *
  * Called by api. Joins through control (who is there), asks the hosts, opens the transports (endpoints.c) and decides
  * how this rank waits. Everything that ranks must decide alike is decided from what control handed to all of them.
@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "comm/gpu.h"
+#include "comm/comm_inside.h"
 #include "comm/endpoints.h"
 #include "comm/tuning.h"
 
@@ -25,7 +26,7 @@ static int check_algorithm(const char *name)
 }
 
 /* config over the parent's (of a split) over environment; texts are copied because the environment may change later */
-static int read_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
+int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
 			 struct tt_env *ret_env)
 {
 	const char *transport, *algo;
@@ -192,7 +193,7 @@ static void wake_all(void *ctx)
 		c->ep[i]->t->wake(c->ep[i]);
 }
 
-static tuttiComm_t blank(int rank, int nranks)
+tuttiComm_t tt_comm_blank(int rank, int nranks)
 {
 	size_t n = (size_t)nranks;
 	tuttiComm_t c = tt_handle_new(sizeof(*c));
@@ -253,7 +254,7 @@ void tt_comm_free(tuttiComm_t c)
 
 /* What is left to do once control stands; on failure the other ranks learn it from control at once. No rank is through
  * before all are. */
-static int furnish(tuttiComm_t c, const struct tt_env *env)
+int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
@@ -279,10 +280,10 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 
 	if (nranks < 1 || rank < 0 || rank >= nranks)
 		return tt_fail(TT_ARG, "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1", rank, nranks);
-	c = blank(rank, nranks);
+	c = tt_comm_blank(rank, nranks);
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
-	if ((rc = read_settings(c, NULL, config, &env)) || (rc = read_fault(c, env.fault))) {
+	if ((rc = tt_comm_settings(c, NULL, config, &env)) || (rc = read_fault(c, env.fault))) {
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
@@ -293,79 +294,12 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
 	join.port_range = env.ports;
-	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = furnish(c, &env)))
+	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = tt_comm_furnish(c, &env)))
 		goto free_comm;
 	*ret_comm = c;
 	return 0;
 free_comm:
 	tt_comm_free(c);
-	return rc;
-}
-
-/* What control compares when ranks join, a split compares here: each rank may have brought a config of its own. */
-static int agree(tuttiComm_t c)
-{
-	struct { char transport[16], algo[64]; } mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
-	int rc;
-
-	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	memcpy(mine.transport, c->transport, sizeof(mine.transport));
-	memcpy(mine.algo, c->algo, sizeof(mine.algo));
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
-	for (int r = 0; !rc && r < c->nranks; r++)
-		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
-			rc = tt_fail(TT_USAGE, "rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
-				     "algo %s: they must be equal", all[0].transport, all[0].algo, r,
-				     all[r].transport, all[r].algo);
-	free(all);
-	return rc;
-}
-
-/* The communicator of a split with its settings, with room for all ranks of the parent: its size is not known yet. */
-static int prepare_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env, tuttiComm_t *ret_comm)
-{
-	tuttiComm_t c = blank(parent->rank, parent->nranks);
-	int rc;
-
-	if (!c)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", parent->rank,
-			       parent->nranks);
-	rc = read_settings(c, parent, config, ret_env);
-	ret_env->tuning = "";                    /* the parent's goes on */
-	if (!rc && parent->cost)
-		rc = tt_cost_copy(parent->cost, &c->cost);
-	if (rc)
-		tt_comm_free(c);
-	else
-		*ret_comm = c;
-	return rc;
-}
-
-int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm)
-{
-	struct tt_env env;
-	struct tt_control *ctl = NULL;
-	tuttiComm_t c = NULL;
-	int rc, rank, nranks;
-
-	if (!code && color >= 0)
-		code = prepare_child(parent, config, &env, &c);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->timeout_ms, &ctl, &rank, &nranks);
-	if (!rc && c) {
-		c->ctl = ctl;
-		c->rank = rank;
-		c->nranks = nranks;
-		if (!(rc = agree(c)))
-			rc = furnish(c, &env);
-	}
-	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->timeout_ms));
-	if (rc) {
-		tt_comm_free(c);
-		c = NULL;
-	}
-	if (ret_comm)
-		*ret_comm = c;           /* NULL also where this rank takes part without a color */
 	return rc;
 }
 

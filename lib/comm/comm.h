@@ -91,6 +91,7 @@ struct tuttiComm {
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
+	uint64_t shrinks;                      /* begun */
 	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
 
@@ -207,6 +208,9 @@ static inline int tt_comm_visit(tuttiComm_t c)
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 /* code: 0, or why this rank cannot take part, with this thread's last sentence: then all ranks fail. */
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm);
+/* Of those that are left, without those on the callers' list ([nranks]; nexcluded 0: there is none). */
+int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded, const tuttiConfig_t *config,
+		   tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
 /* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this rank is in meanwhile.

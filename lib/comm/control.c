@@ -240,6 +240,8 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		return tt_flood_dead(ctl, conn, data, bytes);
 	case TT_F_GOODBYE:
 		return tt_flood_goodbye(ctl, conn, data, bytes);
+	case TT_F_SHRUNK:
+		return tt_split_shrunk(ctl, conn, data, bytes);
 	case TT_F_SPLIT_FAILED:
 		return tt_split_failed(ctl, conn, data, bytes);
 	default:

@@ -76,6 +76,26 @@ int tt_control_decline(const struct tt_join *join, int code);
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
 
+/* The members of a new control: their ranks in its parent, where they listen for it, this rank's place. */
+struct tt_members {
+	int *member, *port, n, rank;     /* [n] */
+	const char *label;               /* with mark: what makes its key another one */
+	uint64_t mark;
+};
+
+/* For shrink.c. offer: a control that listens and knows nobody; tt_control_leave frees it. form: connect it with the
+ * others; after a failure it is broken. A death that the parent hears of breaks it too, until formed. */
+int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port);
+int tt_control_form(struct tt_control *parent, struct tt_control *ctl, const struct tt_members *members,
+		    uint64_t deadline_ns);
+void tt_control_formed(struct tt_control *parent);
+/* All ranks that can hear it learn who went on. excluded: the epoch without this rank, 0 none; *ret_shrunk: the newest. */
+void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch, const struct tt_members *members);
+uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk);
+
+/* "ranks 2, 5 and 9": those of which(ctx, rank) is true; returns how many */
+int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text, size_t bytes);
+
 /* Topology: host_of[nranks] and how many; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 

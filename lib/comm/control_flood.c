@@ -148,6 +148,18 @@ void tt_flood_hook(struct tt_control *ctl)
 
 /* ---- deaths ------------------------------------------------------------------------------------------------------ */
 
+/* A communicator that is being shrunk to, with this rank in it, comes to nothing. */
+static void break_child(struct tt_control *ctl, int rank)
+{
+	const struct tt_members *m = ctl->child_members;
+	char text[96];
+
+	snprintf(text, sizeof(text), "rank %d of the communicator before died", rank);
+	for (int i = 0; m && i < m->n; i++)
+		if (m->member[i] == rank)
+			tt_control_raise(ctl->child, TT_REMOTE, -1, text);
+}
+
 /* Once a rank: told on to all, and to mail, whether or not the communicator is broken already. */
 static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *from)
 {
@@ -159,6 +171,7 @@ static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *fr
 	tt_put(&w, (uint32_t)rank, 4);
 	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_DEAD, w.data, w.have);
 	free(w.data);
+	break_child(ctl, rank);
 	if (ctl->on_gone)
 		ctl->on_gone(ctl->mail_ctx, rank, tuttiRankDead);
 }

@@ -139,6 +139,7 @@ struct tt_control {
 
 	/* joining */
 	bool joined;                             /* tree and ring stand */
+	bool all_listen;                         /* every rank does, or it is gone */
 	struct tt_desk *desk;                    /* rank 0 */
 	bool has_parent, has_table;
 	struct tt_card parent;
@@ -169,9 +170,12 @@ struct tt_control {
 
 	/* splitting */
 	struct tt_control *child;                /* being connected */
+	const struct tt_members *child_members;  /* shrinking: of it */
 	uint64_t split_failed;                   /* number of the last split that came to nothing: */
 	int split_code;
 	char split_text[1024];
+
+	uint64_t shrunk_epoch, excluded_epoch;   /* of the newest shrinking; of the newest without this rank */
 
 	/* statuses */
 	struct tt_status *status;                /* [nranks] the latest of each */
@@ -276,6 +280,7 @@ void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail);
 void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
 
 /* control_split.c, locked */
+bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
 
 /* control_status.c, locked */
@@ -321,8 +326,5 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns);
 /* control_call.c: "allreduce of 1024 float32 (sum)" */
 void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes);
 bool tt_call_equal(const struct tt_call *a, const struct tt_call *b);
-
-/* "ranks 2, 5 and 9": those of which(ctx, rank) is true; returns how many */
-int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text, size_t bytes);
 
 #endif

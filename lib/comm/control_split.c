@@ -39,22 +39,22 @@ static int choose_members(const struct offer *offers, int nranks, int me, int *m
 	return n;
 }
 
-/* The new control was made before its rank and size were known, with room for all. */
-static void settle(struct tt_control *ctl, const struct tt_control *parent, const struct offer *offers,
-		   const int *members, int n, int rank, uint64_t number)
+/* The new control was made before its rank and size were known, with room for all. ports: by rank in the parent. */
+static void settle(struct tt_control *ctl, const struct tt_control *parent, const struct tt_members *m)
 {
-	uint64_t mark = number << 32 | (uint32_t)offers[parent->rank].color;
+	char label[32];
 
-	ctl->rank = rank;
-	ctl->nranks = n;
-	tt_key_make(parent->key.bytes, TT_KEY, "split", mark, ctl->key.bytes, TT_KEY);
-	tt_key_make(parent->key.bytes, TT_KEY, "split nonce", mark, ctl->job, TT_NONCE);
-	for (int i = 0; i < n; i++) {
-		ctl->cards[i] = parent->cards[members[i]];
+	ctl->rank = m->rank;
+	ctl->nranks = m->n;
+	tt_key_make(parent->key.bytes, TT_KEY, m->label, m->mark, ctl->key.bytes, TT_KEY);
+	snprintf(label, sizeof(label), "%s nonce", m->label);
+	tt_key_make(parent->key.bytes, TT_KEY, label, m->mark, ctl->job, TT_NONCE);
+	for (int i = 0; i < m->n; i++) {
+		ctl->cards[i] = parent->cards[m->member[i]];
 		ctl->cards[i].rank = i;
-		ctl->cards[i].port = offers[members[i]].port;
+		ctl->cards[i].port = m->port[i];
 	}
-	ctl->has_table = true;
+	ctl->has_table = ctl->all_listen = true;
 	tt_control_number_hosts(ctl);
 }
 
@@ -139,9 +139,14 @@ static bool any_failed(const struct offer *offers, int nranks)
 static int connect_members(struct tt_control *parent, struct tt_control *ctl, const struct offer *offers, int *members,
 			   uint64_t deadline_ns)
 {
-	int rank = 0, n = choose_members(offers, parent->nranks, parent->rank, members, &rank), rc;
+	struct tt_members m = { .member = members, .port = members + parent->nranks, .label = "split" };
+	int rc;
 
-	settle(ctl, parent, offers, members, n, rank, parent->splits);
+	m.n = choose_members(offers, parent->nranks, parent->rank, members, &m.rank);
+	m.mark = parent->splits << 32 | (uint32_t)offers[parent->rank].color;
+	for (int i = 0; i < m.n; i++)
+		m.port[i] = offers[members[i]].port;
+	settle(ctl, parent, &m);
 	set_child(parent, ctl);
 	rc = connect_all(ctl, deadline_ns);
 	if (rc)
@@ -156,7 +161,7 @@ static int split(struct tt_control *parent, struct tt_control *ctl, struct offer
 {
 	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
 	struct offer *offers = calloc((size_t)parent->nranks, sizeof(*offers));
-	int *members = calloc((size_t)parent->nranks, sizeof(*members));
+	int *members = calloc(2 * (size_t)parent->nranks, sizeof(*members));     /* and their ports */
 	int rc = TT_SYSTEM;
 
 	if (offers && members)
@@ -199,4 +204,96 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 		*ret_nranks = (*ret_ctl)->nranks;
 	}
 	return rc && code ? tt_fail(code, "%s", why) : rc;
+}
+
+/* ---- shrinking --------------------------------------------------------------------------------------------------- */
+
+int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port)
+{
+	int rc = tt_control_make(parent->rank, parent->nranks, &parent->ports, ret_ctl);
+
+	if (rc)
+		return rc;
+	(*ret_ctl)->ports = parent->ports;
+	*ret_port = parent->nranks > 1 ? (*ret_ctl)->port : 1;
+	return 0;
+}
+
+/* A death that the parent hears of meanwhile breaks the child (control_flood.c). */
+int tt_control_form(struct tt_control *parent, struct tt_control *ctl, const struct tt_members *members,
+		    uint64_t deadline_ns)
+{
+	int rc, gone = -1;
+
+	settle(ctl, parent, members);
+	pthread_mutex_lock(&parent->lock);
+	parent->child = ctl;
+	parent->child_members = members;
+	for (int i = 0; i < members->n; i++)
+		if (parent->dead[members->member[i]] || parent->left[members->member[i]])
+			gone = members->member[i];
+	pthread_mutex_unlock(&parent->lock);
+	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone) : connect_all(ctl, deadline_ns);
+	if (rc)
+		tt_control_raise(ctl, rc, ctl->rank, tt_error_text());
+	return rc;
+}
+
+void tt_control_formed(struct tt_control *parent)
+{
+	pthread_mutex_lock(&parent->lock);
+	parent->child = NULL;
+	parent->child_members = NULL;
+	pthread_mutex_unlock(&parent->lock);
+}
+
+/* Those who are not in it learn that the others went on without them, also when they wake up later. */
+static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded, const struct tt_conn *from,
+			const uint8_t *data, size_t bytes)
+{
+	if (epoch <= ctl->shrunk_epoch)
+		return;
+	ctl->shrunk_epoch = epoch;
+	if (excluded)
+		ctl->excluded_epoch = epoch;
+	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_SHRUNK, data, bytes);
+}
+
+bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	uint64_t epoch = tt_get(&r, 8);
+	const uint8_t *in = tt_get_bytes(&r, (size_t)ctl->nranks);
+
+	if (!tt_get_end(&r))
+		return false;
+	note_shrunk(ctl, epoch, !in[ctl->rank], conn, data, bytes);
+	return true;
+}
+
+void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch, const struct tt_members *members)
+{
+	struct tt_writer w = { 0 };
+
+	tt_put(&w, epoch, 8);
+	for (int r = 0; r < ctl->nranks; r++)
+		tt_put(&w, 0, 1);
+	for (int i = 0; i < members->n && !w.failed; i++)
+		w.data[8 + members->member[i]] = 1;
+	pthread_mutex_lock(&ctl->lock);
+	if (!w.failed)
+		note_shrunk(ctl, epoch, false, NULL, w.data, w.have);
+	pthread_mutex_unlock(&ctl->lock);
+	free(w.data);
+}
+
+uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&ctl->lock);
+	epoch = ctl->excluded_epoch;
+	*ret_shrunk = ctl->shrunk_epoch;
+	pthread_mutex_unlock(&ctl->lock);
+	return epoch;
 }

@@ -20,7 +20,7 @@
 
 enum tt_mail_kind {
 	TT_M_MESSAGE = 1,                /* a user's */
-	TT_M_SHRINK,                     /* shrink.c */
+	TT_M_OFFER, TT_M_DECISION,       /* shrink.c: to its chair; of its chair, or a standing one */
 	TT_M_GIVE,                       /* to rank 0: a contribution, or the wish for a result (quorum.c) */
 	TT_M_VERDICT, TT_M_RESULT,       /* rank 0's answer: who was in it; the bytes */
 	TT_M_BYE,                        /* this rank leaves */
@@ -30,7 +30,7 @@ enum tt_mail_kind {
 struct tt_letter_head {
 	enum tt_mail_kind kind;
 	int tag;                         /* MESSAGE: the user's */
-	uint64_t version;                /* ... as well; quorums: number of the operation; SHRINK: epoch */
+	uint64_t version;                /* ... as well; quorums: number of the operation; shrink.c: its number */
 	uint64_t bytes;                  /* that follow */
 	uint32_t call[4];                /* GIVE: type, op, k, deadline */
 	int source;                      /* not on the wire: the connection tells */
@@ -64,6 +64,10 @@ int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t
 		 struct tt_letter_head *ret_head);
 /* Drop messages that have come with a version below `version` (UINT64_MAX: any) and end waits for exactly these. */
 uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t version);
+
+/* From now on offers up to this version are answered by this decision, whether or not anybody is in a call. NULL: no more.
+ * Thread: any. */
+void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision, size_t bytes);
 
 /* Alive, left or dead, as known here. */
 tuttiRankState_t tt_mail_state(struct tt_mail *mail, int rank);

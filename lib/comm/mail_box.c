@@ -75,8 +75,60 @@ static void hand_over(struct tt_mail *mail, struct tt_waiter *w, const struct tt
 	pthread_cond_broadcast(&mail->changed);
 }
 
+static void unlink_letter(struct tt_mail *mail, struct tt_letter **at)
+{
+	struct tt_letter *l = *at;
+
+	*at = l->next;
+	if (mail->box_last == &l->next)
+		mail->box_last = at;
+}
+
+/* An offer that was made too late is answered at once. */
+static bool answer_standing(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	struct tt_letter_head answer = { .kind = TT_M_DECISION, .version = h->version };
+
+	if (h->kind != TT_M_OFFER || !mail->standing || h->version > mail->standing_version)
+		return false;
+	answer.bytes = mail->standing->bytes;
+	tt_mail_post(mail, h->source, &answer, mail->standing);
+	return true;
+}
+
+void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision, size_t bytes)
+{
+	struct tt_shared *s = decision ? aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64) : NULL;
+
+	if (s) {
+		s->users = 1;
+		s->bytes = bytes;
+		memcpy(s->data, decision, bytes);
+	}
+	pthread_mutex_lock(&mail->lock);
+	if (mail->standing)
+		tt_shared_drop(mail->standing);
+	mail->standing = s;
+	mail->standing_version = version;
+	for (struct tt_letter **at = &mail->box, *l; (l = *at);) {
+		if (!answer_standing(mail, &l->head)) {
+			at = &l->next;
+			continue;
+		}
+		unlink_letter(mail, at);
+		mail->box_bytes -= l->head.bytes;
+		free(l);
+	}
+	pthread_mutex_unlock(&mail->lock);
+}
+
 void tt_box_arrived(struct tt_mail *mail, struct tt_mail_conn *c)
 {
+	if (c->letter && answer_standing(mail, &c->head)) {
+		mail->box_bytes -= c->head.bytes;
+		free(c->letter);
+		return;
+	}
 	if (c->waiter)
 		hand_over(mail, c->waiter, &c->head);
 	else
@@ -126,15 +178,6 @@ int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const vo
 }
 
 /* ---- receiving --------------------------------------------------------------------------------------------------- */
-
-static void unlink_letter(struct tt_mail *mail, struct tt_letter **at)
-{
-	struct tt_letter *l = *at;
-
-	*at = l->next;
-	if (mail->box_last == &l->next)
-		mail->box_last = at;
-}
 
 /* There is room again: those that were held read on. */
 static void make_way(struct tt_mail *mail)
@@ -339,4 +382,6 @@ void tt_box_free(struct tt_mail *mail)
 		free(l);
 	}
 	mail->box = NULL;
+	if (mail->standing)
+		tt_shared_drop(mail->standing);
 }

@@ -79,6 +79,8 @@ struct tt_mail {
 	size_t box_bytes;
 	struct tt_waiter *waiters, **waiters_last;
 	uint64_t sent_bytes, letters;
+	struct tt_shared *standing;      /* the answer to offers up to standing_version, or NULL */
+	uint64_t standing_version;
 	struct tt_quorum *quorum;        /* rank 0's books, made by the first contribution */
 };
 
