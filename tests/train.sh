@@ -4,39 +4,7 @@
 # Made-up data, so that no package is needed, and two ranks on Fashion-MNIST where it is installed. `train.sh matrix`
 # instead trains on Fashion-MNIST by every algorithm, transport and number of ranks (tier full). TAP on standard output.
 set -u
-prog=${TRAIN:-./trainer/tutti-train}
-out=$(mktemp -d)
-n=0 failed=0
-trap 'rm -rf "$out"' EXIT
-[ -x "$prog" ] || { echo "1..0 # SKIP $prog was not made (it needs zlib)"; exit 0; }
-
-claim() {   # TEXT COMMAND...: the command says whether it is so
-	local text=$1
-	shift
-	n=$((n + 1))
-	"$@" && { echo "ok $n - $text"; return; }
-	echo "not ok $n - $text"
-	sed 's/^/# /' "$out/log" "$out/err"
-	failed=1
-}
-# run SECONDS ARGUMENT...: status in $status, stdout in $out/log, stderr in $out/err
-run() {
-	local seconds=$1
-	shift
-	rm -f "$out/p.csv"
-	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null
-	status=$?
-}
-field() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
-is() { [ "$(field "$1")" = "$2" ]; }                    # FIELD VALUE
-reached() { [ "$status" = 0 ] && awk -v a="$(field accuracy)" -v least="$1" 'BEGIN { exit !(a >= least) }'; }
-ended() { [ "$status" = "$1" ] && { [ $# = 1 ] || grep -qE -- "$2" "$out/err"; }; }    # STATUS [SENTENCE]
-one_line() { [ "$(wc -l <"$1")" = 1 ]; }
-# The greatest difference of the first 20 losses of two CSV files is at most 1e-5.
-close() {
-	paste -d, "$1" "$2" | awk -F, 'NR > 1 && NR < 22 { d = $3 - $9; if (d < 0) d = -d; if (d > most) most = d; n++ }
-		END { exit !(n == 20 && most <= 1e-5) }'
-}
+. "${top_srcdir:-.}/tests/training"
 
 # ---- Fashion-MNIST -----------------------------------------------------------------------------------------------
 

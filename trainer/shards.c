@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CUT = 4 }; /* what is larger than a CUT-th of a server's fair share is cut */
+
 static int make_room(struct tt_shards *s, size_t pieces, int servers)
 {
 	*s = (struct tt_shards){ .servers = servers };
@@ -65,7 +67,7 @@ int tt_shards_of_variables(struct tt_shards *s, const struct tt_model *m, int se
 
 	for (size_t i = 0; i < m->ntensors && !rc; i++) {
 		const struct tt_tensor *t = &m->tensors[i];
-		int parts = t->count > m->parameters / (size_t)servers ? servers : 1;
+		int parts = t->count > m->parameters / (size_t)servers / CUT ? servers : 1;
 
 		for (int p = 0; p < parts; p++) {
 			struct tt_share share = tt_share_of(t->count, p, parts);

@@ -25,8 +25,8 @@ struct tt_shards {
 /* Equal runs of the array. */
 int tt_shards_of_ranges(struct tt_shards *s, const struct tt_model *m, int servers);
 
-/* Variables whole, each where least is, the largest first; one that is larger than a server's fair
- * share is cut into as many parts as there are servers. */
+/* Variables whole, each where least is, the largest first; one that is larger than a quarter
+ * of a server's fair share is cut into as many parts as there are servers. */
 int tt_shards_of_variables(struct tt_shards *s, const struct tt_model *m, int servers);
 void tt_shards_close(struct tt_shards *s);
 

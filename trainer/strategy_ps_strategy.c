@@ -2,7 +2,7 @@
  * strategy_ps_strategy.c - every variable on one server, several devices a worker
  *
  *	placement: variables whole, the largest first, each on the server that has least so far; one
- *		larger than a server's fair share is cut
+ *		larger than a quarter of a server's fair share is cut
  *	worker, of --devices ranks, in each step:
  *		parameters = pull(), every variable from its server; handed to the worker's devices
  *		g = the devices' gradients, added up on the first in rank order

@@ -1,0 +1,176 @@
+#!/bin/bash
+# strategies.sh - every strategy of tutti-train against its definition, on made-up data: bits, bytes, staleness, deaths
+#
+# No claim is about time, except that nothing is faster than what it must wait for. What takes Fashion-MNIST is in
+# check-data.sh. TAP on standard output.
+set -u
+. "${top_srcdir:-.}/tests/training"
+
+small=(--data synth --model mlp:32 --global-batch 250 --eval-every 100000)
+parameters=25450
+train() { run 90 "${small[@]}" "$@"; [ $status = 0 ]; }
+same() { [ "$status" = 0 ] && [ "$(field hash)" = "$want" ]; }    # as $want
+hash_of() { train "$@"; want=$(field hash); }
+number() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\([0-9.]*\)[],}].*/\1/p"; }
+equals() { [ "$status" = 0 ] && [ "$(number "$1")" = "$2" ]; }
+at_least() { awk -v a="$(number "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a >= b) }'; }
+at_most() { awk -v a="$(number "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
+near() { awk -v a="$(number "$1")" -v b="$2" -v d="$3" 'BEGIN { exit !(a >= b - d && a <= b + d) }'; }
+
+# ---- the same bits for any number of ranks (R1-R4, R6, R7, R13) ------------------------------------------------------
+
+for how in tree chain fixed64; do
+	leaf=(--canonical $how --steps 8)
+	hash_of "${leaf[@]}" --strategy one
+	claim "$how: one rank trains" [ -n "$want" ]
+	for np in 2 3 8; do
+		train "${leaf[@]}" --np $np
+		claim "$how: mirrored on $np ranks has the bits of one" same
+	done
+	train "${leaf[@]}" --np 4 --transport tcp --algo ring
+	claim "$how: and over tcp, by rings" same
+	train "${leaf[@]}" --np 11 --transport shm --algo tree
+	claim "$how: and with more ranks than leaves" same
+	train "${leaf[@]}" --np 3 --strategy reduce-to-one --bucket-kb 16
+	claim "$how: and by reduce-to-one" same
+	train "${leaf[@]}" --np 5 --strategy hierarchical-copy --bucket-kb 16
+	claim "$how: and by hierarchical-copy, in groups of 2 and 3" same
+	train "${leaf[@]}" --np 3 --strategy central --device sim
+	claim "$how: and in central storage, on devices with memory of their own" same
+	[ $how = fixed64 ] && continue
+	train "${leaf[@]}" --np 3 --ps 2 --strategy ps-sync
+	claim "$how: and by parameter servers" same
+done
+hash_of --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --strategy one
+train --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --np 3
+claim "cnn on 3 ranks has the bits of one" same
+hash_of --canonical tree --steps 4 --leaf 7
+train --canonical tree --steps 4 --leaf 7 --np 4
+claim "leaves that do not divide the batch" same
+TUTTI_ISA=scalar train --canonical tree --steps 4 --leaf 7 --np 3
+claim "without vector instructions" same
+train --canonical tree --steps 4 --leaf 8
+claim "other leaves are another expression" [ "$(field hash)" != "$want" ]
+
+# ---- checkpoints -------------------------------------------------------------------------------------------------
+
+keep=(--canonical tree --schedule cosine --warmup 3)
+hash_of "${keep[@]}" --steps 12 --np 2 --hashes "$out/whole"
+train "${keep[@]}" --steps 12 --np 2 --save "$out/ck" --save-every 7 --kill 1@9
+claim "a training in which a rank dies fails" [ $status = 1 ]
+train "${keep[@]}" --steps 12 --np 3 --resume "$out/ck" --hashes "$out/rest"
+claim "its checkpoint resumes on another number of ranks, with the bits of an undisturbed one" same
+train "${keep[@]}" --steps 12 --np 2 --ps 3 --strategy ps-sync --resume "$out/ck"
+claim "and on parameter servers" same
+train "${keep[@]}" --steps 12 --np 2 --strategy central --resume "$out/ck"
+claim "and in central storage" same
+claim "no temporary file is left" [ "$(ls "$out"/ck* | wc -l)" = 1 ]
+dd if=/dev/zero of="$out/ck" bs=1 seek=5000 count=8 conv=notrunc 2>/dev/null
+train "${keep[@]}" --steps 12 --resume "$out/ck"
+claim "a damaged checkpoint is refused" ended 2 damaged
+train --steps 12 --resume "$out/whole"
+claim "what is no checkpoint is refused" ended 2 'no checkpoint'
+train --canonical tree --steps 3 --np 2 --hashes "$out/a" --hash-values 2
+train --canonical chain --steps 3 --np 2 --hashes "$out/b" --hash-values 2
+./perf/tutti hashdiff "$out/a" "$out/b" >"$out/log" 2>&1
+status=$?
+claim "hashdiff names the first step that differs, status 1" eval '[ $status = 1 ] && grep -q "^step  *[12] is the first" "$out/log"'
+./perf/tutti hashdiff "$out/a" "$out/a" >"$out/log" 2>&1
+claim "and finds nothing in the same file" grep -q 'no step differs; 3' "$out/log"
+train --steps 3 --np 2 --timeline "$out/t.json" --jsonl "$out/j"
+claim "a timeline has spans of both ranks" eval 'grep -q "exposed.*\"pid\":0" "$out/t.json" && grep -q "compute.*\"pid\":1" "$out/t.json"'
+claim "JSON lines have a line for every step" [ "$(wc -l <"$out/j")" = 3 ]
+
+# ---- in rank order, without leaves (R2, R3, R4, R7, R13) -------------------------------------------------------------
+
+off=(--np 3 --steps 6)
+hash_of "${off[@]}" --strategy reduce-to-one
+train "${off[@]}" --algo reduce-to-one
+claim "reduce-to-one has the bits of the library's algorithm" same
+train "${off[@]}" --device sim --algo reduce-to-one
+claim "mirrored on sim has those of cpu" same
+train "${off[@]}" --strategy central
+claim "central storage has the bits of reduce-to-one" same
+train "${off[@]}" --ps 2 --strategy ps-sync
+claim "ps-sync has the bits of reduce-to-one" same
+claim "its servers take workers x parameters each step, exactly" equals server_bytes_in $((6 * 3 * 4 * parameters))
+claim "and give as much" equals server_bytes_out $((6 * 3 * 4 * parameters))
+hash_of --np 4 --steps 6 --algo hierarchical-copy --bucket-kb 1000
+train --np 4 --steps 6 --strategy hierarchical-copy
+claim "hierarchical-copy has the bits of the library's algorithm" same
+train --np 2 --steps 6 --strategy central --device sim
+claim "central storage: a device gets its parameters once a step, and twice at first" \
+	near bytes_to_device $((8 * 4 * parameters)) 64
+train --np 4 --steps 10 --algo ring --transport tcp
+claim "mirrored by a ring sends 2N(P-1)/P bytes a step" near bytes_sent $((10 * 2 * 4 * (parameters + 2) * 3 / 4)) 1280
+train --np 3 --steps 6 --ps 2 --strategy ps-sync --sim-compute-ms 4 --slow 1:10
+claim "a synchronous step is no faster than the straggler" at_least step_ms 38
+
+# ---- averages (R11) ----------------------------------------------------------------------------------------------
+
+hash_of --np 3 --steps 12 --strategy average --H 4 --algo reduce-to-one
+train --np 3 --steps 12 --strategy average --H 4 --average supervisor
+claim "the supervisor's average has the bits of the allreduce's" same
+run 90 "${small[@]}" --strategy one --steps 20 --metrics "$out/one.csv"
+train --np 2 --steps 20 --strategy average --jsonl "$out/j"
+hash_of --np 2 --steps 20
+accuracy=$(field accuracy)
+train --np 2 --steps 20 --strategy average
+claim "H = 1 is the mathematics of mirrored: accuracy" near accuracy "$accuracy" 0.0006
+train --np 2 --steps 20 --strategy average --transport tcp --algo ring
+each=$(number bytes_sent)
+train --np 2 --steps 20 --strategy average --transport tcp --algo ring --H 5
+claim "H = 5 sends a fifth of H = 1's bytes" equals bytes_sent $((each / 5))
+for how in easgd diloco; do
+	train --np 2 --steps 80 --strategy average --H 4 --average $how
+	claim "$how learns: accuracy $(field accuracy)" reached 0.85
+done
+
+# ---- servers that wait for nobody (R8, R10, R12) ---------------------------------------------------------------------
+
+async=(--np 4 --ps 2 --strategy ps-async --lr 0.02)
+train "${async[@]}" --steps 60 --jitter 1 --sim-compute-ms 1 --record "$out/log-of"
+claim "ps-async learns: accuracy $(field accuracy)" reached 0.85
+claim "every push was applied" equals applied 480
+want=$(field hash)
+train "${async[@]}" --steps 60 --replay "$out/log-of"
+claim "its arrivals, replayed, give the same bits" same
+train "${async[@]}" --steps 40 --slow 2:10 --sim-compute-ms 3 --ssp 2
+claim "--ssp 2: nobody was ever more than 3 pushes ahead" at_most clock_gap_max 3
+train "${async[@]}" --steps 40 --slow 2:10 --sim-compute-ms 3
+claim "without it the others do not wait for a straggler" at_least clock_gap_max 10
+train "${async[@]}" --steps 40 --stale-drop 1 --jitter 2 --sim-compute-ms 1
+claim "--stale-drop: what is not dropped is applied" [ $(($(number applied) + $(number dropped))) = 320 ]
+claim "and something was" at_least dropped 1
+hash_of --steps 12 --strategy one
+train --np 1 --ps 2 --steps 12 --strategy downpour --n-fetch 1 --n-push 1
+claim "downpour of one worker, fetching and pushing each step, has the bits of one" same
+train --np 4 --ps 2 --steps 30 --strategy downpour --n-fetch 3 --n-push 6 --lr 0.02 --adagrad
+claim "downpour pushes 1 in n-push" equals server_bytes_in $((4 * 5 * 4 * parameters))
+claim "and fetches 1 in n-fetch" equals server_bytes_out $((4 * 10 * 4 * parameters))
+train --np 4 --ps 2 --steps 40 --strategy ps-strategy --devices 2 --lr 0.02
+claim "ps-strategy, 2 workers of 2 devices, learns: accuracy $(field accuracy)" reached 0.8
+claim "a worker's devices push once" equals pushes 160
+train --np 1 --ps 2 --steps 2 --strategy ps-strategy --model cnn --global-batch 64
+claim "its placement of the cnn is balanced to 1.2" awk '/^server [01]  .*bytes of/ { a[$2] = $3 }
+	END { exit !(a[0] > 0 && a[0] <= 1.2 * a[1] && a[1] <= 1.2 * a[0]) }' "$out/log"
+
+# ---- wrong uses --------------------------------------------------------------------------------------------------
+
+wrong() { local sentence=$1; shift; train "$@"; claim "$*: status 2" ended 2 "$sentence"; }
+wrong 'does not add up gradients' --np 2 --strategy average --canonical tree
+wrong 'adds up floats' --np 2 --strategy ps-sync --canonical fixed64
+wrong 'cannot go on after a death' --np 2 --strategy central --on-failure shrink
+wrong 'two groups' --strategy hierarchical-copy
+wrong 'RANK:FACTOR' --np 2 --slow 3
+wrong 'RANK@STEP' --np 2 --kill 3:1
+wrong 'whole workers' --np 3 --ps 1 --strategy ps-strategy --devices 2
+wrong 'out of range' --steps 0
+wrong 'No such file' --steps 2 --resume /nowhere/ck
+train --steps 2 --save /nowhere/ck
+claim "a checkpoint that cannot be written is an error" ended 1 'cannot be written'
+train --np 2 --steps 2 --timeline /nowhere/t
+claim "so is a timeline" ended 1 'timeline /nowhere/t'
+
+echo "1..$n"
+exit $failed
