@@ -93,7 +93,7 @@ static void set_world(const struct tt_tune *t, const struct tt_tune_run *run, co
 		host_of[r] = r * run->nhosts / run->np;
 	*topology = (struct tt_topology){ .nranks = run->np, .nhosts = run->nhosts, .host_of = host_of };
 	*w = (struct tt_sim_world){ .nranks = run->np, .topology = topology, .cores = t->cores, .cost = cost,
-				    .paths = { run->np, run->nhosts == 1, !strcmp(run->transport, "tcp") } };
+				    .paths = { run->np, run->nhosts == 1, !strcmp(run->transport, "tcp"), t->cores } };
 	w->message_bytes = tt_paths_message_bytes(&w->paths);
 }
 

@@ -90,7 +90,8 @@ int tt_endpoints_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->over_tcp = !strcmp(c->transport, "tcp") || !strcmp(c->transport, "verbs");
-	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
+	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp,
+				    .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),

@@ -5,12 +5,15 @@
 #include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
+#define CROWDED_TILE (128u << 10)  /* where ranks share cores, fewer changes from one to the other count for more */
 #define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 
 size_t tt_paths_message_bytes(const struct tt_paths *p)
 {
-	return p->over_tcp ? TCP_TILE : p->one_host ? SHM_TILE : MIXED_TILE;
+	if (p->over_tcp || !p->one_host)
+		return p->over_tcp ? TCP_TILE : MIXED_TILE;
+	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;
 }
 
 /* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many peers, or sockets,

@@ -13,6 +13,7 @@
 struct tt_paths {
 	int nranks;
 	bool one_host, over_tcp;
+	int cores;                      /* of the host with the fewest for its ranks; 0: one for each */
 };
 
 /* Bytes of the largest message; a larger block is cut into tiles of it. */

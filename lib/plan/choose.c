@@ -97,7 +97,7 @@ static void set_world(struct stage *s, const struct facts *f, int cores)
 {
 	const struct tt_call_facts *call = f->call;
 	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
-				  .over_tcp = call->over_tcp };
+				  .over_tcp = call->over_tcp, .cores = cores };
 
 	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks, .topology = &s->topology, .paths = paths,
 					  .message_bytes = call->message_bytes ? call->message_bytes

@@ -32,7 +32,8 @@ static size_t call_bytes(const struct tt_request *r, size_t bytes)
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp };
+	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp,
+					.cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
 }
