@@ -146,3 +146,10 @@ unsigned long long random_of(unsigned long long seed, unsigned long long index)
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
 	return z ^ (z >> 31);
 }
+
+const char *ranks_network(void)
+{
+	const char *name = getenv("TUTTI_TEST_TRANSPORT");
+
+	return name ? name : "tcp";
+}

@@ -30,6 +30,9 @@ struct ranks {
 /* Returns how many ranks failed (function's result, signal, join, time limit). */
 int ranks_run(struct ranks *r, rank_fn *fn);
 
+/* The transport of tests that want one between hosts: TUTTI_TEST_TRANSPORT, or tcp. */
+const char *ranks_network(void);
+
 /* Seeded random numbers, the same everywhere. */
 unsigned long long random_of(unsigned long long seed, unsigned long long index);
 

@@ -361,7 +361,7 @@ Test(collectives, random_calls_over_tcp_are_right, .timeout = 240)
 
 	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
 		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
-			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = "tcp" }, 31 * a + i, 25, 400000);
+			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = ranks_network() }, 31 * a + i, 25, 400000);
 }
 
 Test(collectives, ranks_that_are_threads_of_one_process_agree, .timeout = 120)

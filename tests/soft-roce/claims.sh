@@ -1,0 +1,90 @@
+#!/bin/bash
+# claims.sh - what must hold on Soft-RoCE; run inside the machine, in the build folder. TAP on standard output.
+set -u
+tmp=$(mktemp -d)
+perf=perf/allreduce_perf
+tier=${TT_TIER:-default}
+n=0 port=21000
+claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n 15; fi; }
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+alone() { TUTTI_IB_HCA=rxe0 timeout 200 "$@" >"$tmp/out" 2>&1 </dev/null; }       # on the card that reaches itself
+suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
+	[ -x "tests/$2" ] || { skip "$1" "tests/$2 was not made"; return; }
+	alone env TUTTI_TEST_TRANSPORT=verbs "${@:4}" "tests/$2" -j1 --filter "$3"
+	claim $? "$1"
+}
+
+# One rank a program; the first half on card rxea, the others on rxeb, as two hosts.
+start() {  # N ARGUMENTS...
+	local r half=$((($1 + 1) / 2))
+	port=$((port + 1)) pids=()
+	for ((r = 0; r < $1; r++)); do
+		TUTTI_IB_HCA=$([ $r -lt $half ] && echo =rxea || echo =rxeb) TUTTI_HOST_ID=$([ $r -lt $half ] && echo a || echo b) \
+			TUTTI_RANK=$r TUTTI_NRANKS=$1 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=roce \
+			timeout 120 $perf "${@:2}" >"$tmp/rank$r" 2>&1 </dev/null &
+		pids+=($!)
+	done
+}
+finish() {
+	local pid
+	failures=0
+	for pid in "${pids[@]}"; do wait "$pid" || failures=$((failures + 1)); done
+	cat "$tmp"/rank[0-9] >"$tmp/out"
+	rm -f "$tmp"/rank[0-9]
+}
+across() { start "$@"; finish; }
+says() { grep -qE "$1" "$tmp/out"; claim $? "$2"; }
+# what the kernel still holds of queue pairs and registrations
+held() { rdma resource show qp | grep -c 'pid [0-9]'; }
+
+# ---- one card -------------------------------------------------------------------------------------------------------
+
+fewer=100; [ "$tier" = default ] || fewer=4
+suite "conformance" test_transports '*/{messages_of,random,another,close_leaves,what_was,a_writer}*' TUTTI_TEST_FEWER=$fewer
+if [ "$tier" != default ]; then
+	suite "conformance, the rest" test_transports '*' TUTTI_TEST_FEWER=20
+	suite "steady state" test_verbs '*steady*'
+	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*'
+fi
+for np in 2 3 4; do
+	alone $perf --np $np --transport verbs --algo all -b 4 -e 256K -f 256 -n 1 -w 0 -c 1
+	claim $? "$np ranks, all algorithms"
+done
+
+# ---- two cards as two hosts -----------------------------------------------------------------------------------------
+
+export TUTTI_LOG=debug
+across 4 --transport auto --algo hierarchical -b 4 -e 64K -f 128 -n 2 -w 1 -c 1
+claim $failures "without being asked, Soft-RoCE carries nothing"
+says 'rank 0: rank 2 by tcp' "tcp does"
+across 2 --transport verbs -b 4 -e 1M -f 64 -n 2 -w 1 -c 1
+claim $failures "between two cards"
+says 'rxea port 1, from GID [0-9]+ \(10.8.0.1\) to GID [0-9]+ \(10.8.0.2\), RoCE v2' "the GIDs are those of the wire's subnet"
+unset TUTTI_LOG
+
+tc qdisc add dev va root netem delay 2ms loss 1%
+tc qdisc add dev vb root netem delay 2ms loss 1%
+across 2 --transport verbs -b 64 -e 64K -f 32 -n 10 -w 1 -c 1
+claim $failures "with 2 ms of delay and 1 % of loss on both sides"
+tc qdisc del dev va root; tc qdisc del dev vb root
+
+# ---- breaking -------------------------------------------------------------------------------------------------------
+
+start 3 --transport verbs -b 64K -e 64K -n 100000 -w 1
+sleep 3
+kill -9 "$(pgrep -f -P "${pids[1]}" allreduce_perf)"
+before=$SECONDS
+finish
+[ "$failures" = 3 ] && [ $((SECONDS - before)) -lt 25 ] && grep -q 'rank 1' "$tmp/out"
+claim $? "kill -9 of a rank: the others end and name it"
+
+start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
+sleep 3
+rdma link delete rxeb
+before=$SECONDS
+finish
+[ "$failures" = 2 ] && [ $((SECONDS - before)) -lt 25 ]
+claim $? "a card is removed under load: both ranks end"
+says 'rank 1: .*rxeb' "and the card is named"
+claim "$(held)" "no queue pair is left"
+echo "1..$n"

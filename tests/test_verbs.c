@@ -1,0 +1,178 @@
+/*
+ * test_verbs.c - what only the verbs transport promises: its declarations are libibverbs', both sides choose the same GIDs,
+ * and a steady state registers nothing and asks for few completions
+ *
+ * The conformance suite is test_transports.c; tests/verbs.sh runs both on the stand-in library.
+ */
+#include <criterion/criterion.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "harness_traffic.h"
+#include "transports/verbs.h"
+
+/* ---- declarations ------------------------------------------------------------------------------------------------ */
+
+#if __has_include(<infiniband/verbs.h>)
+#include <infiniband/verbs.h>
+#define SIZE(ours, theirs) cr_expect_eq(sizeof(struct ours), sizeof(struct theirs), #ours)
+#define PLACE(ours, member, theirs, name) \
+	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name), #ours "." #member)
+#define NUMBER(ours, theirs) cr_expect_eq((int)ours, (int)theirs, #ours)
+
+Test(verbs, sizes_are_those_of_the_systems_header, .timeout = 30)
+{
+	SIZE(tt_ib_pd, ibv_pd);
+	SIZE(tt_ib_mr, ibv_mr);
+	SIZE(tt_ib_cq, ibv_cq);
+	SIZE(tt_ib_qp, ibv_qp);
+	SIZE(tt_ib_sge, ibv_sge);
+	SIZE(tt_ib_send_wr, ibv_send_wr);
+	SIZE(tt_ib_recv_wr, ibv_recv_wr);
+	SIZE(tt_ib_wc, ibv_wc);
+	SIZE(tt_ib_cap, ibv_qp_cap);
+	SIZE(tt_ib_qp_init, ibv_qp_init_attr);
+	SIZE(tt_ib_ah, ibv_ah_attr);
+	SIZE(tt_ib_qp_attr, ibv_qp_attr);
+	SIZE(tt_ib_gid_entry, ibv_gid_entry);
+	SIZE(tt_ib_async_event, ibv_async_event);
+	SIZE(tt_ib_context, ibv_context);
+	SIZE(tt_ib_channel, ibv_comp_channel);
+}
+
+Test(verbs, places_are_those_of_the_systems_header, .timeout = 30)
+{
+	PLACE(tt_ib_context, ops.poll_cq, ibv_context, ops.poll_cq);
+	PLACE(tt_ib_context, ops.req_notify_cq, ibv_context, ops.req_notify_cq);
+	PLACE(tt_ib_context, ops.post_send, ibv_context, ops.post_send);
+	PLACE(tt_ib_context, ops.post_recv, ibv_context, ops.post_recv);
+	PLACE(tt_ib_context, async_fd, ibv_context, async_fd);
+	PLACE(tt_ib_port_attr, lid, ibv_port_attr, lid);
+	PLACE(tt_ib_port_attr, active_width, ibv_port_attr, active_width);
+	PLACE(tt_ib_port_attr, link_layer, ibv_port_attr, link_layer);
+	PLACE(tt_ib_device_attr, max_cqe, ibv_device_attr, max_cqe);
+	PLACE(tt_ib_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
+	PLACE(tt_ib_qp_attr, ah, ibv_qp_attr, ah_attr);
+	PLACE(tt_ib_qp_attr, timeout, ibv_qp_attr, timeout);
+	PLACE(tt_ib_qp_attr, rnr_retry, ibv_qp_attr, rnr_retry);
+	PLACE(tt_ib_send_wr, imm_data, ibv_send_wr, imm_data);
+	PLACE(tt_ib_send_wr, wr, ibv_send_wr, wr);
+	PLACE(tt_ib_wc, imm_data, ibv_wc, imm_data);
+	PLACE(tt_ib_wc, byte_len, ibv_wc, byte_len);
+	PLACE(tt_ib_ah, grh.sgid_index, ibv_ah_attr, grh.sgid_index);
+	PLACE(tt_ib_ah, port_num, ibv_ah_attr, port_num);
+	PLACE(tt_ib_gid_entry, type, ibv_gid_entry, gid_type);
+}
+
+Test(verbs, numbers_are_those_of_the_systems_header, .timeout = 30)
+{
+	NUMBER(TT_IB_ERR, IBV_QPS_ERR);
+	NUMBER(TT_IB_RTS, IBV_QPS_RTS);
+	NUMBER(TT_IB_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
+	NUMBER(TT_IB_SIGNALED, IBV_SEND_SIGNALED);
+	NUMBER(TT_IB_INLINE, IBV_SEND_INLINE);
+	NUMBER(TT_IB_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
+	NUMBER(TT_IB_WC_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
+	NUMBER(TT_IB_WC_RETRY, IBV_WC_RETRY_EXC_ERR);
+	NUMBER(TT_IB_WC_RNR_RETRY, IBV_WC_RNR_RETRY_EXC_ERR);
+	NUMBER(TT_IB_WC_REM_ACCESS, IBV_WC_REM_ACCESS_ERR);
+	NUMBER(TT_IB_WC_GENERAL, IBV_WC_GENERAL_ERR);
+	NUMBER(TT_IB_EVENT_DEVICE_FATAL, IBV_EVENT_DEVICE_FATAL);
+	NUMBER(TT_IB_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR);
+	NUMBER(TT_IB_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE);
+	NUMBER(TT_IB_QP_DEST, IBV_QP_DEST_QPN);
+	NUMBER(TT_IB_QP_DEST_READS, IBV_QP_MAX_DEST_RD_ATOMIC);
+	NUMBER(TT_IB_QP_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
+	NUMBER(TT_IB_QP_READS, IBV_QP_MAX_QP_RD_ATOMIC);
+	NUMBER(TT_IB_GID_ROCE2, IBV_GID_TYPE_ROCE_V2);
+}
+#else
+Test(verbs, declarations_are_those_of_the_systems_header)
+{
+	cr_skip_test("skipped: no infiniband/verbs.h (package libibverbs-dev)");
+}
+#endif
+
+/* ---- GIDs -------------------------------------------------------------------------------------------------------- */
+
+static struct tt_ib_offer v4(int c, int d, uint8_t type, uint8_t index)
+{
+	struct tt_ib_offer o = { .type = type, .prefix = 24, .index = index };
+
+	memcpy(o.gid, (uint8_t[16]){ [10] = 0xff, 0xff, 10, 0, (uint8_t)c, (uint8_t)d }, 16);
+	return o;
+}
+
+static struct tt_ib_offer v6(int network, int host, uint8_t index)
+{
+	struct tt_ib_offer o = { .type = TT_IB_GID_ROCE2, .prefix = 64, .index = index };
+
+	memcpy(o.gid, (uint8_t[16]){ 0x20, 0x01, [7] = (uint8_t)network, [15] = (uint8_t)host }, 16);
+	return o;
+}
+
+static struct tt_ib_port_card port(struct tt_ib_offer a, struct tt_ib_offer b, struct tt_ib_offer c)
+{
+	return (struct tt_ib_port_card){ .link_layer = TT_IB_LINK_ETHERNET, .ngids = 3, .gid = { a, b, c } };
+}
+
+Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
+{
+	struct tt_ib_port_card a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
+	struct tt_ib_port_card b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)), none = { .link_layer = TT_IB_LINK_ETHERNET };
+	struct tt_ib_port_card infiniband = { .link_layer = TT_IB_LINK_INFINIBAND };
+	struct tt_ib_offer mine, theirs;
+
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs));
+	cr_assert(mine.index == 5 && theirs.index == 6, "%d %d", mine.index, theirs.index);
+	cr_assert(tt_ib_choose_gids(&b, &a, &theirs, &mine));
+	cr_assert(mine.index == 5 && theirs.index == 6);
+	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* no RoCE v2 over IPv4 in common */
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 && theirs.index == 4);
+	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
+	cr_assert_not(tt_ib_choose_gids(&a, &b, &mine, &theirs));
+	cr_assert_not(tt_ib_choose_gids(&a, &none, &mine, &theirs));
+	cr_assert_not(tt_ib_choose_gids(&a, &infiniband, &mine, &theirs));
+	cr_assert(tt_ib_choose_gids(&infiniband, &infiniband, &mine, &theirs));
+}
+
+/* ---- steady state ------------------------------------------------------------------------------------------------ */
+
+static int steady_body(const struct tt_world *world, void *arg)
+{
+	static uint8_t buf[4000], in[4000];
+	struct tt_ib_ep *ep;
+	struct rig rig;
+	struct tt_link *l;
+	uint64_t registrations, signalled, posted;
+
+	(void)arg;
+	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
+	l = rig.links[peer_of(world)];
+	ep = (struct tt_ib_ep *)rig.ep;
+	registrations = ep->registrations;
+	signalled = ep->signalled;
+	posted = ep->posted;
+	for (uint32_t i = 0; i < 6400; i++) {
+		EXPECT(send_one(l, buf, i % 200, i) == 0);
+		EXPECT(receive_one(l, in, i % 200, i) == 0);
+	}
+	signalled = ep->signalled - signalled;
+	posted = ep->posted - posted;
+	EXPECT(ep->registrations == registrations);
+	EXPECT(posted >= 6400 && posted < 6400 + 6400 / 16);            /* credits travel with messages */
+	EXPECT(signalled * 20 < posted);                                /* of 32, or of a quarter of the ring */
+	harness_meet(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
+{
+	char why[256];
+
+	if (!tt_verbs.probe(why, sizeof(why)))
+		cr_skip_test("skipped: %s", why);
+	cr_assert(run_on(&tt_verbs, 2, 1, 4000, false, steady_body, NULL) == 0);
+	cr_assert(run_on(&tt_verbs, 2, 1, 4000, true, steady_body, NULL) == 0);
+}

@@ -1,0 +1,102 @@
+#!/bin/bash
+# verbs.sh - the verbs transport on a stand-in for libibverbs (tests/stand_in_verbs), which is strict and fails when told to
+#
+# The conformance suite in several moods, collectives, deaths, every way of failing and what is said then, hosts without a
+# card or without the library. The real thing, with a kernel's device, is soft_roce.sh. TAP on standard output.
+set -u
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+folder=$PWD/tests/stand_in_verbs
+perf=perf/allreduce_perf
+n=0
+claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n "${3:-12}"; fi; }
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+
+# with the stand-in in front: COMMAND...
+standing_in() { LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_TEST_VERBS=$tmp/verbs "$@" >"$tmp/out" 2>&1 </dev/null; }
+suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
+	if [ -x "tests/$2" ]; then
+		standing_in timeout 100 env TUTTI_TEST_TRANSPORT=verbs "${@:4}" "tests/$2" --filter "$3"
+		claim $? "$1" 40
+	else
+		skip "$1" "tests/$2 was not made"
+	fi
+}
+# ranks 0 .. N-1 as programs of their own; env_0, env_1, ... are their variables
+crew() {  # N ARGUMENTS...
+	local r pids=() status=0
+	for ((r = 0; r < $1; r++)); do
+		local set="env_$r[@]"
+		LD_LIBRARY_PATH=$folder TUTTI_TEST_VERBS=$tmp/verbs TUTTI_RANK=$r TUTTI_NRANKS=$1 TUTTI_ROOT=127.0.0.1:$port \
+			TUTTI_SECRET=verbs timeout 60 env "${!set}" $perf "${@:2}" >"$tmp/rank$r" 2>&1 </dev/null &
+		pids+=($!)
+	done
+	for r in "${pids[@]}"; do wait "$r" || status=$((status + 1)); done
+	cat "$tmp"/rank[0-9] >"$tmp/out"
+	return $status
+}
+port=$((20000 + $$ % 20000))
+
+[ -e "$folder/libibverbs.so.1" ] || { echo "1..0 # SKIP the stand-in was not made"; exit 0; }
+[ -z "${SANITIZED:-}" ] || { echo "1..0 # SKIP a sanitizer's library must come first"; exit 0; }
+
+suite "conformance" test_transports '*' TUTTI_TEST_FEWER=8
+suite "conformance, completions in another order and late" test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "steady state, GIDs, declarations" test_verbs '*'
+suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder
+suite "ranks killed and stopped at steps of plans" test_faults '*/a_rank_killed_at_any*'
+
+says() { grep -q "$1" "$tmp/out"; claim $? "$2"; }
+
+# ---- which transport ------------------------------------------------------------------------------------------------
+
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug) env_1=(TUTTI_HOST_ID=a) env_2=(TUTTI_HOST_ID=b) env_3=(TUTTI_HOST_ID=b)
+crew 4 -b 64K -e 64K -n 2 -w 1 -c 1 --algo hierarchical
+claim $? "four ranks on two hosts, hierarchical, are right"
+says 'rank 0: rank 1 by shm' "within a host by shm"
+says 'rank 0: rank 2 by verbs' "between hosts by verbs, since the card counts as a real one"
+says 'from GID 3 (10.77.0.1) to GID 3 (10.77.0.1), RoCE v2' \
+	"the GID is RoCE v2 with an IPv4 address, and is told at level debug"
+port=$((port + 1))
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=0) env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug)
+crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
+claim $? "a host without a card falls back to tcp"
+says 'rank 1: rank 0 by tcp' "so does its peer that has one"
+
+# ---- failing in words -----------------------------------------------------------------------------------------------
+
+# Both ranks end with an error that has these words, before the deadline, and none says that work was flushed.
+fails() {  # DESCRIPTION WORDS VARIABLE... (of rank 0)
+	local status
+	port=$((port + 1))
+	env_0=("${@:3}") env_1=(TT_NOTHING=)
+	crew 2 --transport verbs -b 1K -e 64K -f 2 -n 50 -w 5 --algo recursive-doubling
+	status=$?
+	[ $status = 2 ] && grep -qE "$2" "$tmp/rank0" && grep -qE "rank 0|rank 1" "$tmp/rank1" && ! grep -qi flush "$tmp/out"
+	claim $? "$1" 20
+}
+fault() { fails "$1: $2" "$2" TUTTI_TEST_VERBS_FAULT="$1@40"; }
+fault drop 'standin0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s standin0 .*retry counter exceeded.*did not answer'
+fault remote-access 'memory may not be written'
+fault local-protection 'not registered'
+fault rnr 'had no receive ready'
+fault flush 'queue pair was stopped, and the card did not say why'
+fault port-down 'standin0 port 1 is down'
+fault device-gone 'standin0 failed or was removed'
+fails "no memory to lock" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
+fails "a GID that is not there" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
+fails "a card that is not there" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5
+fails "no card" 'transport verbs cannot be used on this host: no InfiniBand or RoCE device' TUTTI_TEST_VERBS_CARDS=0
+
+mkdir "$tmp/none" && : >"$tmp/none/libibverbs.so.1"
+LD_LIBRARY_PATH=$tmp/none timeout 60 $perf --np 2 --transport verbs -b 8 -e 8 >"$tmp/out" 2>&1 </dev/null
+[ $? != 0 ] && grep -q 'transport verbs cannot be used on this host: no libibverbs.so.1' "$tmp/out"
+claim $? "without libibverbs: --transport verbs says so"
+LD_LIBRARY_PATH=$tmp/none timeout 60 $perf --np 2 -b 8 -e 8 -c 1 >"$tmp/out" 2>&1 </dev/null
+claim $? "without libibverbs: everything else works"
+
+for np in 2 3 4; do
+	standing_in timeout 60 $perf --np $np --transport verbs --algo all -b 4 -e 1M -f 64 -n 1 -w 0 -c 1
+	claim $? "$np ranks, all algorithms"
+done
+echo "1..$n"
