@@ -140,7 +140,8 @@ struct tt_transport {
 	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote, size_t bytes);
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 
-	/* Optional: move posts along. > 0 something moved | 0 | < 0 */
+	/* Optional: move posts along. Called while posts are unfinished, and when reserve gave no room, which may be because
+	 * the transport has failed. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);
 
 	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more (peek or recv, refused

@@ -136,6 +136,14 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	return rc;
 }
 
+/* No room: because the peer has not drained enough, or because the transport has failed, which it says in progress. */
+static int refused(const struct tt_link *to)
+{
+	int rc = to->t->progress ? to->t->progress(to->ep) : 0;
+
+	return rc < 0 ? rc : 0;
+}
+
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
 {
 	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? link_of(op, cu, s->to) : NULL, *from[TT_MAX_SOURCES];
@@ -146,7 +154,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (cu->computed)
 		return post_result(op, cu, to, dst, NULL, bytes);
 	if (to && (to->t->flags & TT_T_RESERVE) && !(room = to->t->reserve(to, bytes)))
-		return 0;
+		return refused(to);
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref r = i < 2 ? s->src[i] : tt_step_source(s, i);
 
