@@ -155,6 +155,23 @@ train --np 1 --ps 2 --steps 2 --strategy ps-strategy --model cnn --global-batch 
 claim "its placement of the cnn is balanced to 1.2" awk '/^server [01]  .*bytes of/ { a[$2] = $3 }
 	END { exit !(a[0] > 0 && a[0] <= 1.2 * a[1] && a[1] <= 1.2 * a[0]) }' "$out/log"
 
+# ---- deaths ------------------------------------------------------------------------------------------------------
+
+hash_of --canonical tree --steps 200 --strategy one
+train --canonical tree --steps 200 --np 4 --kill 2@137 --on-failure shrink
+claim "a rank killed at step 137: the others end with the bits of the undisturbed one" same
+claim "and say that one died" equals died 1
+train --canonical tree --steps 200 --np 4 --kill 0@50,3@51 --on-failure shrink --transport tcp --metrics "$out/p.csv"
+claim "so when rank 0 dies, and another a step later" same
+claim "whoever is rank 0 then goes on writing the metrics" [ "$(cut -d, -f1 "$out/p.csv" | sort -un | wc -l)" = 201 ]
+train --steps 30 --np 3 --kill 1@9
+claim "without --on-failure shrink a death ends the training" ended 1 'rank [02]: .*rank 1'
+train "${async[@]}" --steps 60 --kill 1@10,3@20 --sim-compute-ms 2
+claim "two of four workers of ps-async die: the others end" equals died 2
+claim "and have learnt: accuracy $(field accuracy)" reached 0.7
+train --np 3 --steps 30 --strategy ps-sync --kill 1@9
+claim "ps-sync ends in words when a worker dies" ended 1 'worker 1 died'
+
 # ---- wrong uses --------------------------------------------------------------------------------------------------
 
 wrong() { local sentence=$1; shift; train "$@"; claim "$*: status 2" ended 2 "$sentence"; }

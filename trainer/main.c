@@ -88,7 +88,7 @@ static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
 	       t->device.put_bytes, t->device.get_bytes);
 	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,
-	       r->shrunk);
+	       t->first_server - t->nranks);
 	if (t->strategy->tell)
 		t->strategy->tell(t);
 	printf("\"np\":%d,\"ps\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, t->servers,

@@ -81,8 +81,11 @@ int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t, bool heir)
 	if (!m->on)
 		return TT_TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
-	for (int i = 0; i < TT_FILES && !rc; i++)
+	for (int i = 0; i < TT_FILES && !rc; i++) {
 		rc = open_file(t->config, i, heir ? "ae" : "we", &m->file[i]);
+		if (m->file[i]) /* who is killed leaves the lines so far */
+			setvbuf(m->file[i], NULL, i == TT_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
+	}
 	if (rc || heir)
 		return rc;
 	if (m->file[TT_FILE_CSV])
@@ -161,6 +164,7 @@ static void write_hashes(FILE *to, struct tt_trainer *t, uint64_t step)
 	}
 	if (head.values)
 		fwrite(at, sizeof(*at), count, to);
+	fflush(to);
 }
 
 void tt_metrics_note(struct tt_metrics *m, struct tt_trainer *t, const struct tt_note *n)

@@ -133,7 +133,7 @@ static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct
 		 uint64_t *ret_done)
 {
 	bool was_first = t->rank == 0;
-	int before = t->nranks, rc;
+	int rc;
 
 	if (t->config->on_failure != TT_FAILURE_SHRINK || !tt_can_survive(t))
 		return TT_TRAIN_FAILED;
@@ -141,8 +141,6 @@ static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct
 	rc = tt_survive(t, done, ret_done);
 	if (!rc && t->rank == 0 && !was_first)
 		rc = tt_metrics_open(&p->metrics, t, true);
-	if (!rc)
-		result->shrunk += before - t->nranks;
 	count_bytes(t, result, false);
 	return rc;
 }
