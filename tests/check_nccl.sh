@@ -37,14 +37,8 @@ bytes=$(wc -c <"$tmp/stripped")
 [ "$bytes" -lt 3145728 ]
 point $? "it is smaller than 3 MB ($bytes bytes stripped)"
 
-# The client, with our header and, where it is installed, with the vendor's. CUDA's headers need their folder.
-build_client() {   # OUTPUT HEADER INCLUDE-FOLDER
-	$CC -std=gnu17 -g -DNCCL_HEADER="$2" -I"$top_srcdir" -I"$top_srcdir/lib" -I"$3" "$top_srcdir"/tests/nccl_client*.c \
-		-o "$1" -L.libs -lnccl -lpthread -ldl >"$tmp/log" 2>&1
-}
+# The client was made with our header; where the vendor's is installed, it is compiled with that as well.
 export LD_LIBRARY_PATH="$PWD/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-build_client "$tmp/client" '"nccl/nccl_abi.h"' "$top_srcdir"
-point $? "a client compiles with our header" "$(cat "$tmp/log")"
 stock=
 for dir in ${NCCL_HOME:+"$NCCL_HOME/include"} /usr/local/cuda/include /usr/include; do
 	[ -e "$dir/nccl.h" ] && stock=$dir && break
@@ -53,7 +47,8 @@ if [ -n "$stock" ] && grep -q 'NCCL_VERSION_CODE 228' "$stock/nccl.h"; then
 	printf '#include <limits.h>\n#include <stddef.h>\n#include <nccl.h>\n#include "nccl/nccl_facts.h"\n' |
 		$CC -std=gnu17 -I"$stock" -I"$top_srcdir" -fsyntax-only -xc - >"$tmp/log" 2>&1
 	point $? "the vendor's header has our layouts and numbers" "$(cat "$tmp/log")"
-	build_client "$tmp/stock" '<nccl.h>' "$stock"
+	$CC -std=gnu17 -DNCCL_HEADER='<nccl.h>' -I"$stock" "$top_srcdir"/tests/nccl_client*.c -o "$tmp/stock" -L.libs \
+		-lnccl -lpthread -ldl >"$tmp/log" 2>&1
 	point $? "the client compiles with the vendor's header" "$(cat "$tmp/log")"
 	LD_BIND_NOW=1 timeout 60 "$tmp/stock" collectives one-thread configs >"$tmp/log" 2>&1
 	point $? "and runs" "$(cat "$tmp/log")"
@@ -78,9 +73,24 @@ run_client() {
 	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
-run_client "host memory" 16 "$tmp/client"
+run_client "host memory" 16 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 17 env NCCL_CLIENT_CUDA="$stand_in" "$tmp/client"
+run_client "CUDA's stand-in" 17 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
 run_client "CUDA's stand-in, at a limp" 7 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
-	"$tmp/client" groups split one-thread abort killed
+	tests/nccl_client groups split one-thread abort killed
+
+# measure COLLECTIVE ENVIRONMENT...: nothing is wrong, and every line has nccl-tests' columns
+measure() {
+	collective=$1
+	shift
+	timeout 60 env "$@" tests/nccl_perf "$collective" -p 3 -b 192 -e 96K -f 8 -n 2 -w 1 >"$tmp/log" 2>&1
+	status=$?
+	lines=$(awk '/^ / && NF == 13 && ($9 != 0 || $13 != 0 && $13 != "N/A") { exit } /^ / && NF == 13 { n++ } END { print n + 0 }' \
+		"$tmp/log")
+	[ $status = 0 ] && [ "$lines" = 4 ]
+	point $? "nccl_perf $collective: right, in nccl-tests' columns" "$(cat "$tmp/log")"
+}
+measure all_reduce
+measure alltoall
+measure reduce_scatter NCCL_CLIENT_CUDA="$stand_in"
 echo 1..$n

@@ -13,7 +13,6 @@ static const struct test {
 	struct ranks how;
 	unsigned may_die;
 	const char *claim;
-	bool cuda;                     /* of CUDA memory only, with the stand-in's failures */
 } tests[] = {
 	{ "collectives", case_collectives, { .n = 2 }, 0, "every collective with every type and operation, 2 processes" },
 	{ "collectives", case_collectives, { .n = 4, .threads = true }, 0, "collectives of 4 threads" },
@@ -31,7 +30,7 @@ static const struct test {
 	{ "abort", case_abort, { .n = 3, .threads = true }, 0, "an abort among 3 threads" },
 	{ "abort-join", case_abort_join, { .n = 1, .joins_itself = true }, 0, "an abort ends a join that nobody answers" },
 	{ "killed", case_killed, { .n = 3 }, 1u << 2, "a killed rank is an asynchronous error of the others" },
-	{ "refused", case_refused, { .n = 3 }, 0, "what CUDA refuses one rank, all ranks learn", true },
+	{ "refused", case_refused, { .n = 3, .stand_in = true }, 0, "what CUDA refuses one rank, all ranks learn" },
 	{ "configs", case_configs, { .n = 1, .joins_itself = true }, 0, "a config of every size since 2.14 is understood" },
 	{ "wrong-uses", case_wrong_uses, { .n = 1 }, 0, "wrong uses, and what is not built, are refused in words" },
 };
@@ -49,7 +48,7 @@ int main(int argc, char **argv)
 
 		for (int a = 1; a < argc; a++)
 			chosen |= !strcmp(argv[a], tests[i].name);
-		if (!chosen || (tests[i].cuda && !getenv("NCCL_CLIENT_CUDA")))
+		if (!chosen || (tests[i].how.stand_in && !getenv("NCCL_CLIENT_CUDA")))
 			continue;
 		ranks_may_die = tests[i].may_die;
 		failed = ranks_run(&how, tests[i].body);

@@ -16,18 +16,21 @@ struct seat {                          /* a rank: what it is, and what it works 
 	ncclComm_t comm;
 	int rank, nranks;
 	cudaStream_t stream;
-	void *in, *out;                /* [ROOM] bytes each, of the memory under test */
+	void *in, *out;                /* [memory_room] bytes each, of the memory under test */
 };
 #define ROOM (1 << 16)
+extern size_t memory_room;             /* ROOM, unless main wants another */
 
 struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
+	bool stand_in;                 /* only with CUDA's stand-in, whose functions can be made to fail */
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose death is no failure. */
 int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUniqueId *id));
 extern unsigned ranks_may_die;         /* a mask */
+extern unsigned ranks_limit_s;         /* after which a process is killed */
 bool ranks_are_threads(void);
 
 /* Memory of the kind under test (host or CUDA), and the stream that works on it. */

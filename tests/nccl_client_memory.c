@@ -10,6 +10,8 @@
 
 #include "nccl_client.h"
 
+size_t memory_room = ROOM;
+
 static struct {
 	int (*init)(unsigned flags);
 	int (*device_get)(int *device, int ordinal);
@@ -58,7 +60,7 @@ int memory_open(struct seat *seat)
 	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx) ||
 		     cu.stream_create(&seat->stream, 1)))
 		return 1;
-	return ncclMemAlloc(&seat->in, ROOM) || ncclMemAlloc(&seat->out, ROOM);
+	return ncclMemAlloc(&seat->in, memory_room) || ncclMemAlloc(&seat->out, memory_room);
 }
 
 void memory_close(struct seat *seat)

@@ -14,7 +14,7 @@
 
 #define MOST 16
 
-unsigned ranks_may_die;
+unsigned ranks_may_die, ranks_limit_s = 60;
 
 static struct ranks running;
 static int (*running_body)(struct seat *seat, const ncclUniqueId *id);
@@ -75,7 +75,7 @@ static int run_processes(void)
 		if (pid[r] < 0)
 			exit(99);
 		if (!pid[r]) {
-			alarm(60);
+			alarm(ranks_limit_s);
 			_exit(live(r));
 		}
 	}
