@@ -9,7 +9,7 @@
 
 #include "nccl/layer.h"
 
-ncclComm_t nc_comm_new(bool blocking, int device)
+ncclComm_t nc_comm_new(bool blocking)
 {
 	ncclComm_t c = tt_handle_new(sizeof(*c));
 
@@ -18,7 +18,6 @@ ncclComm_t nc_comm_new(bool blocking, int device)
 		return NULL;
 	}
 	c->blocking = blocking;
-	c->device = device;
 	c->users = 1;
 	atomic_store(&c->state, ncclInProgress);
 	atomic_store(&c->magic, NC_MAGIC);
@@ -95,19 +94,11 @@ NCCL_CALL(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int *rank)
 
 NCCL_CALL(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int *device)
 {
-	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommCuDevice", &tutti);
-
-	if (!rc && !device)
-		rc = tt_fail(TT_ARG, "ncclCommCuDevice: the place for the answer is NULL");
-	if (!rc)
-		*device = comm->device;
-	return nc_result(rc);
+	return give(comm, "ncclCommCuDevice", device, tuttiCommCuDevice);
 }
 
 static int run_finalize(struct nc_job *job)
 {
-	nc_courier_drain(job->comm);
 	return nc_code(tuttiCommFinalize(atomic_load(&job->comm->tutti)));
 }
 
@@ -118,8 +109,7 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 	int rc = nc_comm_check(comm, "ncclCommFinalize", &tutti);
 
 	if (!rc && comm->blocking) {
-		nc_courier_drain(comm);
-		rc = nc_code(tuttiCommFinalize(tutti));
+			rc = nc_code(tuttiCommFinalize(tutti));
 	}
 	if (rc || comm->blocking)
 		return nc_result(rc);
@@ -139,10 +129,8 @@ NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 	if (rc)
 		return nc_result(rc);
 	nc_jobs_wait(comm);
-	nc_courier_drain(comm);
 	if (!nc_comm_take(comm, false, &tutti))
 		return nc_result(check_handle(comm, "ncclCommDestroy"));
-	nc_courier_stop(comm);
 	rc = tutti ? nc_code(tuttiCommDestroy(tutti)) : 0;
 	nc_comm_drop(comm);
 	return nc_result(rc);
@@ -158,9 +146,7 @@ NCCL_CALL(ncclResult_t, ncclCommAbort, ncclComm_t comm)
 	rc = check_handle(comm, "ncclCommAbort");
 	if (rc || !nc_comm_take(comm, true, &tutti))
 		return nc_result(rc ? rc : check_handle(comm, "ncclCommAbort"));
-	nc_courier_abort(comm);
 	rc = tutti ? nc_code(tuttiCommAbort(tutti)) : 0;
-	nc_courier_stop(comm);
 	nc_comm_drop(comm);
 	return nc_result(rc);
 }

@@ -1,7 +1,7 @@
 /*
- * device.c - the CUDA context of a rank; memory of its device
+ * device.c - the CUDA context of a rank; memory of its device; what a NULL stream is
  *
- * Called by init.c for each join and by jobs.c in the thread that runs it. A process that has not loaded CUDA has none.
+ * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A process that has not loaded CUDA has none.
  */
 #include "mem/cuda.h"
 #include "nccl/layer.h"
@@ -38,16 +38,19 @@ void nc_context_enter(void *context)
 		tt_cuda_here()->ctx_set(context);
 }
 
-int nc_context_device(void *context)
+static bool of_cuda(const struct tt_cuda *cu, const void *ptr)
 {
-	const struct tt_cuda *cu = tt_cuda_here();
-	int device = -1, failed;
+	struct tt_mem m;
 
-	if (!context || cu->ctx_push(context))
-		return -1;
-	failed = cu->ctx_device(&device);
-	cu->ctx_pop(&context);
-	return failed ? -1 : device;
+	return ptr && !tt_cuda_classify(cu, ptr, &m) && m.kind != TT_MEM_HOST;
+}
+
+/* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless all is host memory. */
+tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out)
+{
+	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();
+
+	return cu && (of_cuda(cu, in) || of_cuda(cu, out)) ? TT_CU_LEGACY : stream;
 }
 
 /* Memory of the current device; of the host where there is none. */

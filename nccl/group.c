@@ -8,14 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nccl/staged.h"
+#include "api/api.h"
+#include "nccl/layer.h"
 
 static __thread struct group {
 	int depth, error;
 	char text[1024];
 	struct nc_job *first, **last;
-	struct nc_op *ops;             /* calls on device memory */
-	size_t nops, room;
 } group;
 
 ncclResult_t nc_group_fail(int code)
@@ -36,26 +35,6 @@ ncclResult_t nc_group_job(struct nc_job *job)
 	*group.last = job;
 	group.last = &job->next;
 	return ncclSuccess;
-}
-
-bool nc_group_op(const struct nc_op *op, int *ret_rc)
-{
-	*ret_rc = 0;
-	if (!group.depth)
-		return false;
-	if (group.nops == group.room) {
-		size_t room = group.room ? 2 * group.room : 16;
-		struct nc_op *more = realloc(group.ops, room * sizeof(*more));
-
-		if (!more) {
-			*ret_rc = tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room);
-			return true;
-		}
-		group.ops = more;
-		group.room = room;
-	}
-	group.ops[group.nops++] = *op;
-	return true;
 }
 
 NCCL_CALL(ncclResult_t, ncclGroupStart, void)
@@ -97,9 +76,6 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 	if (rc)
 		tt_group_fail(tt_fail(rc, "%s", g.text));          /* tutti's group runs nothing then */
 	rc = nc_code(tuttiGroupEnd());
-	if (!rc && g.nops)
-		rc = nc_staged_run(g.ops, g.nops);
-	free(g.ops);
 	return nc_result(rc ? rc : joined);
 }
 
@@ -115,7 +91,6 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 	if (!--group.depth) {
 		memset(&group, 0, sizeof(group));
 		discard(g.first);
-		free(g.ops);
 	}
 	tuttiGroupEnd();
 	return nc_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "

@@ -57,7 +57,6 @@ static int run_split(struct nc_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	nc_courier_drain(job->parent);
 	return nc_code(tuttiCommSplit(atomic_load(&job->parent->tutti), job->color, job->key, &job->made, &config));
 }
 
@@ -65,7 +64,7 @@ static int run_split(struct nc_job *job)
 static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, const struct nc_options *options,
 		    void *context, struct nc_job **ret_job)
 {
-	ncclComm_t handle = nc_comm_new(options->blocking, nc_context_device(context));
+	ncclComm_t handle = nc_comm_new(options->blocking);
 	struct nc_job *job = handle ? nc_job_new(run_join, handle, NULL, options->blocking) : NULL;
 
 	if (!job) {
@@ -171,7 +170,7 @@ NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, nccl
 		rc = nc_config_read(config, &options);
 	if (rc)
 		return nc_group_fail(rc);
-	*newcomm = color == NCCL_SPLIT_NOCOLOR ? NULL : nc_comm_new(options.blocking, comm->device);
+	*newcomm = color == NCCL_SPLIT_NOCOLOR ? NULL : nc_comm_new(options.blocking);
 	if (*newcomm || color == NCCL_SPLIT_NOCOLOR)
 		job = nc_job_new(run_split, *newcomm, comm, options.blocking);
 	if (!job)

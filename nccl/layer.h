@@ -25,14 +25,11 @@ struct ncclComm {
 	_Atomic(tuttiComm_t) tutti;        /* NULL until it has joined */
 	atomic_int state;                  /* a ncclResult_t: ncclInProgress while jobs > 0, else how the last job ended */
 	bool blocking;
-	int device;                        /* -1: host memory */
 
 	/* under the lock of jobs.c */
 	int jobs, users;                   /* users: the handle, and each job */
 	bool aborted;
 	char text[1024];                   /* why state is an error */
-
-	struct nc_courier *courier;        /* courier.c's, NULL: never used with device memory */
 };
 
 /* errors.c: the code for the user; the sentence behind it is kept for ncclGetLastError in any thread. */
@@ -41,7 +38,7 @@ static inline int nc_code(tuttiResult_t result) { return -(int)result; }
 
 /* comms.c: a handle that works, for the call that is named. 0 | TT_ARG */
 int nc_comm_check(ncclComm_t comm, const char *call, tuttiComm_t *ret_tutti);
-ncclComm_t nc_comm_new(bool blocking, int device);     /* joining; NULL with a sentence */
+ncclComm_t nc_comm_new(bool blocking);     /* joining; NULL with a sentence */
 
 /* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults. 0 | TT_ARG */
 struct nc_options {
@@ -89,24 +86,11 @@ ncclResult_t nc_group_job(struct nc_job *job);
 /* An error inside a group makes the group fail. */
 ncclResult_t nc_group_fail(int code);
 
-/* staged.c: calls on device memory. A call is one when it has a stream of CUDA's, or a buffer that CUDA knows. */
-struct tt_request;
-bool nc_on_device(const struct tt_request *request);
-ncclResult_t nc_staged_call(ncclComm_t comm, const struct tt_request *request, const char *call);
-struct nc_op;
-int nc_staged_run(struct nc_op *ops, size_t n);        /* those of a group; ops stays the caller's */
-/* courier.c: waits until all such calls on comm are done; makes those that are not come to nothing; ends its thread. */
-void nc_courier_drain(ncclComm_t comm);
-void nc_courier_abort(ncclComm_t comm);
-void nc_courier_stop(ncclComm_t comm);
-
-/* group.c: keeps the call until the group ends. false: there is none. */
-bool nc_group_op(const struct nc_op *op, int *ret_rc);
-
 /* device.c: the CUDA context of the caller, to be made current in a job's thread; NULL: none */
 void *nc_context_of_caller(void);
 int nc_context_of_device(int device, void **ret_context);
 void nc_context_enter(void *context);
-int nc_context_device(void *context);                  /* -1: none */
+/* What the stream of a call is: with CUDA, NULL is the default stream for memory that CUDA knows. */
+tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out);
 
 #endif

@@ -37,6 +37,8 @@ bool ranks_are_threads(void);
 int memory_open(struct seat *seat);    /* once in each rank: in, out, stream */
 void memory_close(struct seat *seat);
 bool memory_is_cuda(void);
+int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
+void memory_stream_close(cudaStream_t stream);
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);    /* after what the stream holds */
 

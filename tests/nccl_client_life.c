@@ -31,8 +31,9 @@ static ncclResult_t settled(ncclComm_t comm)
 	return state;
 }
 
-/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand in one group. */
-static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
+/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand in one group, on a
+ * stream each. */
+static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, int n)
 {
 	int *in = seat->in, *out = seat->out, got;
 
@@ -40,18 +41,30 @@ static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
 		EXPECT(!memory_write(seat, in + 16 * r, &(int){ r + 1 }, sizeof(int)));
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++)
-		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r], seat->stream));
+		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r], own[r].stream));
 	OK(ncclGroupEnd());
 	for (int r = 0; r < n; r++) {
-		EXPECT(!memory_read(seat, &got, out + 16 * r, sizeof(got)));
+		EXPECT(!memory_read(&own[r], &got, out + 16 * r, sizeof(got)));
 		EXPECT(got == n * (n + 1) / 2);
 	}
+	return 0;
+}
+
+static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
+{
+	struct seat own[4];
+
+	for (int r = 0; r < n; r++)
+		EXPECT(!memory_stream(&own[r].stream));
+	EXPECT(!reduce_all(seat, comms, own, n));
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++)
 		OK(ncclCommFinalize(comms[r]));
 	OK(ncclGroupEnd());
-	for (int r = 0; r < n; r++)
+	for (int r = 0; r < n; r++) {
 		OK(ncclCommDestroy(comms[r]));
+		memory_stream_close(own[r].stream);
+	}
 	return 0;
 }
 
@@ -235,7 +248,7 @@ int case_refused(struct seat *seat, const ncclUniqueId *id)
 		seat->comm = NULL;
 		return 0;
 	}
-	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchHostFunc:1:700", 1);
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
 	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm, seat->stream) ==
 	       ncclUnhandledCudaError);
 	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);

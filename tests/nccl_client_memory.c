@@ -51,6 +51,20 @@ static void load(void)
 	}
 }
 
+int memory_stream(cudaStream_t *ret_stream)
+{
+	*ret_stream = NULL;
+	return file ? cu.stream_create(ret_stream, 1) : 0;
+}
+
+void memory_stream_close(cudaStream_t stream)
+{
+	if (file && stream) {
+		cu.stream_synchronize(stream);
+		cu.stream_destroy(stream);
+	}
+}
+
 int memory_open(struct seat *seat)
 {
 	void *ctx;
@@ -58,17 +72,14 @@ int memory_open(struct seat *seat)
 
 	pthread_once(&once, load);
 	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx) ||
-		     cu.stream_create(&seat->stream, 1)))
+		     memory_stream(&seat->stream)))
 		return 1;
 	return ncclMemAlloc(&seat->in, memory_room) || ncclMemAlloc(&seat->out, memory_room);
 }
 
 void memory_close(struct seat *seat)
 {
-	if (file) {
-		cu.stream_synchronize(seat->stream);
-		cu.stream_destroy(seat->stream);
-	}
+	memory_stream_close(seat->stream);
 	ncclMemFree(seat->in);
 	ncclMemFree(seat->out);
 }
