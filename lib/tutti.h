@@ -187,6 +187,7 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 typedef struct {
 	size_t size;            /* sizeof(tuttiStore_t) */
 	int rank, nranks;
+	const char *key;        /* under which rank 0 puts; alike on all ranks, and another one for each join */
 	void *ctx;              /* for the functions */
 	int (*put)(void *ctx, const char *key, const char *value);
 	int (*get)(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms);   /* with its NUL; waits for it */
@@ -195,7 +196,7 @@ typedef struct {
 } tuttiStore_t;
 
 /* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch): rank 0 puts, the others get
- *   Call       by every rank, the k-th call of one with the k-th of the others; not inside a group
+ *   Call       by every rank, with the same key; not inside a group
  *   Returns    as tuttiCommInitRankConfig; tuttiSystemError also when the store fails, tuttiTimeout when fence or get do */
 TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store, tuttiConfig_t *config);
 

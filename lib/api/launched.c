@@ -12,8 +12,8 @@
 #include "api/api.h"
 #include "launch/launch.h"
 
-/* Joins of this process so far, by the environment and by stores of the program. */
-static atomic_uint numbers[2];
+/* Joins of this process by its environment so far: ranks count them alike. */
+static atomic_uint joins;
 
 /* All that a join needs that may run only at the end of a group. */
 struct tt_launching {
@@ -65,7 +65,7 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 		rc = tt_launch_detect(&env, &job);
 	if (rc)
 		return tt_result(tt_group_fail(rc));
-	return join(comm, &job, atomic_fetch_add(&numbers[0], 1) + 1, config);
+	return join(comm, &job, atomic_fetch_add(&joins, 1) + 1, config);
 }
 
 /* Calls of the program's that block do so in its own thread, and while its structures are there. */
@@ -83,7 +83,7 @@ static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiCo
 {
 	job->engine = "the program";
 	job->local_rank = -1;
-	return join(comm, job, atomic_fetch_add(&numbers[1], 1) + 1, config);
+	return join(comm, job, 0, config);
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store, tuttiConfig_t *config)
@@ -91,8 +91,8 @@ TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t
 	struct tt_job job = { .store = &tt_store_user, .user = store };
 	int rc;
 
-	if (!store || store->size < sizeof(*store) || !store->put || !store->get)
-		rc = tt_fail(TT_ARG, "tuttiCommInitStore: the store is NULL, has no size, or lacks put or get");
+	if (!store || store->size < sizeof(*store) || !store->key || !store->put || !store->get)
+		rc = tt_fail(TT_ARG, "tuttiCommInitStore: the store is NULL, has no size, or lacks key, put or get");
 	else
 		rc = check_program("tuttiCommInitStore", store->rank, store->nranks);
 	if (rc)

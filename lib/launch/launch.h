@@ -36,8 +36,8 @@ struct tt_store_ops {
 	int (*fence)(struct tt_store *s, uint64_t deadline_ns);
 	/* Wait until rank 0 has put it. 0 | TT_TIMEOUT, and others */
 	int (*get)(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns);
-	/* Rank 0 cannot put anything, for this reason. NULL: it puts the reason. */
-	void (*abort)(struct tt_store *s, const char *why);
+	/* Rank 0 cannot join, for this reason. NULL or false: it puts the reason. */
+	bool (*abort)(struct tt_store *s, const char *why);
 	void (*close)(struct tt_store *s);       /* NULL: nothing to do */
 };
 

@@ -130,9 +130,8 @@ static int refuse(struct tt_launch *l, int code)
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	hex(why, strlen(why) + 1, value + 1);
-	if (l->store.ops->abort)
-		l->store.ops->abort(&l->store, why);
-	else if (!l->store.ops->put(&l->store, l->key, value) && l->store.ops->fence)
+	if (!(l->store.ops->abort && l->store.ops->abort(&l->store, why)) &&
+	    !l->store.ops->put(&l->store, l->key, value) && l->store.ops->fence)
 		l->store.ops->fence(&l->store, tt_deadline_ns(REFUSE_MS));
 	return tt_fail(code, "%s", why);
 }

@@ -225,10 +225,11 @@ static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALU
 	return rc || found ? rc : lost(s, "the launcher's answer has no value");
 }
 
-static void abort_pmi(struct tt_store *s, const char *why)
+/* Hydra then ends all ranks: the others are in a barrier that this one will not come to. */
+static bool abort_pmi(struct tt_store *s, const char *why)
 {
 	(void)why;
-	say(s, "cmd=abort exitcode=1\n");
+	return !say(s, "cmd=abort exitcode=1\n");
 }
 
 const struct tt_store_ops tt_store_pmi = {

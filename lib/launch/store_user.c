@@ -35,8 +35,9 @@ static uint32_t left_ms(uint64_t deadline_ns)
 static int put_user(struct tt_store *s, const char *key, const char *value)
 {
 	const tuttiStore_t *u = s->job->user;
-	int rc = u->put(u->ctx, key, value);
+	int rc = u->put(u->ctx, u->key, value);
 
+	(void)key;
 	return rc ? failed(s, "put", rc) : 0;
 }
 
@@ -51,18 +52,20 @@ static int fence_user(struct tt_store *s, uint64_t deadline_ns)
 static int get_user(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
 	const tuttiStore_t *u = s->job->user;
-	int rc = u->get(u->ctx, key, value, TT_STORE_VALUE, (int)left_ms(deadline_ns));
+	int rc = u->get(u->ctx, u->key, value, TT_STORE_VALUE, (int)left_ms(deadline_ns));
 
+	(void)key;
 	value[TT_STORE_VALUE - 1] = '\0';
 	return rc ? failed(s, "get", rc) : 0;
 }
 
-static void abort_user(struct tt_store *s, const char *why)
+static bool abort_user(struct tt_store *s, const char *why)
 {
 	const tuttiStore_t *u = s->job->user;
 
 	if (u->abort)
 		u->abort(u->ctx, why);
+	return u->abort != NULL;
 }
 
 const struct tt_store_ops tt_store_user = {
