@@ -91,6 +91,8 @@ struct tuttiComm {
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes;                     /* asked for; 0: chosen */
 	struct tt_control *ctl;
+	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
+	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
 	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
@@ -154,6 +156,24 @@ struct tuttiComm {
 
 	atomic_uint_fast64_t operations, sleeps, allocations;
 };
+
+/* quorum_call.c: one call of tuttiAllReduceQuorum */
+struct tt_quorum_call {
+	const void *in;                        /* NULL: nothing to contribute */
+	void *out, *carry;
+	size_t count;
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	int k;
+	uint32_t deadline_ms;
+	bool every;
+	uint64_t number, newest;               /* of the operation it is for; then the rest: */
+	tuttiQuorumMine_t mine;
+	int used;
+	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
+};
+/* 0 | what tuttiAllReduceQuorum returns. Blocks. */
+int tt_quorum_run(tuttiComm_t comm, struct tt_quorum_call *call);
 
 /* What tuttiComm_t must be before anything is read from it: 0 | TT_ARG with the sentence. */
 int tt_comm_check(tuttiComm_t comm);

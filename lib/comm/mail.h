@@ -65,6 +65,8 @@ int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t
 /* Drop messages that have come with a version below `version` (UINT64_MAX: any) and end waits for exactly these. */
 uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t version);
 
+/* Drop what has come of this kind. */
+void tt_mail_forget(struct tt_mail *mail, enum tt_mail_kind kind);
 /* From now on offers up to this version are answered by this decision, whether or not anybody is in a call. NULL: no more.
  * Thread: any. */
 void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision, size_t bytes);

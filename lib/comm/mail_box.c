@@ -346,15 +346,13 @@ int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t
 
 /* ---- cancel ------------------------------------------------------------------------------------------------------ */
 
-uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t version)
+static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint64_t version)
 {
-	struct tt_mail_want such = { .kind = TT_M_MESSAGE, .source = source, .tag = tag };
-	uint64_t dropped = 0;
 	struct tt_letter **at, *l;
+	uint64_t dropped = 0;
 
-	pthread_mutex_lock(&mail->lock);
 	for (at = &mail->box; (l = *at);) {
-		if (!fits(&such, &l->head) || (l->head.version >= version && version != UINT64_MAX)) {
+		if (!fits(such, &l->head) || (l->head.version >= version && version != UINT64_MAX)) {
 			at = &l->next;
 			continue;
 		}
@@ -363,6 +361,25 @@ uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t vers
 		free(l);
 		dropped++;
 	}
+	return dropped;
+}
+
+void tt_mail_forget(struct tt_mail *mail, enum tt_mail_kind kind)
+{
+	struct tt_mail_want such = { .kind = kind, .source = -1, .tag = -1 };
+
+	pthread_mutex_lock(&mail->lock);
+	drop(mail, &such, UINT64_MAX);
+	pthread_mutex_unlock(&mail->lock);
+}
+
+uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t version)
+{
+	struct tt_mail_want such = { .kind = TT_M_MESSAGE, .source = source, .tag = tag };
+	uint64_t dropped;
+
+	pthread_mutex_lock(&mail->lock);
+	dropped = drop(mail, &such, version);
 	for (struct tt_waiter *w = mail->waiters; w; w = w->next)
 		if (w->state == TT_W_WAITING && w->want->kind == TT_M_MESSAGE && w->want->source == source &&
 		    w->want->tag == tag)

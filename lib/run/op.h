@@ -16,6 +16,7 @@
 struct tt_request {
 	enum tt_collective collective;
 	bool barrier;
+	bool quorum;                    /* scalar is a struct tt_quorum_request * */
 	const void *in;
 	void *out;
 	size_t count;

@@ -17,6 +17,14 @@ int tt_express(tuttiComm_t comm, const void *in, void *out, size_t count, tuttiD
 int tt_repeat(const struct tt_request *request);
 void tt_repeat_learn(const struct tt_request *request, size_t in_bytes, size_t out_bytes);
 
+/* quorum.c: a quorum allreduce waits for its turn as one request. run and drop free it. */
+struct tt_quorum_request {
+	struct tt_quorum_call call;
+	tuttiQuorum_t *user;                   /* told how it went, or NULL */
+};
+int tt_quorum_request_run(const struct tt_request *request);
+void tt_quorum_request_drop(const struct tt_request *request);
+
 /* turn.c: in call order. Blocks until it is this thread's turn on every communicator of the requests (at once when no
  * stream was ever used with them), runs, passes the turn on. */
 int tt_run_in_turn(const struct tt_request *requests, size_t n);

@@ -25,16 +25,25 @@ static bool first_of_comm(const struct tt_request *requests, size_t i)
 	return true;
 }
 
+/* A quorum allreduce is alone in its batch. */
+static inline int run(const struct tt_request *requests, size_t n)
+{
+	return tt_unlikely(requests->quorum) ? tt_quorum_request_run(requests) : tt_run_requests(requests, n);
+}
+
 /* Take out the requests of c, which is being aborted. */
 static void detach(struct tt_batch *b, const struct tuttiComm *c)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < b->n; i++) {
-		if (b->requests[i].comm != c)
+		if (b->requests[i].comm != c) {
 			b->requests[kept++] = b->requests[i];
-		else
-			b->aborted = true;
+			continue;
+		}
+		b->aborted = true;
+		if (b->requests[i].quorum)
+			tt_quorum_request_drop(&b->requests[i]);
 	}
 	b->n = kept;
 }
@@ -100,7 +109,7 @@ int tt_batch_run(struct tt_batch *b)
 	begin(b);
 	pthread_mutex_unlock(&order);
 	if (b->n)
-		rc = tt_run_requests(b->requests, b->n);
+		rc = run(b->requests, b->n);
 	pthread_mutex_lock(&order);
 	pass_on(b);
 	pthread_mutex_unlock(&order);
@@ -138,7 +147,7 @@ int tt_run_in_turn(const struct tt_request *requests, size_t n)
 	for (size_t i = 0; i < n; i++)
 		queued |= atomic_load_explicit(&requests[i].comm->queued, memory_order_acquire);
 	if (tt_likely(!queued))
-		return tt_run_requests(requests, n);
+		return run(requests, n);
 	b = tt_batch_draw(requests, n);
 	return b ? tt_batch_run(b) : TT_SYSTEM;
 }
