@@ -48,11 +48,7 @@ static void discard(struct nc_job *first)
 {
 	for (struct nc_job *next; first; first = next) {
 		next = first->next;
-		if (first->place)
-			*first->place = NULL;
-		if (first->comm && nc_comm_take(first->comm, true, &(tuttiComm_t){ NULL }))
-			nc_comm_drop(first->comm);
-		free(first);
+		nc_job_discard(first);
 	}
 }
 

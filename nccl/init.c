@@ -1,5 +1,5 @@
 /*
- * init.c - make communicators: from an id, all in one process, by splitting
+ * init.c - make communicators: from an id, all in one process, by splitting and shrinking
  *
  * Called by users. Each becomes a job (jobs.c) that calls the function of tutti.h with the same name; the handle exists
  * at once.
@@ -58,6 +58,14 @@ static int run_split(struct nc_job *job)
 	tuttiConfig_t config = config_of(job);
 
 	return nc_code(tuttiCommSplit(atomic_load(&job->parent->tutti), job->color, job->key, &job->made, &config));
+}
+
+static int run_shrink(struct nc_job *job)
+{
+	tuttiConfig_t config = config_of(job);
+
+	return nc_code(tuttiCommShrink(atomic_load(&job->parent->tutti), job->excluded, job->nexcluded, &job->made,
+				       &config, job->flags));
 }
 
 /* Ready to run; *comm is the handle from now on. */
@@ -146,39 +154,76 @@ NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int 
 	}
 	if (!rc)
 		return nc_result(nc_jobs_run(first));
-	for (struct nc_job *next; first; first = next) {       /* nothing was started: nobody else knows of them */
+	for (struct nc_job *next; first; first = next) {
 		next = first->next;
-		nc_comm_drop(first->comm);
-		free(first);
+		nc_job_discard(first);
 	}
 	return nc_result(rc);
 }
 
-/* A rank whose arguments are wrong still takes part, since the others wait for it: tutti's split finds them wrong. */
-NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+/* A communicator out of comm: the handle, NULL for a rank that will not be in it, and the job to be run. */
+static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *), bool member, ncclComm_t *newcomm,
+		  const ncclConfig_t *config, struct nc_job **ret_job)
 {
 	struct nc_options options = { .blocking = true };
 	struct nc_job *job = NULL;
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommSplit", &tutti);
+	int rc = nc_comm_check(comm, call, &tutti);
 
 	if (!rc && !newcomm)
-		rc = tt_fail(TT_ARG, "ncclCommSplit: newcomm is NULL");
+		rc = tt_fail(TT_ARG, "%s: newcomm is NULL", call);
 	if (!rc && !config)
 		options.blocking = comm->blocking;
 	else if (!rc)
 		rc = nc_config_read(config, &options);
 	if (rc)
-		return nc_group_fail(rc);
-	*newcomm = color == NCCL_SPLIT_NOCOLOR ? NULL : nc_comm_new(options.blocking);
-	if (*newcomm || color == NCCL_SPLIT_NOCOLOR)
-		job = nc_job_new(run_split, *newcomm, comm, options.blocking);
-	if (!job)
-		return nc_group_fail(TT_SYSTEM);
-	job->color = color;
-	job->key = key;
+		return rc;
+	*newcomm = member ? nc_comm_new(options.blocking) : NULL;
+	if (*newcomm || !member)
+		job = nc_job_new(run, *newcomm, comm, options.blocking);
+	if (!job) {
+		if (*newcomm)
+			nc_comm_drop(*newcomm);
+		*newcomm = NULL;
+		return TT_SYSTEM;
+	}
 	job->options = options;
 	job->context = nc_context_of_caller();
 	job->place = newcomm;
+	*ret_job = job;
+	return 0;
+}
+
+NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)
+{
+	struct nc_job *job;
+	int rc = derive(comm, "ncclCommSplit", run_split, color != NCCL_SPLIT_NOCOLOR, newcomm, config, &job);
+
+	if (rc)
+		return nc_group_fail(rc);
+	job->color = color;
+	job->key = key;
+	return nc_group_job(job);
+}
+
+/* Who is missing must be said: to find it out, as tuttiCommShrink can, would take half of a long deadline here. */
+NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexcluded, ncclComm_t *newcomm,
+	  ncclConfig_t *config, int flags)
+{
+	struct nc_job *job = NULL;
+	int rc = nexcluded < 1 || !excluded ? tt_fail(TT_ARG, "ncclCommShrink: %d ranks to exclude at %p; want at least one",
+						      nexcluded, (void *)excluded) :
+		 derive(comm, "ncclCommShrink", run_shrink, true, newcomm, config, &job);
+
+	if (rc)
+		return nc_group_fail(rc);
+	job->excluded = malloc((size_t)nexcluded * sizeof(*excluded));
+	if (!job->excluded) {
+		nc_job_discard(job);
+		return nc_group_fail(tt_fail(TT_SYSTEM, "ncclCommShrink: no memory for a list of %d ranks", nexcluded));
+	}
+	memcpy(job->excluded, excluded, (size_t)nexcluded * sizeof(*excluded));
+	job->nexcluded = nexcluded;
+	job->flags = flags;
 	return nc_group_job(job);
 }

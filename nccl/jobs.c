@@ -94,8 +94,20 @@ static void end(struct nc_job *job, ncclComm_t c)
 
 static void release(struct nc_job *job)
 {
-	if (!--job->holders)
-		free(job);
+	if (--job->holders)
+		return;
+	free(job->excluded);
+	free(job);
+}
+
+void nc_job_discard(struct nc_job *job)
+{
+	if (job->place)
+		*job->place = NULL;
+	if (job->comm && nc_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
+		nc_comm_drop(job->comm);
+	free(job->excluded);
+	free(job);
 }
 
 static void finish(struct nc_job *job)

@@ -64,6 +64,7 @@ struct nc_job {
 	bool blocking;
 	tuttiUniqueId id;
 	int nranks, rank, color, key;
+	int *excluded, nexcluded, flags;   /* of a shrink; excluded is freed with the job */
 	struct nc_options options;
 	void *context;                     /* device.c's */
 	tuttiComm_t made;                  /* by run */
@@ -73,6 +74,8 @@ struct nc_job {
 	char text[1024];
 };
 struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent, bool blocking);
+/* One that is never started. */
+void nc_job_discard(struct nc_job *job);
 /* Starts all and waits for the blocking ones; takes them. 0 | 1: in progress | the first failure */
 int nc_jobs_run(struct nc_job *first);
 /* Waits until nothing runs on comm. */

@@ -14,14 +14,12 @@ static ncclResult_t unbuilt(const char *call, const char *instead)
 /* Whatever arguments it is called with, in registers or on the stack: it looks at none. */
 #define UNBUILT(name, instead) NCCL_CALL(ncclResult_t, name, void) { return unbuilt(#name, instead); }
 
-NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexcluded, ncclComm_t *newcomm,
-	  ncclConfig_t *config, int flags)
+NCCL_CALL(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags)
 {
-	(void)comm, (void)excluded, (void)nexcluded, (void)newcomm, (void)config, (void)flags;
-	return unbuilt("ncclCommShrink", "the ranks that are left can make a new communicator");
+	(void)comm, (void)flags;
+	return unbuilt("ncclCommRevoke", "ncclCommAbort ends what is running");
 }
 
-UNBUILT(ncclCommRevoke, "ncclCommAbort ends what is running")
 UNBUILT(ncclCommGrow, "make a new communicator")
 UNBUILT(ncclCommGetUniqueId, "ncclGetUniqueId makes the id of a new communicator")
 

@@ -75,7 +75,7 @@ run_client() {
 }
 run_client "host memory" 16 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 17 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
+run_client "CUDA's stand-in" 18 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
 run_client "CUDA's stand-in, at a limp" 7 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl_client groups split one-thread abort killed
 

@@ -21,6 +21,7 @@ static const struct test {
 	{ "split", case_split, { .n = 5 }, 0, "a communicator is split by color and key, 5 processes" },
 	{ "split", case_split, { .n = 4, .threads = true }, 0, "a split of 4 threads" },
 	{ "scaled", case_scaled, { .n = 3 }, 0, "a pre-multiplied sum, registered memory" },
+	{ "streams", case_streams, { .n = 3, .cuda = true }, 0, "the default stream, and a graph, of 3 processes" },
 	{ "one-thread", case_one_thread, { .n = 1, .joins_itself = true }, 0, "one thread joins as several ranks" },
 	{ "nonblocking", case_nonblocking, { .n = 3, .joins_itself = true }, 0,
 	  "a nonblocking communicator is ready when a watchdog sees it, 3 processes" },
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
 
 		for (int a = 1; a < argc; a++)
 			chosen |= !strcmp(argv[a], tests[i].name);
-		if (!chosen || (tests[i].how.stand_in && !getenv("NCCL_CLIENT_CUDA")))
+		if (!chosen || ((tests[i].how.cuda || tests[i].how.stand_in) && !getenv("NCCL_CLIENT_CUDA")))
 			continue;
 		ranks_may_die = tests[i].may_die;
 		failed = ranks_run(&how, tests[i].body);

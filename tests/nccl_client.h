@@ -16,6 +16,7 @@ struct seat {                          /* a rank: what it is, and what it works 
 	ncclComm_t comm;
 	int rank, nranks;
 	cudaStream_t stream;
+	void *graph;                   /* of memory_captured */
 	void *in, *out;                /* [memory_room] bytes each, of the memory under test */
 };
 #define ROOM (1 << 16)
@@ -24,7 +25,7 @@ extern size_t memory_room;             /* ROOM, unless main wants another */
 struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
-	bool stand_in;                 /* only with CUDA's stand-in, whose functions can be made to fail */
+	bool cuda, stand_in;           /* only with CUDA; only with its stand-in, whose functions can be made to fail */
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose death is no failure. */
@@ -39,6 +40,9 @@ void memory_close(struct seat *seat);
 bool memory_is_cuda(void);
 int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
+int memory_capture(struct seat *seat);         /* what its stream gets becomes a graph, until: */
+int memory_captured(struct seat *seat);
+int memory_replay(struct seat *seat);
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);    /* after what the stream holds */
 
@@ -62,6 +66,7 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 int case_collectives(struct seat *seat, const ncclUniqueId *id);
 int case_groups(struct seat *seat, const ncclUniqueId *id);
 int case_split(struct seat *seat, const ncclUniqueId *id);
+int case_streams(struct seat *seat, const ncclUniqueId *id);
 int case_scaled(struct seat *seat, const ncclUniqueId *id);
 int case_one_thread(struct seat *seat, const ncclUniqueId *id);
 int case_nonblocking(struct seat *seat, const ncclUniqueId *id);

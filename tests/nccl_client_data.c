@@ -199,6 +199,28 @@ int case_split(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
+/* The default stream; a call that a graph repeats, with what its input holds by then. */
+int case_streams(struct seat *seat, const ncclUniqueId *id)
+{
+	int n = seat->nranks, got;
+
+	(void)id;
+	EXPECT(!memory_write(seat, seat->in, &(int){ seat->rank }, sizeof(int)));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL));
+	EXPECT(!memory_read(&(struct seat){ .stream = NULL }, &got, seat->out, sizeof(got)));
+	EXPECT(got == n * (n - 1) / 2);
+	EXPECT(!memory_capture(seat));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, seat->stream));
+	EXPECT(!memory_captured(seat));
+	for (int i = 1; i <= 3; i++) {
+		EXPECT(!memory_write(seat, seat->in, &(int){ i * (seat->rank + 1) }, sizeof(int)));
+		EXPECT(!memory_replay(seat));
+		EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+		EXPECT(got == i * n * (n + 1) / 2);
+	}
+	return 0;
+}
+
 /* A sum of inputs that are multiplied by rank + 1; registered memory. */
 int case_scaled(struct seat *seat, const ncclUniqueId *id)
 {
@@ -218,6 +240,12 @@ int case_scaled(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(got == want);
 	OK(ncclRedOpDestroy(op, seat->comm));
 	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, seat->comm, seat->stream) == ncclInvalidArgument);
+	EXPECT(!memory_write(seat, (float *)seat->in + 1, &scalar, sizeof(scalar)));
+	OK(ncclRedOpCreatePreMulSum(&op, (float *)seat->in + 1, ncclFloat, ncclScalarDevice, seat->comm));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+	EXPECT(got == want);
+	OK(ncclRedOpDestroy(op, seat->comm));
 	OK(ncclCommDeregister(seat->comm, handle));
 	return 0;
 }

@@ -217,6 +217,24 @@ int case_abort_join(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
+/* Those that are left go on without the last rank. */
+static int shrinks(struct seat *seat)
+{
+	int gone = seat->nranks - 1, n, got;
+	ncclComm_t left = NULL;
+
+	EXPECT(ncclCommShrink(seat->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) == ncclInvalidArgument);
+	OK(ncclCommShrink(seat->comm, &gone, 1, &left, NULL, NCCL_SHRINK_ABORT));
+	OK(ncclCommCount(left, &n));
+	EXPECT(n == seat->nranks - 1);
+	EXPECT(!memory_write(seat, seat->in, &(int){ seat->rank + 1 }, sizeof(int)));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, left, seat->stream));
+	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+	EXPECT(got == n * (n + 1) / 2);
+	OK(ncclCommDestroy(left));
+	return 0;
+}
+
 /* The last rank is killed; the others work on, and each learns of it by asking. */
 int case_killed(struct seat *seat, const ncclUniqueId *id)
 {
@@ -232,6 +250,7 @@ int case_killed(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(error == ncclRemoteError);
 	EXPECT(strstr(ncclGetLastError(seat->comm), "rank") != NULL);
 	EXPECT(breaks(seat));
+	EXPECT(!shrinks(seat));
 	OK(ncclCommAbort(seat->comm));
 	seat->comm = NULL;
 	return 0;
@@ -312,7 +331,7 @@ int case_wrong_uses(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(ncclAllReduce(&x, &x, 1, (ncclDataType_t)12, ncclSum, comm, NULL) == ncclInvalidArgument);
 	EXPECT(ncclBroadcast(&x, &x, 1, ncclInt, 1, comm, NULL) == ncclInvalidArgument);
 	EXPECT(ncclCommInitRank(&other, 2, *id, 2) == ncclInvalidArgument);
-	EXPECT(ncclCommShrink(comm, NULL, 0, &other, NULL, 0) == ncclInvalidUsage);
+	EXPECT(ncclCommRevoke(comm, 0) == ncclInvalidUsage);
 	EXPECT(strstr(ncclGetLastError(NULL), "not built") != NULL);
 	OK(ncclGroupStart());
 	EXPECT(ncclGroupSimulateEnd(&info) == ncclInvalidUsage);

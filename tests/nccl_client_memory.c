@@ -20,6 +20,10 @@ static struct {
 	int (*stream_create)(cudaStream_t *stream, unsigned flags);
 	int (*stream_synchronize)(cudaStream_t stream);
 	int (*stream_destroy)(cudaStream_t stream);
+	int (*capture)(cudaStream_t stream, int mode);
+	int (*captured)(cudaStream_t stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*launch)(void *exec, cudaStream_t stream);
 	int (*to_device)(uint64_t to, const void *from, size_t bytes, cudaStream_t stream);
 	int (*to_host)(void *to, uint64_t from, size_t bytes, cudaStream_t stream);
 } cu;
@@ -32,6 +36,8 @@ static void load(void)
 		{ &cu.init, "cuInit" }, { &cu.device_get, "cuDeviceGet" }, { &cu.ctx_retain, "cuDevicePrimaryCtxRetain" },
 		{ &cu.ctx_set, "cuCtxSetCurrent" }, { &cu.stream_create, "cuStreamCreate" },
 		{ &cu.stream_synchronize, "cuStreamSynchronize" }, { &cu.stream_destroy, "cuStreamDestroy_v2" },
+		{ &cu.capture, "cuStreamBeginCapture_v2" }, { &cu.captured, "cuStreamEndCapture" },
+		{ &cu.instantiate, "cuGraphInstantiateWithFlags" }, { &cu.launch, "cuGraphLaunch" },
 		{ &cu.to_device, "cuMemcpyHtoDAsync_v2" }, { &cu.to_host, "cuMemcpyDtoHAsync_v2" },
 	};
 	void *driver;
@@ -82,6 +88,23 @@ void memory_close(struct seat *seat)
 	memory_stream_close(seat->stream);
 	ncclMemFree(seat->in);
 	ncclMemFree(seat->out);
+}
+
+int memory_capture(struct seat *seat)
+{
+	return cu.capture(seat->stream, 1);
+}
+
+int memory_captured(struct seat *seat)
+{
+	void *graph;
+
+	return cu.captured(seat->stream, &graph) || cu.instantiate(&seat->graph, graph, 0);
+}
+
+int memory_replay(struct seat *seat)
+{
+	return cu.launch(seat->graph, seat->stream);
 }
 
 bool memory_is_cuda(void)
