@@ -9,78 +9,17 @@
  *                                           shape is known, counted at malloc itself
  *   guard build                             exit 0 where instructions may be counted: optimised, no sanitizer
  */
-#include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "malloc_count.h"
 #include "tests/ranks.h"
 #include "tutti.h"
 
 #define MARK_BEFORE (-1000)
 #define MARK_AFTER (-1001)
-
-/* ---- malloc, counted ------------------------------------------------------------------------------------------------ */
-
-#ifdef __has_feature                     /* clang's way of saying it */
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#endif
-#if defined(__GLIBC__) && !defined(SANITIZED)
-#define COUNTED 1
-#else
-#define COUNTED 0                        /* sanitizers have a malloc of their own */
-#endif
-
-static _Atomic long allocations;
-
-#if COUNTED
-/* glibc's own, under the names that stay when a program has a malloc of its own */
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-
-void *malloc(size_t bytes)
-{
-	atomic_fetch_add(&allocations, 1);
-	return __libc_malloc(bytes);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-	atomic_fetch_add(&allocations, 1);
-	return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *p, size_t bytes)
-{
-	atomic_fetch_add(&allocations, 1);
-	return __libc_realloc(p, bytes);
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes)
-{
-	atomic_fetch_add(&allocations, 1);
-	return __libc_memalign(alignment, bytes);
-}
-
-int posix_memalign(void **ret_p, size_t alignment, size_t bytes)
-{
-	void *p = aligned_alloc(alignment, bytes);
-
-	if (!p)
-		return ENOMEM;
-	*ret_p = p;
-	return 0;
-}
-#endif
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
 
@@ -222,13 +161,13 @@ static long count(struct job *j, call_fn *call, int *ret_rc)
 	long least = -1;
 
 	for (int again = 0; again < 6 && !*ret_rc; again++) {
-		long before = allocations, now;
+		long before = (long)allocations, now;
 
 		for (int i = 0; i < 20 && !*ret_rc; i++)
 			*ret_rc = (int)call(j);
 		if (j->stream && !*ret_rc)
 			*ret_rc = (int)tuttiStreamSynchronize(j->stream);
-		now = allocations - before;
+		now = (long)allocations - before;
 		if (again > 0 && (least < 0 || now < least))
 			least = now;
 	}

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "malloc_count.h"
 #include "must.h"
 
 /* The fifth call of a shape allocates nothing; what was sent is counted. */
@@ -38,39 +39,6 @@ Test(allocations, after_a_few_calls_of_a_shape_none_allocates, .timeout = 60)
 }
 
 /* ---- what the process allocates, counted beside the library's own figure ----------------------------------------- */
-
-static atomic_ulong allocations;
-
-#if !defined(TT_ASAN) && !defined(TT_TSAN)
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
-
-__attribute__((weak)) void *malloc(size_t bytes)
-{
-	allocations++;
-	return __libc_malloc(bytes);
-}
-
-__attribute__((weak)) void *calloc(size_t n, size_t bytes)
-{
-	allocations++;
-	return __libc_calloc(n, bytes);
-}
-
-__attribute__((weak)) void *realloc(void *p, size_t bytes)
-{
-	allocations++;
-	return __libc_realloc(p, bytes);
-}
-
-__attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
-{
-	allocations++;
-	return __libc_memalign(align, bytes);
-}
-#endif
 
 static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 {

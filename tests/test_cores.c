@@ -10,24 +10,13 @@
 #include <sys/stat.h>
 
 #include "comm/comm.h"
+#include "files.h"
 
 static char root[64];
 
 static void write_file(const char *name, const char *text)
 {
-	char path[512], *slash;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	for (slash = strchr(path + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(path, 0777);
-		*slash = '/';
-	}
-	f = fopen(path, "w");
-	cr_assert_not_null(f, "%s", path);
-	fprintf(f, "%s", text);
-	cr_assert_eq(fclose(f), 0);
+	write_file_in(root, name, text);
 }
 
 static void write_group(const char *folder, const char *quota, const char *period)

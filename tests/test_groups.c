@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "algorithms/algorithm.h"
 #include "comm/comm.h"
+#include "files.h"
 
 #define MOST 16
 
@@ -44,19 +44,10 @@ static char sys[64];                          /* the folder that looks like /sys
 
 static void write_file(const char *folder, const char *name, const char *text)
 {
-	char path[512], *slash;
-	FILE *f;
+	char path[300];
 
-	snprintf(path, sizeof(path), "%s/%s/%s", sys, folder, name);
-	for (slash = strchr(path + strlen(sys) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-		*slash = '\0';
-		mkdir(path, 0777);
-		*slash = '/';
-	}
-	f = fopen(path, "w");
-	cr_assert_not_null(f, "%s", path);
-	fprintf(f, "%s\n", text);
-	cr_assert_eq(fclose(f), 0);
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	write_file_in(sys, path, text);
 }
 
 static void write_list(const char *folder, const char *name, hwloc_const_bitmap_t set)

@@ -13,36 +13,9 @@
 #include <unistd.h>
 
 #include "harness_traffic.h"
+#include "malloc_count.h"
 
 #define LARGE (256u << 10)
-
-/* ---- allocations, counted -------------------------------------------------------------------------------------- */
-
-static _Atomic uint64_t allocations;
-
-#if !defined(TT_ASAN) && !defined(TT_TSAN)
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_memalign(size_t align, size_t bytes);
-
-__attribute__((weak)) void *malloc(size_t bytes)
-{
-	allocations++;
-	return __libc_malloc(bytes);
-}
-
-__attribute__((weak)) void *calloc(size_t n, size_t bytes)
-{
-	allocations++;
-	return __libc_calloc(n, bytes);
-}
-
-__attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
-{
-	allocations++;
-	return __libc_memalign(align, bytes);
-}
-#endif
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,61 @@
+/*
+ * malloc_count.h - how often this program allocates, whoever in it does; for one file of a program
+ *
+ * The counting functions stand in place of the C library's. Under a sanitizer, which has its own, nothing is counted.
+ */
+#ifndef TESTS_MALLOC_COUNT_H
+#define TESTS_MALLOC_COUNT_H
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/base.h"
+
+static atomic_ulong allocations;
+
+#if !defined(__GLIBC__) || defined(TT_ASAN) || defined(TT_TSAN)
+#define COUNTED 0
+#else
+#define COUNTED 1
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+__attribute__((weak)) void *malloc(size_t bytes)
+{
+	allocations++;
+	return __libc_malloc(bytes);
+}
+
+__attribute__((weak)) void *calloc(size_t n, size_t bytes)
+{
+	allocations++;
+	return __libc_calloc(n, bytes);
+}
+
+__attribute__((weak)) void *realloc(void *p, size_t bytes)
+{
+	allocations++;
+	return __libc_realloc(p, bytes);
+}
+
+__attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
+{
+	allocations++;
+	return __libc_memalign(align, bytes);
+}
+
+__attribute__((weak)) int posix_memalign(void **ret_p, size_t align, size_t bytes)
+{
+	void *p = aligned_alloc(align, bytes);
+
+	if (!p)
+		return ENOMEM;
+	*ret_p = p;
+	return 0;
+}
+#endif
+
+#endif
