@@ -129,10 +129,7 @@ void tt_box_arrived(struct tt_mail *mail, struct tt_mail_conn *c)
 		free(c->letter);
 		return;
 	}
-	if (c->waiter)
-		hand_over(mail, c->waiter, &c->head);
-	else
-		keep(mail, c->letter);
+	c->waiter ? hand_over(mail, c->waiter, &c->head) : keep(mail, c->letter);
 }
 
 void tt_box_lost(struct tt_mail *mail, struct tt_mail_conn *c)
@@ -170,10 +167,7 @@ int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const vo
 		memcpy(w ? w->want->to : l->data, data, h.bytes);
 	mail->sent_bytes += h.bytes;
 	mail->letters++;
-	if (w)
-		hand_over(mail, w, &h);
-	else
-		keep(mail, l);
+	w ? hand_over(mail, w, &h) : keep(mail, l);
 	return 1;
 }
 

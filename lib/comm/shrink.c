@@ -278,10 +278,8 @@ static int attend(struct attempt *a, int chair_rank)
 	}
 	if (left_out(a))
 		return TT_REMOTE;
-	if (rc == TT_SYSTEM)
-		return rc;
-	a->silent[chair_rank] = true;
-	return 1;
+	a->silent[chair_rank] = rc != TT_SYSTEM;
+	return rc == TT_SYSTEM ? rc : 1;
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
@@ -350,8 +348,7 @@ static int try_once(struct attempt *a, const tuttiConfig_t *config, tuttiComm_t 
 	c->rank = a->in.rank;
 	c->nranks = a->in.n;
 	rc = tt_control_form(parent->ctl, c->ctl, &a->in, tt_now_ns() + 2 * a->half_ns);
-	if (!rc && !(rc = tt_comm_agree(c)))
-		rc = tt_comm_furnish(c, &env);
+	rc = rc ? rc : (rc = tt_comm_agree(c)) ? rc : tt_comm_furnish(c, &env);
 	tt_control_formed(parent->ctl);
 	if (!rc || (rc == TT_REMOTE && c->mail && others_are_through(a))) {
 		tell_all(a);
