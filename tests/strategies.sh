@@ -155,6 +155,26 @@ train --np 1 --ps 2 --steps 2 --strategy ps-strategy --model cnn --global-batch 
 claim "its placement of the cnn is balanced to 1.2" awk '/^server [01]  .*bytes of/ { a[$2] = $3 }
 	END { exit !(a[0] > 0 && a[0] <= 1.2 * a[1] && a[1] <= 1.2 * a[0]) }' "$out/log"
 
+# ---- the first k of n (R9) ---------------------------------------------------------------------------------------
+
+hash_of --np 4 --steps 8 --strategy reduce-to-one
+train --np 4 --steps 8 --strategy spare --k 4
+claim "spare with all in time has the bits of reduce-to-one" same
+spare=(--np 5 --k 4 --steps 30 --strategy spare)
+train "${spare[@]}" --slow 2:10 --sim-compute-ms 8 --record "$out/who"
+claim "4 of 5: learns beside a straggler: accuracy $(field accuracy)" reached 0.8
+claim "every step has 4 gradients, exactly" [ "$(grep -c '^4 ' "$out/who")" = 30 ]
+claim "who was in time is logged" awk '{ for (i = 2; i <= NF; i++) n++ } END { exit !(n == 120) }' "$out/who"
+want=$(field hash)
+train "${spare[@]}" --replay "$out/who"
+claim "the same in time, the same bits" same
+train "${spare[@]}" --kill 3@10 --sim-compute-ms 3
+claim "a worker dies: the others end" equals died 1
+train --np 4 --k 1 --steps 60 --strategy spare --slow 2:60 --sim-compute-ms 3
+claim "a rank that is far behind goes on from the newest" ended 0
+train --np 3 --steps 4 --strategy spare --sim-compute-ms 4 --slow 1:10 --k 3
+claim "with k = n a step waits for the straggler" at_least step_ms 38
+
 # ---- deaths ------------------------------------------------------------------------------------------------------
 
 hash_of --canonical tree --steps 200 --strategy one
@@ -181,6 +201,7 @@ wrong 'cannot go on after a death' --np 2 --strategy central --on-failure shrink
 wrong 'two groups' --strategy hierarchical-copy
 wrong 'RANK:FACTOR' --np 2 --slow 3
 wrong 'RANK@STEP' --np 2 --kill 3:1
+wrong 'at most that' --np 2 --strategy spare --k 3
 wrong 'whole workers' --np 3 --ps 1 --strategy ps-strategy --devices 2
 wrong 'out of range' --steps 0
 wrong 'No such file' --steps 2 --resume /nowhere/ck

@@ -87,9 +87,10 @@ static const struct tt_option options[] = {
 	{ .name = "stale-scale", .kind = TT_OPT_FLAG, .offset = AT(stale_scale),
 	  .help = "ps-async: divide gradients by 1 + how many overtook them" },
 	{ .name = "record", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(record),
-	  .help = "ps-async: server s writes the order of arrivals to FILE.s" },
+	  .help = "ps-async: server s writes the order of arrivals to FILE.s;\n"
+		  "spare: rank 0 writes who was in time to FILE" },
 	{ .name = "replay", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(replay),
-	  .help = "ps-async: apply gradients in the order of FILE.s" },
+	  .help = "take gradients as FILE says" },
 	{ .name = "H", .kind = TT_OPT_INT, .argument = "N", .offset = AT(local_steps),
 	  .fallback = "1", .min = 1, .max = 1 << 30,
 	  .help = "average: steps between two averages" },

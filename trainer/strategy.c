@@ -14,6 +14,7 @@ const struct tt_strategy_ops *const tt_strategies[] = {
 	&tt_strategy_ps_async,
 	&tt_strategy_ps_strategy,
 	&tt_strategy_downpour,
+	&tt_strategy_spare,
 	NULL,
 };
 

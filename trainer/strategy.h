@@ -53,7 +53,7 @@ struct tt_strategy_ops {
 extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored,
 	tt_strategy_reduce_to_one, tt_strategy_hierarchical_copy, tt_strategy_average,
 	tt_strategy_central, tt_strategy_ps_sync, tt_strategy_ps_async, tt_strategy_ps_strategy,
-	tt_strategy_downpour;
+	tt_strategy_downpour, tt_strategy_spare;
 extern const struct tt_strategy_ops *const tt_strategies[]; /* ends with NULL */
 
 /* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot do

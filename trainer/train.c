@@ -33,7 +33,7 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
 	now.sent_bytes += t->message_bytes;
-	if (count) {
+	if (count && now.sent_bytes >= sent && now.read_bytes >= read) { /* else t->comm is a new one */
 		result->sent_bytes += now.sent_bytes - sent;
 		result->read_bytes += now.read_bytes - read;
 	}
@@ -44,15 +44,15 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 /* ---- a step --------------------------------------------------------------------------------- */
 
 static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_batch *batch,
-		     uint64_t took, struct tt_note *note)
+		     uint64_t before, uint64_t took, struct tt_note *note)
 {
 	const float *tail = t->wire + t->model.parameters;
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->own_pace ? (double)batch->rows : all;
-	uint64_t step = t->step;
+	uint64_t step = t->step; /* spare may have taken several */
 
 	p->training_ns += took;
-	p->taken++;
+	p->taken += step - before;
 	*note = (struct tt_note){
 		.step = step,
 		.steps = p->steps,
@@ -94,7 +94,7 @@ static int take_step(struct tt_trainer *t, struct progress *p, uint64_t step, st
 	result->stopped = t->strategy->own_pace
 				  ? t->stopping
 				  : t->wire[t->model.parameters + TT_TAIL_STOP] > 0.0f;
-	rc = note_step(t, p, &batch, tt_time_ns() - begin, note);
+	rc = note_step(t, p, &batch, step - 1, tt_time_ns() - begin, note);
 	note->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc;
 }
@@ -164,9 +164,9 @@ static int all_steps(struct tt_trainer *t, struct progress *p, struct tt_result 
 		int rc = take_step(t, p, done + 1, &note, result);
 
 		if (!rc)
-			rc = look_back(t, p, done + 1 == p->steps || result->stopped, &note, result);
+			rc = look_back(t, p, t->step >= p->steps || result->stopped, &note, result);
 		if (!rc)
-			done++;
+			done = t->step;
 		else if (go_on(t, p, done, result, &done))
 			return TT_TRAIN_FAILED;
 	}

@@ -53,7 +53,7 @@ struct tt_trainer {
 	uint8_t *labels;              /* of a batch */
 	float rate;                   /* learning rate of this step */
 	uint64_t first_step;          /* done before, by the training that is resumed */
-	uint64_t step;                /* being done, from 1 */
+	uint64_t step;                /* being done, from 1; a strategy that took several says so */
 	bool stopping;                /* own_pace: the strategy says that this is the last step */
 	uint64_t backward_ns;         /* of the last gradient */
 	uint64_t exposed_ns;          /* of waiting for others only */
