@@ -86,7 +86,7 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 	job->options = *options;
 	job->context = context;
 	job->place = comm;
-	*comm = handle;
+	__atomic_store_n(comm, handle, __ATOMIC_RELEASE);      /* another thread may look for it to ask or to abort */
 	*ret_job = job;
 	return 0;
 }

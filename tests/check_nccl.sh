@@ -79,6 +79,41 @@ run_client "CUDA's stand-in" 18 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_clie
 run_client "CUDA's stand-in, at a limp" 7 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl_client groups split one-thread abort killed
 
+# A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
+cat >"$tmp/between.c" <<'END'
+#include "nccl/nccl_abi.h"
+ncclResult_t pncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+			    cudaStream_t stream);
+ncclResult_t ncclAllReduce(const void *in, void *out, size_t n, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+			   cudaStream_t stream)
+{
+	return pncclAllReduce(in, out, n, type, op == ncclSum ? ncclMax : op, comm, stream);
+}
+END
+$CC -shared -fPIC -I"$top_srcdir" "$tmp/between.c" -o "$tmp/between.so" &&
+	! LD_PRELOAD=$tmp/between.so timeout 60 tests/nccl_client one-thread >"$tmp/log" 2>&1 &&
+	grep -q 'not so: got == n' "$tmp/log"
+point $? "a profiler can stand between a program and the library" "$(cat "$tmp/log")"
+
+# NCCL's variables that have a meaning here
+NCCL_COMM_ID=127.0.0.1:29617 tests/nccl_client groups >"$tmp/log" 2>&1
+grep -q 'TUTTI_SECRET must be set' "$tmp/log"
+point $? "NCCL_COMM_ID without a secret is refused" "$(cat "$tmp/log")"
+for port in 29617 30618 31619; do      # one of them is free
+	NCCL_COMM_ID=127.0.0.1:$port TUTTI_SECRET=check-nccl timeout 60 tests/nccl_client scaled >"$tmp/log" 2>&1
+	grep -q 'in use' "$tmp/log" || break
+done
+! grep -q '^not' "$tmp/log"
+point $? "NCCL_COMM_ID says where the ranks meet" "$(cat "$tmp/log")"
+NCCL_SOCKET_IFNAME==none0 tests/nccl_client scaled >"$tmp/log" 2>&1
+grep -q none0 "$tmp/log"
+point $? "NCCL_SOCKET_IFNAME is heeded" "$(cat "$tmp/log")"
+NCCL_DEBUG=TRACE NCCL_ALGO=ring timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
+grep -q 'debug: NCCL_ALGO has no effect' "$tmp/log"
+point $? "a variable without a meaning is named to who asks for it" "$(cat "$tmp/log")"
+NCCL_COMM_BLOCKING=0 timeout 60 tests/nccl_client nonblocking >"$tmp/log" 2>&1
+point $? "NCCL_COMM_BLOCKING is heeded" "$(cat "$tmp/log")"
+
 # measure COLLECTIVE ENVIRONMENT...: nothing is wrong, and every line has nccl-tests' columns
 measure() {
 	collective=$1
