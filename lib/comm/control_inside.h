@@ -134,6 +134,7 @@ struct tt_control {
 	bool deaf;                               /* the listener is out of epoll: no guest may come, or no descriptor */
 	uint64_t hear_again_ns, full_since_ns, full_last_ns;
 	uint64_t taking_ns;                      /* when tt_control_take last found nothing */
+	uint64_t frames, frame_bytes;            /* sent so far; a test counts what joining costs */
 	char accept_trouble[160];
 	struct tt_parked *parked;
 
