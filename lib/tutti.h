@@ -7,9 +7,12 @@
  *
  * Words   rank, nranks: position in, and size of, a communicator. count: elements, not bytes, unless said.
  * Memory  host memory of any alignment. In place means sendbuff == recvbuff, except where a call says otherwise;
- *         buffers that overlap partly are refused (tuttiInvalidArgument).
+ *         buffers that overlap partly are refused (tuttiInvalidArgument). A rank that joins while a CUDA context is
+ *         current in its thread may also give memory of that device (cuMemAlloc, managed, virtual).
  * Streams NULL: the call returns when the operation is complete here. A stream of tuttiStreamCreate: the call
- *         returns at once, the operation runs behind the caller in call order, tuttiStreamSynchronize waits.
+ *         returns at once, the operation runs behind the caller in call order, tuttiStreamSynchronize waits. A CUDA
+ *         stream, on a rank with a device: the call returns at once, the operation runs when the stream comes to it, and
+ *         may be captured into a graph, on all ranks alike. (void *)1 is CUDA's default stream.
  * Calls   every rank of a communicator makes the same collective calls in the same order with the same count,
  *         datatype, op and root. Differences are found and become tuttiInvalidUsage on every rank, not a hang.
  * Errors  every function returns a tuttiResult_t. After tuttiRemoteError, tuttiTimeout or tuttiInvalidUsage out

@@ -30,7 +30,7 @@ struct tt_joining {
 	tuttiUniqueId id;
 	int nranks, rank;
 	tuttiComm_t parent;
-	void *ctx;                      /* CUDA context of the caller, NULL: none */
+	void *ctx;                      /* CUDA context to run in, NULL: the caller's, if any */
 	int color, key;
 	struct tt_launching *launching; /* launched.c's */
 	bool *excluded;                 /* shrink: freed by run */

@@ -42,12 +42,7 @@ void tt_config_copy(struct tt_joining *j, const tuttiConfig_t *config)
 
 static int run_join(struct tt_joining *j)
 {
-	int rc;
-
-	tt_gpu_enter(j->ctx);
-	rc = tt_comm_join(&j->id, j->nranks, j->rank, j->configured ? &j->config : NULL, j->comm);
-	tt_gpu_leave(j->ctx);
-	return rc;
+	return tt_comm_join(&j->id, j->nranks, j->rank, j->configured ? &j->config : NULL, j->comm);
 }
 
 static int run_split(struct tt_joining *j)
@@ -57,11 +52,9 @@ static int run_split(struct tt_joining *j)
 	if (rc)
 		return rc;
 	tt_run_drain(j->parent);
-	tt_gpu_enter(j->ctx);
 	if (j->result)
 		tt_fail(j->result, "%s", j->text);
 	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
-	tt_gpu_leave(j->ctx);
 	tt_comm_leave(j->parent);
 	return rc;
 }
@@ -78,7 +71,6 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
-	j.ctx = tt_gpu_context();
 	return tt_group_join(&j);
 }
 

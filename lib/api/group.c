@@ -88,19 +88,31 @@ tuttiResult_t tt_group_request(const struct tt_request *r)
 	return tt_result(rc ? tt_group_fail(rc) : 0);
 }
 
+/* On the device of the caller, whichever thread this is. */
+static int run_join(struct tt_joining *j)
+{
+	int rc;
+
+	tt_gpu_enter(j->ctx);
+	rc = j->run(j);
+	tt_gpu_leave(j->ctx);
+	return rc;
+}
+
 tuttiResult_t tt_group_join(const struct tt_joining *j)
 {
 	struct tt_joining *more, alone;
 
-	if (!group.depth) {
-		alone = *j;
-		return tt_result(alone.run(&alone));
-	}
+	alone = *j;
+	if (!alone.ctx)
+		alone.ctx = tt_gpu_context();
+	if (!group.depth)
+		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)
 		return tt_result(tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
 	group.joining = more;
-	more[group.njoining++] = *j;
+	more[group.njoining++] = alone;
 	return tuttiSuccess;
 }
 
@@ -108,7 +120,7 @@ static void *join_thread(void *arg)
 {
 	struct tt_joining *j = arg;
 
-	j->result = j->run(j);
+	j->result = run_join(j);
 	if (j->result)
 		snprintf(j->text, sizeof(j->text), "%s", tt_error_text());
 	return NULL;

@@ -86,7 +86,7 @@ extern const size_t tt_env_rows;
 
 /* The values. Text fields are pointers into the environment or to constants: use before the next setenv. */
 struct tt_env {
-	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma;
+	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma, *gpu;
 	const char *ib_hca;
 	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc;
 	const char *ports;

@@ -166,8 +166,8 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
-	rc = tt_gpu_open(c);
-	mine.device = c->gpu != NULL;
+	rc = tt_gpu_open(c, env->gpu);
+	mine.device = c->gpu && !c->gpu->staged_only;
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)

@@ -31,14 +31,14 @@ void tt_gpu_leave(tt_cuctx ctx)
 		tt_cuda_here()->ctx_pop(&ctx);
 }
 
-int tt_gpu_open(tuttiComm_t c)
+int tt_gpu_open(tuttiComm_t c, const char *setting)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tt_cuctx ctx = tt_gpu_context();
 	struct tt_gpu *d;
 	int rc;
 
-	if (!ctx)
+	if (!ctx || !strcmp(setting, "off"))
 		return 0;
 	d = calloc(1, sizeof(*d));
 	if (!d)
@@ -46,6 +46,7 @@ int tt_gpu_open(tuttiComm_t c)
 	d->comm = c;
 	d->cu = cu;
 	d->ctx = ctx;
+	d->staged_only = !strcmp(setting, "staged");
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->work, NULL);
 	if ((rc = cu->ctx_device(&d->device)) || (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||

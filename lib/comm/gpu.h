@@ -26,6 +26,7 @@ struct tt_gpu {
 	tt_cuevent last;                       /* after the newest operation that was not captured, on: */
 	tt_custream last_stream;
 	bool any;                              /* there is one */
+	bool staged_only;                      /* TUTTI_GPU=staged */
 
 	/* agreed, from joining on */
 	bool kernels, meets;
@@ -57,7 +58,7 @@ void tt_gpu_enter(tt_cuctx ctx);
 void tt_gpu_leave(tt_cuctx ctx);
 
 /* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0 | TT_CUDA */
-int tt_gpu_open(struct tuttiComm *comm);
+int tt_gpu_open(struct tuttiComm *comm, const char *setting);
 /* Collective, where every rank has one: meet the others. What fails is no error: then there are no kernels. 0 | < 0 */
 int tt_gpu_meet(struct tuttiComm *comm);
 /* Waits for what it was given, which ends at once when the communicator is broken. */
