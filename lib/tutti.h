@@ -451,7 +451,9 @@ TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tutti
  *   dropped    how many; NULL: not wanted     Blocks   no */
 TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm, uint64_t *dropped);
 
-/* ---- quorum allreduce --------------------------------------------------------------------------------------- */
+/* ---- quorum allreduce --------------------------------------------------------------------------------------- *
+ * Host memory only, as messages.
+ */
 
 #define TUTTI_QUORUM_RANKS 1024
 #define TUTTI_QUORUM_KEPT 16
@@ -489,7 +491,8 @@ typedef struct {
  *              from there), or with `every` that of its own operation if it is among the TUTTI_QUORUM_KEPT newest
  *              and their memory is below 64 MiB. Beside the collectives, in no order with them.
  *   Returns    tuttiSuccess
- *              tuttiInvalidArgument  as tuttiAllReduce; k out of range; more than TUTTI_QUORUM_RANKS ranks
+ *              tuttiInvalidArgument  as tuttiAllReduce; an op of tuttiRedOpCreatePreMulSum; k out of range; more than
+ *                                    TUTTI_QUORUM_RANKS ranks
  *              tuttiInvalidUsage     count, datatype, op or k differ from the other ranks'; in a group
  *              tuttiRemoteError      rank 0 died or left. Deaths of other ranks cost nothing but their places.
  *              tuttiTimeout          rank 0 did not answer for deadline_ms and the time-out

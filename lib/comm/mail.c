@@ -207,14 +207,14 @@ static bool all_sent(struct tt_mail *mail)
 	return true;
 }
 
-/* After an abort nobody is told: the others see a death, as control's word of it says. */
+/* After an abort nothing is waited for. */
 static void say_goodbye(struct tt_mail *mail)
 {
 	uint64_t until = tt_deadline_ns(tt_control_broken(mail->ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
 	struct tt_letter_head bye = { .kind = TT_M_BYE };
 
 	pthread_mutex_lock(&mail->lock);
-	for (int r = 0; r < mail->nranks && !mail->cut; r++)
+	for (int r = 0; r < mail->nranks; r++)
 		if (mail->out[r] && !mail->out[r]->dead)
 			tt_mail_post(mail, r, &bye, NULL);
 	while (!mail->cut && !all_sent(mail) && tt_now_ns() < until) {

@@ -82,7 +82,7 @@ static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *
 {
 	struct tt_parcel p = { .data = data, .bytes = TT_HEAD_BYTES + head->bytes, .callers = true };
 	struct tt_mail_conn *c = mail->out[peer];
-	uint64_t moved = 0, wait_ns = deadline_ns - tt_now_ns();
+	uint64_t moved = 0, now = tt_now_ns(), wait_ns = deadline_ns > now ? deadline_ns - now : 0;
 
 	tt_letter_put(head, p.head);
 	tt_mail_append(mail, c, &p);
