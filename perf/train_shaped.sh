@@ -1,0 +1,75 @@
+#!/bin/bash
+# train_shaped.sh - synchronising seldom over a slow link: time to an accuracy, mirrored beside local SGD
+#
+#   perf/train_shaped.sh [--svg FILE]         as root, after the build, from the folder of the build
+#   RATE=100mbit H=16 REACH=0.80 STEPS=480
+#
+# Two ranks in two network namespaces, joined by a veth pair whose directions are shaped by `tc tbf`. Time is that of the
+# steps; both measure the accuracy every 32 steps, when averaging is due anyway, and that time does not count.
+set -u
+train=${TRAIN:-./trainer/tutti-train}
+rate=${RATE:-100mbit} h=${H:-16} reach=${REACH:-0.80} steps=${STEPS:-480}
+svg=
+[ "${1-}" = --svg ] && svg=$2
+out=$(mktemp -d)
+a='' b=''
+trap 'kill $a $b 2>/dev/null; rm -rf "$out"' EXIT
+die() { echo "train_shaped.sh: $1" >&2; exit 1; }
+inside() { nsenter --net="/proc/$1/ns/net" "${@:2}"; }
+
+[ "$(id -u)" = 0 ] || die "network namespaces need root"
+[ -x "$train" ] || die "no $train; build, or set TRAIN"
+command -v tc >/dev/null || die "no tc command (package iproute2)"
+unshare --net sleep 3600 & a=$!
+unshare --net sleep 3600 & b=$!
+until [ "$(readlink "/proc/$a/ns/net")" != "$(readlink /proc/$$/ns/net)" ] &&
+	[ "$(readlink "/proc/$b/ns/net")" != "$(readlink /proc/$$/ns/net)" ]; do
+	sleep .1
+done
+ip link add va netns "$a" type veth peer name vb netns "$b" || die "no veth here"
+set_up() {   # NAMESPACE DEVICE ADDRESS
+	inside "$1" ip addr add "$3/24" dev "$2"
+	inside "$1" ip link set "$2" up
+	inside "$1" ip link set lo up
+	inside "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 50ms || die "no tbf here"
+}
+set_up "$a" va 10.79.0.1
+set_up "$b" vb 10.79.0.2
+
+run() {   # NAME ARGUMENT...: $out/NAME gets lines SECONDS ACCURACY
+	local name=$1 r host
+	shift
+	for r in 1 0; do
+		host=$a; [ $r = 1 ] && host=$b
+		TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=10.79.0.1:29779 TUTTI_SECRET=shaped inside "$host" timeout 600 \
+			"$train" --steps "$steps" --eval-every 32 --jsonl "$out/$name.$r" "$@" >"$out/log.$r" 2>&1 &
+	done
+	wait $! || { cat "$out"/log.*; die "$name failed"; }
+	awk -F'[:,}]' '{ for (i = 1; i < NF; i++) { if ($i ~ /"step_ms"/) t += $(i + 1); if ($i ~ /"accuracy"/) print t / 1000, $(i + 1) } }' \
+		"$out/$name.0" >"$out/$name"
+}
+seconds() { awk -v least="$reach" '$2 >= least { print $1; exit }' "$out/$1"; }
+total() { tail -n 1 "$out/$1"; }
+
+run mirrored --strategy mirrored
+run average --strategy average --H "$h"
+echo "| 2 ranks, $rate between them | s to $reach | s, accuracy after $steps steps |"
+echo "| --- | ---: | ---: |"
+echo "| mirrored | $(seconds mirrored) | $(total mirrored) |"
+echo "| average, H = $h | $(seconds average) | $(total average) |"
+[ -z "$svg" ] || awk -v h="$h" -v rate="$rate" '
+	FNR == 1 { f++ }
+	{ x[f, ++n[f]] = $1; y[f, n[f]] = $2; if ($1 > most) most = $1 }
+	END {
+		print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 360\" font-family=\"sans-serif\" font-size=\"13\">"
+		print "<rect width=\"640\" height=\"360\" fill=\"white\"/><path d=\"M60 20V310H620\" fill=\"none\" stroke=\"black\"/>"
+		for (v = 4; v <= 9; v++) printf "<text x=\"28\" y=\"%d\">0.%d</text><path d=\"M60 %d H620\" stroke=\"#ddd\"/>\n", 314 - (v - 4) * 56, v, 310 - (v - 4) * 56
+		for (i = 1; i <= 2; i++) {
+			printf "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"%s\" points=\"", i == 1 ? "#c33" : "#36c"
+			for (k = 1; k <= n[i]; k++) printf "%.1f,%.1f ", 60 + 555 * x[i, k] / most, 310 - (y[i, k] - 0.4) * 560
+			print "\"/>"
+		}
+		print "<text x=\"400\" y=\"250\" fill=\"#c33\">mirrored</text><text x=\"400\" y=\"270\" fill=\"#36c\">average, H = " h "</text>"
+		printf "<text x=\"330\" y=\"345\">seconds</text><text x=\"590\" y=\"328\">%.0f</text><text x=\"58\" y=\"328\">0</text>\n", most
+		print "<text x=\"70\" y=\"16\">test accuracy of Fashion-MNIST over a link of " rate "</text></svg>"
+	}' "$out/mirrored" "$out/average" >"$svg"
