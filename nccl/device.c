@@ -1,18 +1,11 @@
 /*
  * device.c - the CUDA context of a rank; memory of its device; what a NULL stream is
  *
- * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A process that has not loaded CUDA has none.
+ * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A process that has not
+ * loaded CUDA has none.
  */
 #include "mem/cuda.h"
 #include "nccl/layer.h"
-
-void *nc_context_of_caller(void)
-{
-	const struct tt_cuda *cu = tt_cuda_here();
-	tt_cuctx context = NULL;
-
-	return cu && !cu->ctx_current(&context) ? context : NULL;
-}
 
 int nc_context_of_device(int device, void **ret_context)
 {
@@ -30,6 +23,17 @@ int nc_context_of_device(int device, void **ret_context)
 		return tt_cuda_fail(rc, "device %d", device);
 	*ret_context = context;
 	return 0;
+}
+
+/* With none current it is device 0's: a program that never chose a device works on that one. */
+void *nc_context_of_caller(void)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	void *context = NULL;
+
+	if (cu && (cu->ctx_current(&context) || !context))
+		nc_context_of_device(0, &context);
+	return context;
 }
 
 void nc_context_enter(void *context)
@@ -57,12 +61,17 @@ tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out)
 NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
+	void *context = nc_context_of_caller();
 	tt_cuptr device;
 	int rc;
 
-	if (!ptr || !nc_context_of_caller())
+	if (!ptr || !context)
 		return nc_result(nc_code(tuttiMemAlloc(ptr, size)));
-	rc = cu->mem_alloc(&device, size ? size : 1);
+	rc = cu->ctx_push(context);
+	if (!rc) {
+		rc = cu->mem_alloc(&device, size ? size : 1);
+		cu->ctx_pop(&context);
+	}
 	if (rc)
 		return nc_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
 	*ptr = (void *)(uintptr_t)device;

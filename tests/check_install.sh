@@ -25,6 +25,9 @@ ldd "$dest/static" | grep -q libtutti
 [ $? -ne 0 ]
 point $? "the static program does not need libtutti.so"
 
+[ -e "$libdir/tutti/libnccl.so.2" ] && [ -z "$(find "$libdir" -maxdepth 1 -name 'libnccl*')" ]
+point $? "libnccl.so.2 is in a folder of its own"
+
 export TUTTI_NRANKS=3 TUTTI_SECRET=check-install LD_LIBRARY_PATH="$libdir"
 for kind in shared static; do
 	for port in 29517 30518 31519; do   # one of them is free

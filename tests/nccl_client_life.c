@@ -68,12 +68,30 @@ static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
 	return 0;
 }
 
+/* A thread in which no CUDA context is current works on device 0. */
+static void *without_context(void *arg)
+{
+	struct seat own = *(struct seat *)arg;
+	ncclUniqueId id;
+	void *memory;
+	int device = -2;
+	bool good = !ncclGetUniqueId(&id) && !ncclCommInitRank(&own.comm, 1, id, 0) &&
+		    !ncclCommCuDevice(own.comm, &device) && device == (memory_is_cuda() ? 0 : -1) &&
+		    !ncclMemAlloc(&memory, 100) &&
+		    !ncclAllReduce(memory, memory, 25, ncclInt, ncclSum, own.comm, own.stream) &&
+		    !ncclCommDestroy(own.comm) && !ncclMemFree(memory);
+
+	return (void *)(long)good;
+}
+
 int case_one_thread(struct seat *seat, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t comms[4] = { NULL };
 	int devices[3] = { 0, 0, 0 }, rank;
 	ncclUniqueId two[2];
+	pthread_t thread;
+	void *good;
 
 	config.nvlinkCentricSched = 1;
 	OK(ncclGroupStart());
@@ -90,6 +108,9 @@ int case_one_thread(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclGetUniqueId(&two[1]));
 	OK(ncclCommInitRankScalable(&comms[0], 1, 0, 2, two, &config));
 	EXPECT(!all_ranks(seat, comms, 1));
+	EXPECT(!pthread_create(&thread, NULL, without_context, seat));
+	pthread_join(thread, &good);
+	EXPECT(good);
 	return 0;
 }
 
