@@ -69,6 +69,7 @@ right() { grep -q 'Out of bounds values : 0 OK' "$tmp"/out*; }
 mpirun=$(command -v mpirun.openmpi)
 cat >"$tmp/agent" <<END
 #!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done        # ssh's options
 host=\${1#h}; shift
 set -- \$(echo "${hosts[@]}" | cut -d' ' -f\$((host + 1))) "\$*"
 exec nsenter --net=/proc/\$1/ns/net --uts=/proc/\$1/ns/uts --mount=/proc/\$1/ns/mnt sh -c "\$2"
@@ -94,6 +95,15 @@ if [ -n "$mpirun" ]; then
 else
 	for what in "$two" "auto takes hierarchical" "$four"; do skip "$what" "no mpirun of Open MPI (package openmpi-bin)"; done
 fi
+hydra=$(command -v mpiexec.hydra) what="Hydra, two hosts with two ranks each"
+if [ -n "$hydra" ]; then
+	rm -f "$tmp"/out*
+	TUTTI_LOG=debug inside 1 timeout 60 "$hydra" -launcher ssh -launcher-exec "$tmp/agent" -iface eth0 -hosts h1,h2 -ppn 2 -n 4 \
+		"$perf" "${few[@]}" >"$tmp/out" 2>&1 </dev/null && right && mixed && grep -q 'launch pmi, rank 3 of 4' "$tmp/out"
+	claim $? "$what"
+else
+	skip "$what" "no mpiexec.hydra (package mpich)"
+fi
 for k in 1 2 3 4; do
 	inside $k ip link add docker0 type bridge; inside $k ip addr add 172.17.0.1/16 dev docker0; inside $k ip link set docker0 up
 	inside $k ip link add apart type bridge; inside $k ip addr add "10.1.0.$k/24" dev apart; inside $k ip link set apart up
@@ -104,6 +114,17 @@ if [ -n "$mpirun" ]; then mpi 4 h1:2,h2:2 "${few[@]}" && right && mixed; claim $
 master=h1 env="TUTTI_SECRET=of-all"
 ranks 4 2 "${few[@]}" && right && said 2 'launch torchrun, rank 2 of 4, local 0 of 2, root 10.88.0.1:29601 via eth0'
 claim $? "torchrun over two hosts, where each takes its own name for 127.0.1.1"
+inside 2 hostname h1
+master=10.88.0.1
+ranks 4 2 "${few[@]}" && right && grep -qE 'Bytes sent by tcp *: [1-9]' "$tmp/out.0"
+claim $? "two hosts, or containers, that share a name"
+inside 2 hostname h2
+master=h1 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME==eth0"
+ranks 4 2 "${few[@]}" && right
+claim $? "TUTTI_SOCKET_IFNAME"
+env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME=apart"
+! ranks 4 2 "${few[@]}" -T 3 && said 0 'rank 2|rank 3|rank 0' && grep -qE 'tried .*10\.1\.0\.[12]:[0-9]+ \((No route to host|no answer)\)' "$tmp"/out.*
+claim $? "... with an interface that reaches nobody: the error has the address and the reason"
 env=''
 ! ranks 2 1 "${few[@]}" && said 1 'on several hosts and carries no secret.*TUTTI_SECRET'
 claim $? "without a secret ranks on several hosts are refused, in words"
