@@ -88,6 +88,7 @@ start_slurm() {
 		NodeName=$name NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
 		PartitionName=all Nodes=$name Default=YES State=UP
 	END
+	echo CgroupPlugin=cgroup/v1 >"$tmp/cgroup.conf"         # not looked for: a container may have none
 	export SLURM_CONF=$tmp/slurm.conf
 	slurmctld -D >"$tmp/slurmctld.out" 2>&1 & daemons+=($!)
 	slurmd -D >"$tmp/slurmd.out" 2>&1 & daemons+=($!)

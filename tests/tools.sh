@@ -287,7 +287,7 @@ point "a stopped rank is named at the deadline, then ended" stopped
 
 info_tells() {
 	run 0 perf/tutti info || return 1
-	for word in OpenSSL "shm .*on this host" "tcp .*on this host" "self .*on this host" "verbs .*not built in" \
+	for word in OpenSSL "shm .*on this host" "tcp .*on this host" "self .*on this host" "verbs .*on this host" \
 		"TUTTI_TIMEOUT_MS" "NUMA nodes" "cores" "reduce-to-one"; do
 		grep -q "$word" "$tmp/out" || { echo "missing: $word"; return 1; }
 	done
