@@ -10,7 +10,8 @@ for folder in proc sys dev; do mount --bind /$folder /host/$folder; done
 mkdir -p /dev/shm /dev/pts
 mkdir -p /under && mount --bind /host /under
 for folder in tmp run dev/shm; do mount -t tmpfs tmpfs /host/$folder; done
-mkdir -p "/host$(cat /folder)" && mount --bind "/under$(cat /folder)" "/host$(cat /folder)"
+top=$(sed -n 's,^\(/\(tmp\|run\)/[^/]*\).*,\1,p' /folder)      # what the fresh /tmp would hide
+[ -z "$top" ] || { mkdir -p "/host$top" && mount --bind "/under$top" "/host$top"; }
 mkdir -p /host/tmp/machine && cp /command /cards.sh /host/tmp/machine/
 chroot /host /bin/sh -c '
 	export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
