@@ -20,6 +20,7 @@ enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
 
 /* Of one run; rank 0 writes the figures, the parent reads them. */
 struct board {
+	int rank;                                /* of this process, where a launcher started it */
 	int np, nhosts, nalgorithms;
 	uint8_t algorithm[TT_TUNE_ALGORITHMS];
 	double us[TT_TUNE_ALGORITHMS][TT_TUNE_SIZES][2];
@@ -188,6 +189,7 @@ static int rank_main(const struct job *job, int rank, int np)
 	tuttiCommUserRank(r->base, &r->rank);
 	tuttiCommCount(r->base, &r->np);
 	job->board->np = r->np;
+	job->board->rank = r->rank;
 	job->board->nhosts = r->base->topology.nhosts;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
@@ -254,10 +256,8 @@ int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct rank){ 0 }, "unique id") : tt_launch(&launch);
 		*ret_speaks = true;
 	} else {
-		const char *rank = getenv("TUTTI_RANK");
-
 		rc = rank_main(&job, 0, 0);
-		*ret_speaks = !rank || !strcmp(rank, "0");
+		*ret_speaks = b->rank == 0;
 	}
 	if (!rc && *ret_speaks)
 		rc = keep(t, number, b);
