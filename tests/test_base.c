@@ -225,7 +225,12 @@ static const struct {
 	{ "TUTTI_ROOT", "host:1", true }, { "TUTTI_ROOT", "10.0.0.1:65535", true }, { "TUTTI_ROOT", "[::1]:80", true },
 	{ "TUTTI_ROOT", "host", false }, { "TUTTI_ROOT", "host:", false }, { "TUTTI_ROOT", ":80", false },
 	{ "TUTTI_ROOT", "host:0", false }, { "TUTTI_ROOT", "host:65536", false }, { "TUTTI_ROOT", "::1:80", false },
-	{ "TUTTI_ROOT", "[]:80", false },
+	{ "TUTTI_ROOT", "[]:80", false }, { "TUTTI_ROOT", "file:/shared/x", true }, { "TUTTI_ROOT", "file:/", false },
+	{ "TUTTI_ROOT", "file:x", false },
+	{ "TUTTI_PORT_RANGE", "50000-50099", true }, { "TUTTI_PORT_RANGE", "1-1", true },
+	{ "TUTTI_PORT_RANGE", "50000", false }, { "TUTTI_PORT_RANGE", "50099-50000", false },
+	{ "TUTTI_PORT_RANGE", "0-5", false }, { "TUTTI_PORT_RANGE", "1-65536", false }, { "TUTTI_PORT_RANGE", "-5", false },
+	{ "TUTTI_LAUNCH", "torchrun", true }, { "TUTTI_LAUNCH", "mpirun", false },
 	{ "TUTTI_SECRET", "x", true }, { "TUTTI_SECRET", "", false },
 };
 
@@ -246,6 +251,25 @@ Test(environment, good_values_are_taken_and_bad_ones_named)
 			cr_expect(strstr(tt_error_text(), quoted) && strstr(tt_error_text(), "allowed"), "%s",
 				  tt_error_text());
 	}
+}
+
+/* The first of a range that is free, or the sentence names the range. */
+Test(sockets, ports_of_a_range_are_taken_in_turn)
+{
+	struct tt_ports range = tt_ports_read("");
+	int first, fd[3], port[3];
+
+	cr_assert(range.first == 0 && range.count == 0);
+	cr_assert_eq(tt_sock_among(&range, tt_sock_listen, &fd[0], &first), 0);
+	range = (struct tt_ports){ first, first < 65534 ? 3 : 1 };
+	for (int i = 1; i < 3 && range.count > 1; i++) {
+		int rc = tt_sock_among(&range, i % 2 ? tt_sock_reserve : tt_sock_listen, &fd[i], &port[i]);
+
+		cr_expect(rc == TT_SYSTEM || (port[i] > first && port[i] < first + 3), "%d: %s", rc, tt_error_text());
+		cr_expect(rc == 0 || strstr(tt_error_text(), "none of the ports"), "%s", tt_error_text());
+	}
+	range.count = 1;
+	cr_expect_eq(tt_sock_among(&range, tt_sock_listen, &fd[2], &port[2]), TT_SYSTEM);
 }
 
 Test(environment, values_arrive_in_their_fields)
