@@ -106,6 +106,20 @@ claim "mirrored by a ring sends 2N(P-1)/P bytes a step" near bytes_sent $((10 * 
 train --np 3 --steps 6 --ps 2 --strategy ps-sync --sim-compute-ms 4 --slow 1:10
 claim "a synchronous step is no faster than the straggler" at_least step_ms 38
 
+# Three ranks that something else started: the last one serves.
+port=$((21000 + $$ % 9000))
+hash_of --steps 8 --np 2 --strategy reduce-to-one
+for r in 2 1 0; do
+	TUTTI_RANK=$r TUTTI_NRANKS=3 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=serve timeout 60 "$prog" "${small[@]}" \
+		--steps 8 --strategy ps-sync --ps 1 >"$out/log.$r" 2>"$out/err" </dev/null &
+done
+wait $!
+status=$?
+wait
+mv "$out/log.0" "$out/log"
+claim "of ranks that something else started the last one serves" same
+claim "and says nothing" [ ! -s "$out/log.2" ]
+
 # ---- averages (R11) ----------------------------------------------------------------------------------------------
 
 hash_of --np 3 --steps 12 --strategy average --H 4 --algo reduce-to-one
