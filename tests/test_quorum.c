@@ -402,7 +402,7 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 1) {                                 /* another count than rank 0's, which is first */
 		while (!*turn)
 			usleep(1000);
-		usleep(50000);
+		usleep(500000);
 		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) == tuttiInvalidUsage);
 		want(strstr(tuttiGetLastError(NULL), "rank 1 called") && strstr(tuttiGetLastError(NULL), "rank 0"));
 	}

@@ -181,9 +181,9 @@ Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
 {
 	struct plan *p = plan_of(&(struct plan){ .rounds = 0 });
 
-	cr_expect_eq(run(4, NULL, 800, 0, wake_up, p), 0);
+	cr_expect_eq(run(4, NULL, 3000, 0, wake_up, p), 0);
 	p = plan_of(&(struct plan){ .rounds = 1 });
-	cr_expect_eq(run(3, "tcp", 800, 0, wake_up, p), 0);
+	cr_expect_eq(run(3, "tcp", 3000, 0, wake_up, p), 0);
 }
 
 /* ---- by a list ------------------------------------------------------------------------------------------------------ */
