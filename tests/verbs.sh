@@ -57,6 +57,12 @@ says 'rank 0: rank 2 by verbs' "between hosts by verbs, since the card counts as
 says 'from GID 3 (10.77.0.1) to GID 3 (10.77.0.1), RoCE v2' \
 	"the GID is RoCE v2 with an IPv4 address, and is told at level debug"
 port=$((port + 1))
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2)
+crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
+claim $? "two cards a host are right"
+says 'channel 0: standin0 port 1, from GID 3 (10.77.0.1) to GID 3 (10.77.0.1)' "channel 0 runs over the first"
+says 'channel 1: standin1 port 1, from GID 3 (10.77.0.2) to GID 3 (10.77.0.2)' "channel 1 over the second"
+port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=0) env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug)
 crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without a card falls back to tcp"
