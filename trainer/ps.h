@@ -32,7 +32,6 @@ struct tt_ps_stats {
 	uint64_t stale_sum, stale_most;   /* others' updates between a pull and its push */
 	uint64_t gap_most;                /* steps between the fastest worker and the slowest */
 	uint64_t stale[TT_PS_STALE_MAX];  /* pushes of so much staleness; the last: or more */
-	uint64_t pushes_of_first_most[2]; /* pushes of the least and the most active worker */
 };
 
 /* By which rule are variables placed, and what does a server do with what comes? */

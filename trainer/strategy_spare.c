@@ -30,9 +30,17 @@ struct spare {
 	uint64_t applied;            /* the newest result that the parameters have seen */
 	uint64_t aside;              /* operations of t->comm that were no steps, and steps before it */
 	int64_t k;
-	uint64_t *in_time;           /* [ranks]: steps that they are in */
+	uint64_t *in_time;           /* [ranks of the beginning]: steps that they are in */
+	int32_t *who;                /* [ranks]: what they were in the beginning */
 	FILE *record, *replay;
 };
+
+static int learn_names(struct tt_trainer *t, struct spare *s)
+{
+	int32_t own = t->world_rank;
+
+	return tt_library(tuttiAllGather(&own, s->who, 1, tuttiInt32, t->comm, NULL), t->comm);
+}
 
 static int spare_open(struct tt_trainer *t)
 {
@@ -51,13 +59,16 @@ static int spare_open(struct tt_trainer *t)
 	s->aside = -t->first_step;
 	s->total = calloc(t->floats, sizeof(*s->total));
 	s->in_time = calloc((size_t)t->nranks, sizeof(*s->in_time));
-	if (!s->total || !s->in_time)
+	s->who = calloc((size_t)t->nranks, sizeof(*s->who));
+	if (!s->total || !s->in_time || !s->who)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients", t->floats);
 	if (c->record && t->rank == 0 && !(s->record = fopen(c->record, "we")))
 		return tt_train_fail(TT_TRAIN_USAGE, "--record %s: %m", c->record);
 	if (c->replay && !(s->replay = fopen(c->replay, "re")))
 		return tt_train_fail(TT_TRAIN_USAGE, "--replay %s: %m", c->replay);
 	rc = tt_parameters_share(t);
+	if (!rc)
+		rc = learn_names(t, s);
 	return rc ? rc : tt_spare_state_open(&s->state, t);
 }
 
@@ -72,6 +83,7 @@ static void spare_close(struct tt_trainer *t)
 		fclose(s->replay);
 	free(s->total);
 	free(s->in_time);
+	free(s->who);
 	free(s);
 }
 
@@ -80,7 +92,7 @@ static bool is_in(const uint64_t *mask, int rank) { return mask[rank / 64] >> ra
 static void log_masks(struct tt_trainer *t, struct spare *s, const tuttiQuorum_t *q)
 {
 	for (int r = 0; r < t->nranks; r++)
-		s->in_time[r] += is_in(q->mask, r);
+		s->in_time[s->who[r]] += is_in(q->mask, r);
 	if (!s->record)
 		return;
 	fprintf(s->record, "%d", q->count);
@@ -194,6 +206,8 @@ static int spare_settle(struct tt_trainer *t, bool last)
 	tt_spare_state_close(&s->state);
 	rc = tt_regroup(t);
 	s->k = s->k < t->nranks ? s->k : t->nranks;
+	if (!rc)
+		rc = learn_names(t, s);
 	return rc ? rc : tt_spare_state_open(&s->state, t);
 }
 

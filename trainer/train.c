@@ -24,21 +24,21 @@ struct progress {
 /* Does this step (from 1) end a period? 0: no periods. */
 static bool due(uint64_t step, int64_t period) { return period && step % (uint64_t)period == 0; }
 
-/* Adds what the library has moved for t since the last call, if `count`. */
+/* Adds what has been moved for t since the last call, if `count`. */
 static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bool count)
 {
-	static __thread uint64_t sent, read;
+	uint64_t *sent = &result->sent_before, *read = &result->read_before;
 	tuttiCounters_t now = { .size = sizeof(now) };
 
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
 	now.sent_bytes += t->message_bytes;
-	if (count && now.sent_bytes >= sent && now.read_bytes >= read) { /* else t->comm is a new one */
-		result->sent_bytes += now.sent_bytes - sent;
-		result->read_bytes += now.read_bytes - read;
+	if (count && now.sent_bytes >= *sent && now.read_bytes >= *read) { /* else comm is a new one */
+		result->sent_bytes += now.sent_bytes - *sent;
+		result->read_bytes += now.read_bytes - *read;
 	}
-	sent = now.sent_bytes;
-	read = now.read_bytes;
+	*sent = now.sent_bytes;
+	*read = now.read_bytes;
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */

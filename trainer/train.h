@@ -23,6 +23,7 @@ struct tt_result {
 	double exposed_share;  /* of the time of training: waiting for communication only */
 	uint64_t sent_bytes;   /* by this rank, in steps */
 	uint64_t read_bytes;   /* from other ranks' memory, in steps */
+	uint64_t sent_before, read_before; /* the counters when they were looked at last */
 	uint64_t hash;         /* of the parameters, the same on all ranks */
 };
 
