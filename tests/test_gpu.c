@@ -569,6 +569,8 @@ static int wrong_uses(tuttiComm_t *comm, int rank, int n, void *arg)
 	wrong += !strstr(tuttiGetLastError(NULL), "CUDA stream");
 	wrong += tuttiAlltoAll(d, d, 10, tuttiInt32, *comm, NULL) != tuttiInvalidArgument;
 	wrong += tuttiAllReduce(d, (char *)d + 4, 10, tuttiInt32, tuttiSum, *comm, NULL) != tuttiInvalidArgument;
+	wrong += tuttiAllReduceQuorum(d, d, 10, tuttiInt32, tuttiSum, 1, 0, *comm, NULL, NULL) != tuttiInvalidArgument;
+	wrong += tuttiMsgSend(d, 40, 0, 0, 0, *comm) != tuttiInvalidArgument;
 	wrong += tuttiStreamSynchronize((tuttiStream_t)16) != tuttiInvalidArgument;
 	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, NULL) != tuttiSuccess;
 	tuttiStreamDestroy(host_stream);
@@ -580,6 +582,41 @@ static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
 {
 	claim(play(2, MEET, true, wrong_uses) == 0);
 	claim(play(2, ORDERED, false, wrong_uses) == 0);
+}
+
+/* One thread has both ranks: groups, with a stream each, with none, and with one for both, which cannot be. */
+static void one_thread_drives_two_ranks_in_groups(void)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	int x[100], wrong = 0;
+	tuttiComm_t c[2];
+	tt_custream s[2];
+	tt_cuptr p[2];
+
+	claim(cu && tuttiCommInitAll(c, 2, NULL) == tuttiSuccess);
+	for (int k = 0; k < 6 && !broken; k++) {
+		for (int r = 0; r < 2; r++) {
+			if (!k)
+				cu->mem_alloc(&p[r], sizeof(x)), cu->stream_create(&s[r], TT_CU_STREAM_APART);
+			for (int i = 0; i < 100; i++)
+				x[i] = i + k + r;
+			cu->htod(p[r], x, sizeof(x));
+		}
+		tuttiGroupStart();
+		for (int r = 0; r < 2; r++)
+			tuttiAllReduce((void *)(uintptr_t)p[r], (void *)(uintptr_t)p[r], 100, tuttiInt32, tuttiSum, c[r],
+				       k == 5 ? s[0] : k % 2 ? s[r] : NULL);
+		claim(tuttiGroupEnd() == (k == 5 ? tuttiInvalidUsage : tuttiSuccess));
+		for (int r = 0; r < 2; r++) {
+			cu->stream_synchronize(s[r]);
+			cu->dtoh(x, p[r], sizeof(x));
+			for (int i = 0; i < 100; i++)
+				wrong += k < 5 && x[i] != 2 * (i + k) + 1;
+		}
+	}
+	claim(wrong == 0);
+	for (int r = 0; r < 2 && cu; r++)
+		claim(tuttiCommDestroy(c[r]) == tuttiSuccess);
 }
 
 /* Rank 1 calls something else: both hear of it, and their streams come to an end. */
@@ -697,6 +734,7 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
 	CASE(a_rank_without_a_gpu_sums_with_ranks_that_have_one),
 	CASE(two_gpus_of_a_process_are_reached_when_that_was_tried),
 	CASE(what_cannot_be_is_refused_in_words_and_breaks_nothing),
+	CASE(one_thread_drives_two_ranks_in_groups),
 	CASE(different_calls_are_an_error_on_every_rank),
 	CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
 	CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),

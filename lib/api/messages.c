@@ -6,6 +6,7 @@
 #include <limits.h>
 
 #include "api/api.h"
+#include "comm/gpu.h"
 
 /* 0, and the communicator stays until tt_comm_unvisit | TT_ARG, TT_USAGE */
 static int visit(tuttiComm_t comm, const char *call)
@@ -49,6 +50,8 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	    bytes && !buff)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiMsgSend: buff is NULL, with %zu bytes to send", comm->rank, bytes);
 	if (!rc)
+		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
+	if (!rc)
 		rc = tt_mail_send(comm->mail, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
 	return done(comm, rc);
 }
@@ -69,6 +72,8 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 	if (!(rc = check_peer(comm, call, "source", want->source, TUTTI_ANY)) &&
 	    !(rc = check_tag(comm, call, want->tag, TUTTI_ANY)) && want->room && !want->to)
 		rc = tt_fail(TT_ARG, "rank %d: %s: buff is NULL, with room for %zu bytes", comm->rank, call, want->room);
+	if (!rc)
+		rc = tt_gpu_refuse(comm, call, want->to);
 	if (!rc)
 		rc = tt_mail_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)

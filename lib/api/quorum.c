@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "comm/gpu.h"
 
 static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum_t *quorum)
 {
@@ -64,6 +65,8 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	rc = check(&r, k, deadline_ms, quorum);
+	if (!rc && !(rc = tt_gpu_refuse(comm, "tuttiAllReduceQuorum", sendbuff)))
+		rc = tt_gpu_refuse(comm, "tuttiAllReduceQuorum", recvbuff);
 	rc = rc ? tt_group_fail(rc) : submit(&r, k, deadline_ms, quorum);
 	tt_comm_leave(comm);
 	return tt_result(rc);

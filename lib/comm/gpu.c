@@ -233,6 +233,17 @@ void tt_gpu_settle(tuttiComm_t c)
 	tt_gpu_leave(d->ctx);
 }
 
+int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
+{
+	struct tt_mem m = { .kind = TT_MEM_HOST };
+	int rc = c->gpu ? tt_cuda_classify(c->gpu->cu, p, &m) : 0;
+
+	if (!rc && m.kind >= TT_MEM_DEVICE)
+		rc = tt_fail(TT_ARG, "rank %d: %s: %p is %s memory; this call takes host memory only", c->rank, call, p,
+			     tt_mem_name(m.kind));
+	return rc;
+}
+
 int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
 	struct tt_mem m = { .kind = TT_MEM_HOST };

@@ -63,6 +63,8 @@ int tt_gpu_open(struct tuttiComm *comm, const char *setting);
 int tt_gpu_meet(struct tuttiComm *comm);
 /* Waits for what it was given, which ends at once when the communicator is broken. */
 void tt_gpu_close(struct tuttiComm *comm);
+/* 0 | TT_ARG: p lies in device memory, which call does not take. */
+int tt_gpu_refuse(struct tuttiComm *comm, const char *call, const void *p);
 /* Waits for what was given to it so far. */
 void tt_gpu_settle(struct tuttiComm *comm);
 /* Copies a few bytes that may lie in device memory. 0 | TT_CUDA */

@@ -147,9 +147,11 @@ static void *watch(void *arg)
 {
 	struct tt_gpu *d = arg;
 	struct watch w = { .d = d, .since_ns = tt_now_ns() };
+	int relaxed = TT_CU_CAPTURE_RELAXED;
 	uint64_t done = 0;
 	bool busy;
 
+	d->cu->capture_mode(&relaxed);                 /* else a question of ours could spoil a capture of the program's */
 	if (d->cu->ctx_set(d->ctx) || d->cu->stream_create(&w.rescue, TT_CU_STREAM_APART))
 		return NULL;
 	pthread_mutex_lock(&d->lock);

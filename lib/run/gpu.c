@@ -90,6 +90,22 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
+/* Makes the device current; stages may be allocated while something is captured. leave undoes both. */
+static int enter(struct tt_gpu *d)
+{
+	int mode = TT_CU_CAPTURE_RELAXED;
+
+	tt_gpu_enter(d->ctx);
+	d->cu->capture_mode(&mode);
+	return mode;
+}
+
+static void leave(struct tt_gpu *d, int mode)
+{
+	d->cu->capture_mode(&mode);
+	tt_gpu_leave(d->ctx);
+}
+
 /* Behind the communicator's newest operation, wherever that is. What is captured keeps the graph's order only. */
 static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
 {
@@ -133,17 +149,17 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	tuttiComm_t c = call->request->comm;
 	struct tt_gpu *d = c->gpu;
 	bool capturing;
-	int rc = check_call(call);
+	int mode, rc = check_call(call);
 
 	if (rc)
 		return rc;
-	tt_gpu_enter(d->ctx);
+	mode = enter(d);
 	rc = begin(d, stream, &capturing);
 	if (!rc)
 		rc = launch(call, stream);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	tt_gpu_leave(d->ctx);
+	leave(d, mode);
 	return rc ? failed(c, rc) : 0;
 }
 
@@ -152,7 +168,7 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 {
 	struct tt_gpu *d = NULL;
 	bool capturing;
-	int rc = 0;
+	int mode, rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++) {
 		d = d ? d : calls[i].request->comm->gpu;
@@ -160,19 +176,29 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 	}
 	if (rc)
 		return rc;
-	tt_gpu_enter(d->ctx);
+	mode = enter(d);
 	rc = begin(d, stream, &capturing);
 	if (!rc)
 		rc = tt_gpu_stage(d, calls, n, stream, capturing);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	tt_gpu_leave(d->ctx);
-	return rc;
+	leave(d, mode);
+	return rc ? failed(calls[0].request->comm, rc) : 0;
+}
+
+/* Kernels that wait for each other cannot lie one behind the other. */
+static int check_streams(const struct tt_gpu_call *calls, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (calls[i].request->comm != calls[0].request->comm && (by_kernels(&calls[0]) || by_kernels(&calls[i])))
+			return tt_fail(TT_USAGE, "ranks %d and %d: a group has calls of two communicators on one CUDA stream; each "
+				       "rank needs a stream of its own", calls[0].request->comm->rank, calls[i].request->comm->rank);
+	return 0;
 }
 
 static int put(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
-	int rc = 0;
+	int rc = check_streams(calls, n);
 
 	for (size_t i = 0, from = 0; i <= n && !rc; i++) {
 		bool kernels = i < n && by_kernels(&calls[i]);
@@ -190,13 +216,34 @@ static int put(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
 
 /* ---- the door ---------------------------------------------------------------------------------------------------- */
 
-/* On each communicator's own stream, then all are waited for. */
-static int run_and_wait(const struct tt_gpu_call *calls, size_t n)
+/* The calls of one communicator to the front, in order; how many. */
+static size_t gather(struct tt_gpu_call *calls, size_t n)
+{
+	tuttiComm_t c = calls[0].request->comm;
+	size_t k = 1;
+
+	for (size_t i = 1; i < n; i++)
+		if (calls[i].request->comm == c) {
+			struct tt_gpu_call call = calls[i];
+
+			memmove(&calls[k + 1], &calls[k], (i - k) * sizeof(call));
+			calls[k++] = call;
+		}
+	return k;
+}
+
+/* Each communicator's on its own stream, then all are waited for. */
+static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < n && !rc; i++)
-		rc = put(&calls[i], 1, calls[i].request->comm->gpu->own);
+	for (size_t i = 0, k; i < n && !rc; i += k) {
+		k = gather(&calls[i], n - i);
+		if (!calls[i].request->comm->gpu)
+			return tt_fail(TT_ARG, "rank %d: a group with a NULL stream has calls of communicators with and without "
+				       "a device; use a group for each", calls[i].request->comm->rank);
+		rc = put(&calls[i], k, calls[i].request->comm->gpu->own);
+	}
 	for (size_t i = 0; i < n; i++) {
 		tuttiComm_t c = calls[i].request->comm;
 		int failure = c->gpu->cu->stream_synchronize(c->gpu->own);
@@ -209,7 +256,7 @@ static int run_and_wait(const struct tt_gpu_call *calls, size_t n)
 	return rc;
 }
 
-static int choose(const struct tt_gpu_call *calls, const struct tt_request *requests, size_t n, tuttiStream_t stream)
+static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	bool device = false;
 
