@@ -34,7 +34,8 @@ static int verbs_probe(char *why, size_t bytes)
 	if (list)
 		ib->free_device_list(list);
 	if (!list || n == 0)
-		snprintf(why, bytes, "no InfiniBand or RoCE device%s%s", list ? "" : ": ", list ? "" : strerror(errno));
+		snprintf(why, bytes, "no InfiniBand or RoCE device%s%s", list ? "" : ": ", list ? "" :
+			 errno == ENOSYS ? "this kernel has no RDMA (ib_uverbs is not loaded)" : strerror(errno));
 	return list && n > 0;
 }
 
