@@ -1,7 +1,7 @@
 /*
  * gpu.h - a communicator's GPU side: the device of this rank, the areas of all ranks, and who watches over them
  *
- * gpu.c opens and closes it, gpu_watch.c is its thread; run (device*.c) gives it work. A rank that joins while a CUDA
+ * gpu.c opens and closes it, gpu_watch.c is its thread; run (gpu*.c) gives it work. A rank that joins while a CUDA
  * context is current in its thread has one. Where every rank has one, all on one host, and each can really read and write
  * the others' areas, `kernels` is set: an agreed fact. `meets`: all ranks are threads of this process, so their kernels
  * run at once and may wait for each other; else streams order them.
