@@ -69,7 +69,7 @@ static void hello(const uint8_t *data, size_t bytes)
 
 	memcpy(said, data, bytes < sizeof(said) ? bytes : sizeof(said));
 	if (tt_hello_get(said, &h, &verdict) && verdict == TT_V_WELCOME)
-		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0, "a hello has a purpose");
+		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MAIL && h.from >= 0, "a hello has a purpose");
 }
 
 static void id(const uint8_t *data, size_t bytes)

@@ -176,7 +176,7 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 		rc = form_groups(c, all);
 	if (!rc)
 		rc = tt_tuning_share(c, all[0].tuning_bytes);
-	for (int r = 0; r < c->nranks; r++)
+	for (int r = 0; !rc && r < c->nranks; r++)
 		mine.device &= all[r].device;
 	if (!rc && mine.device)
 		rc = tt_gpu_meet(c);

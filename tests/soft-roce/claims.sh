@@ -47,8 +47,9 @@ if [ "$tier" != default ]; then
 	suite "steady state" test_verbs '*steady*'
 	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*'
 fi
+sizes="-b 4 -e 256K -f 256"; [ "$tier" != default ] || sizes="-b 8K -e 8K"
 for np in 2 3 4; do
-	alone $perf --np $np --transport verbs --algo all -b 4 -e 256K -f 256 -n 1 -w 0 -c 1
+	alone $perf --np $np --transport verbs --algo all $sizes -n 1 -w 0 -c 1
 	claim $? "$np ranks, all algorithms"
 done
 
@@ -89,15 +90,20 @@ all_end 2 "a card's wire is cut under load: both ranks end"
 says 'rxe[ab] port 1 is down' "and the port is named"
 ip link set vb up
 
-# This kernel's rdma_rxe waits with the removal of a card until nobody uses it: so what must hold is that it can go.
-start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
-await 2
-timeout 100 rdma link delete rxeb &
-removal=$!
-sleep 2
-pkill -9 -P "${pids[0]}"
-all_end 2 "a card is to be removed under load, and a rank dies: both end"
-wait $removal
-claim $? "then the card goes"
+# This kernel's rdma_rxe waits with the removal of a card until nobody uses it, and sometimes a minute longer: what must
+# hold is that it can go.
+removal() {
+	local removal
+	start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
+	await 2
+	timeout 100 rdma link delete rxeb &
+	removal=$!
+	sleep 2
+	pkill -9 -P "${pids[0]}"
+	all_end 2 "a card is to be removed under load, and a rank dies: both end"
+	wait $removal
+	claim $? "then the card goes"
+}
+[ "$tier" = default ] || removal
 claim "$(held)" "no queue pair is left"
 echo "1..$n"
