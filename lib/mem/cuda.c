@@ -5,6 +5,7 @@
  * so a look for it costs hosts without a GPU next to nothing.
  */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -55,11 +56,20 @@ static const struct tt_cuda *find(int mode, char *why, size_t bytes)
 	return atomic_load_explicit(&filled, memory_order_acquire) ? &table : NULL;
 }
 
+static int is_driver(struct dl_phdr_info *info, size_t bytes, void *ctx)
+{
+	const char *slash = strrchr(info->dlpi_name, '/');
+
+	(void)bytes, (void)ctx;
+	return !strncmp(slash ? slash + 1 : info->dlpi_name, "libcuda.so", 10);
+}
+
+/* dlopen would look for it in a hundred places, at every join of a process that has none. */
 const struct tt_cuda *tt_cuda_here(void)
 {
 	char why[128];
 
-	return find(RTLD_NOW | RTLD_NOLOAD, why, sizeof(why));
+	return dl_iterate_phdr(is_driver, NULL) ? find(RTLD_NOW | RTLD_NOLOAD, why, sizeof(why)) : NULL;
 }
 
 const struct tt_cuda *tt_cuda_load(void)
