@@ -17,7 +17,6 @@
  */
 #include <string.h>
 
-#include "mem/copy.h"
 #include "run/direct.h"
 
 #define SLICE_MAPPED (256u << 10)        /* bytes a call of advance sums or copies */
@@ -246,14 +245,6 @@ static int sum(struct tt_op *op)
 	return rc;
 }
 
-static void copy(const struct tt_op *op, void *to, const void *from, size_t bytes)
-{
-	if (op->past)
-		tt_copy_past(to, from, bytes);
-	else
-		memcpy(to, from, bytes);
-}
-
 static int fetch_from(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->caster;
@@ -263,7 +254,7 @@ static int fetch_from(struct tt_op *op, int peer)
 	const struct tt_remote *r = tt_direct_sums(op) ? &op->met[peer].out : &op->met[peer].in;
 
 	if (bytes && there)
-		copy(op, op->base[TT_OUT] + to, there + from, bytes);
+		tt_op_copy(op, TT_OUT, op->base[TT_OUT] + to, there + from, bytes);
 	else if (bytes && ep->t->read(ep, peer, op->base[TT_OUT] + to, r->at + from, bytes))
 		return TT_REMOTE;
 	op->done += bytes;
@@ -305,7 +296,7 @@ static int finish_fetching(struct tt_op *op)
 	uint8_t word = 1;
 
 	if (!tt_direct_sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
-		copy(op, op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
+		tt_op_copy(op, TT_OUT, op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
 	cast(op, &word, 1, TT_DIRECT_LEAVE);
 	return 1;
 }

@@ -10,7 +10,10 @@
 #ifndef TT_OP_H
 #define TT_OP_H
 
+#include <string.h>
+
 #include "comm/comm.h"
+#include "mem/copy.h"
 
 /* A call as the user made it. Copied, so that a stream can run it later. */
 struct tt_request {
@@ -103,6 +106,15 @@ struct tt_op {
 	bool reads;                     /* it is one of those that read */
 	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];      /* NULL: to be read into the stage */
 };
+
+/* Into buf of op; past the caches where nobody reads it soon. */
+static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst, const void *src, size_t bytes)
+{
+	if (op->past && buf == TT_OUT)
+		tt_copy_past(dst, src, bytes);
+	else
+		memcpy(dst, src, bytes);
+}
 
 /* prepare.c: op of a request that waits for its turn */
 void tt_op_init(struct tt_op *op, const struct tt_request *request);

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "mem/copy.h"
 #include "run/op.h"
 
 static struct tt_link *link_of(const struct tt_op *op, const struct tt_cursor *cu, tt_ref wire)
@@ -100,11 +99,6 @@ void tt_fault(tuttiComm_t c)
 	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
-static void copy(void *dst, const void *src, size_t bytes)
-{
-	memcpy(dst, src, bytes);
-}
-
 static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room, const void **src, size_t bytes)
 {
 	if (s->op == TT_COMBINE) {
@@ -117,7 +111,7 @@ static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *
 	if (room)
 		memcpy(room, src[0], bytes);
 	if (dst && dst != src[0])
-		(op->past && tt_ref_buf(s->dst) == TT_OUT ? tt_copy_past : copy)(dst, src[0], bytes);
+		tt_op_copy(op, tt_ref_buf(s->dst), dst, src[0], bytes);
 }
 
 /* A message that only has to land, and perhaps be posted on: sockets put it in place without a stage. */
