@@ -1,0 +1,28 @@
+/* random_floats.h - numbers in [-1, 1) that are the same on every run; for suites of the trainer */
+#ifndef TESTS_RANDOM_FLOATS_H
+#define TESTS_RANDOM_FLOATS_H
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "trainer/rng.h"
+
+static inline float random_float(uint32_t part, uint64_t index)
+{
+	uint32_t random[4];
+
+	tt_rng(99, TT_RNG_WEIGHTS, part, index, random);
+	return tt_rng_unit(random[0]);
+}
+
+static inline float *random_floats(size_t count, uint32_t part)
+{
+	float *all = malloc((count ? count : 1) * sizeof(*all));
+
+	cr_assert_not_null(all);
+	for (size_t i = 0; i < count; i++)
+		all[i] = random_float(part, i);
+	return all;
+}
+
+#endif
