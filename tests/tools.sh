@@ -111,6 +111,19 @@ for t in $tools; do
 	point "${t}_perf: 2 ranks over tcp, unaligned, right" \
 		right perf/${t}_perf --np 2 -b 12 -e 20K -f 29 -n 3 --transport tcp -u 1 -d half
 done
+# outputs of 8 MiB and more are written past the caches (lib/mem/copy.c): whole lines, with what is before and behind them
+large() {
+	tool=perf/$1_perf
+	shift
+	right env TUTTI_CMA=off "$tool" -b 20000004 -e 20000004 -n 2 -w 1 -u 1 --transport shm "$@"
+}
+for t in allreduce broadcast allgather alltoall sendrecv; do
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, by messages, right" large $t --np 2
+done
+for t in allreduce allgather; do
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, from peers' memory, right" large $t --np 2 -R 1
+done
+point "allreduce_perf: 5 ranks, 20 MB, unaligned, right" large allreduce --np 5
 point "all types and operations" right perf/allreduce_perf --np 2 -b 1000 -e 1000 -d all -o all -n 2
 point "buffers same" right perf/allreduce_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers same
 point "buffers cold, pinned, registered" right perf/allgather_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers cold --pin -R 1
