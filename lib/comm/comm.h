@@ -138,7 +138,8 @@ struct tuttiComm {
 	/* waiting */
 	enum tt_wait_policy policy;
 	uint32_t spins;                        /* the least of the transports that reach its peers */
-	uint32_t impatience, waits;            /* see wait.c */
+	uint32_t impatience, waits, pause_ms;  /* see wait.c */
+	uint64_t paused_until_ns;
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */
 	const char *fault_what;                /* TUTTI_FAULT for this rank, NULL: none */

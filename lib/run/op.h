@@ -167,7 +167,8 @@ int tt_run(struct tt_op *set);
 struct tt_wait {
 	tuttiComm_t comm;                      /* of the set's first operation: whose policy holds, and where to sleep */
 	uint64_t started_ns, deadline_ns;      /* of the time in which nothing moves */
-	uint32_t idle, spins;                  /* rounds in a row in which nothing moved; how many of them to spin */
+	uint32_t idle, spins, yields;          /* rounds in a row in which nothing moved; how many of them to spin, to yield */
+	uint64_t yielded_ns;                   /* the last time */
 	uint64_t arrived;                      /* bytes that had come by the last look around */
 	bool armed;                            /* endpoints know that this rank is about to sleep */
 	uint32_t ticket[TT_MAX_TRANSPORTS];

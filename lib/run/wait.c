@@ -8,6 +8,10 @@
  *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
  *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
  *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
+ *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else computes on the core then
+ *                    gets; a sleeper is woken at once. So after a yield that took long a rank only sleeps, for a while
+ *                    that doubles as long as yields stay long (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms by
+ *                    yields, 0.8 ms by sleep)
  * Every wait looks at the communicator's health each round and at the deadline whenever it has slept. The deadline moves on
  * with the bytes: it is a time in which nothing moved, from the first yield on.
  */
@@ -21,6 +25,9 @@
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
 #define YIELDING_MS 5u             /* at most, however many yields that are */
+#define LONG_YIELD_US 1000u        /* peers take less on the core, and are worth sleeping for if they take longer */
+#define PAUSE_MIN_MS 50u           /* without yields, after a long one */
+#define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
 #define DOZE_US 20000u             /* a bound, not a rhythm: wakes end it */
 #define DOZE_MIXED_US 500u         /* two kinds of endpoints to watch, but one to sleep in */
@@ -50,18 +57,22 @@ uint32_t tt_wait_spins(tuttiComm_t c)
 	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? c->spins : c->spins >> c->impatience;
 }
 
-/* A wait has ended: was it worth spinning? */
+/* A wait has ended: was it worth spinning, and yielding? */
 static void learn(tuttiComm_t c, const struct tt_wait *w)
 {
+	if (w->idle > w->spins && w->yields)
+		c->pause_ms = c->pause_ms / 2 >= PAUSE_MIN_MS ? c->pause_ms / 2 : 0;
+	if (c->policy != TT_WAIT_SPIN)
+		return;
 	if (w->idle <= w->spins)
 		c->impatience -= c->impatience && w->spins == c->spins;
-	else if (w->idle <= w->spins + 3 && c->impatience < IMPATIENCE_MAX)
+	else if (w->yields && w->idle <= w->spins + 3 && c->impatience < IMPATIENCE_MAX)
 		c->impatience++;
 }
 
 void tt_wait_reset(struct tt_wait *w)
 {
-	if (w->idle && w->comm->policy == TT_WAIT_SPIN)
+	if (w->idle)
 		learn(w->comm, w);
 	w->idle = 0;
 	if (tt_unlikely(w->armed))
@@ -140,17 +151,37 @@ static int look_around(struct tt_wait *w, struct tt_op *set)
 	return 0;
 }
 
-/* A few times; the first yield of a wait starts its clock. */
+/* A few times; the first round that does not spin starts the clock, and says how often. */
 static bool may_yield(struct tt_wait *w, const struct tt_op *set)
 {
-	enum tt_wait_policy policy = w->comm->policy;
-	uint32_t yields = policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
+	tuttiComm_t c = w->comm;
 
-	if (w->idle == w->spins + 1)
+	if (w->idle == w->spins + 1) {
 		start_clock(w, set);
-	else if (tt_now_ns() > w->started_ns + YIELDING_MS * 1000000ull)
-		return false;
-	return policy != TT_WAIT_SLEEP && w->idle <= w->spins + yields;
+		w->yielded_ns = w->started_ns;
+		w->yields = c->policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
+		if (c->policy == TT_WAIT_SLEEP || w->started_ns < c->paused_until_ns)
+			w->yields = 0;
+	}
+	return w->idle <= w->spins + w->yields;
+}
+
+static void yield(struct tt_wait *w)
+{
+	tuttiComm_t c = w->comm;
+	uint64_t before = w->yielded_ns;
+
+	sched_yield();
+	w->yielded_ns = tt_now_ns();
+	if (w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
+		w->yields = 0;
+	if (w->yielded_ns < before + LONG_YIELD_US * 1000ull)
+		return;
+	w->yields = 0;
+	c->pause_ms = 2 * c->pause_ms < PAUSE_MAX_MS ? 2 * c->pause_ms : PAUSE_MAX_MS;
+	if (c->pause_ms < PAUSE_MIN_MS)
+		c->pause_ms = PAUSE_MIN_MS;
+	c->paused_until_ns = w->yielded_ns + c->pause_ms * 1000000ull;
 }
 
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
@@ -165,7 +196,7 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 		return 0;
 	}
 	if (may_yield(w, set)) {
-		sched_yield();
+		yield(w);
 		return 0;
 	}
 	if (!w->armed) {                         /* one more look at the links before sleeping */
