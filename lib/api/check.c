@@ -8,18 +8,19 @@
 
 static int check_op(struct tt_request *r, const char *call)
 {
+	unsigned user = (unsigned)r->op - tuttiNumOps;         /* huge for whatever is none */
 	tuttiComm_t c = r->comm;
 	const struct tt_user_op *u;
 
-	if (r->op >= 0 && r->op < tuttiNumOps) {
+	if ((unsigned)r->op < tuttiNumOps) {
 		if (!tt_reduce_kernel(r->type, r->op))
 			return tt_fail(TT_ARG, "rank %d: %s: %s is defined on integers, not on %s", c->rank, call,
 				       tt_op_name(r->op), tt_type_name(r->type));
 		return 0;
 	}
-	if ((int)r->op - tuttiNumOps >= c->nuser_ops || r->op < 0 || !c->user_ops[r->op - tuttiNumOps].used)
+	if (user >= (unsigned)c->nuser_ops || !c->user_ops[user].used)
 		return tt_fail(TT_ARG, "rank %d: %s: %d is no reduction operation", c->rank, call, (int)r->op);
-	u = &c->user_ops[r->op - tuttiNumOps];
+	u = &c->user_ops[user];
 	if (u->type != r->type)
 		return tt_fail(TT_ARG, "rank %d: %s: the pre-multiplied sum was created for %s, not for %s", c->rank, call,
 			       tt_type_name(u->type), tt_type_name(r->type));

@@ -39,9 +39,10 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm)
 {
-	int rc = tt_comm_check(comm), i = (int)op - tuttiNumOps;
+	unsigned i = (unsigned)op - tuttiNumOps;
+	int rc = tt_comm_check(comm);
 
-	if (!rc && (i < 0 || i >= comm->nuser_ops || !comm->user_ops[i].used))
+	if (!rc && (i >= (unsigned)comm->nuser_ops || !comm->user_ops[i].used))
 		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank, (int)op);
 	if (rc)
 		return tt_result(rc);
