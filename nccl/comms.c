@@ -106,11 +106,13 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 {
 	struct nc_job *job;
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommFinalize", &tutti);
+	int rc;
 
-	if (!rc && comm->blocking) {
-			rc = nc_code(tuttiCommFinalize(tutti));
-	}
+	if (!comm)
+		return ncclSuccess;
+	rc = nc_comm_check(comm, "ncclCommFinalize", &tutti);
+	if (!rc && comm->blocking)
+		rc = nc_code(tuttiCommFinalize(tutti));
 	if (rc || comm->blocking)
 		return nc_result(rc);
 	job = nc_job_new(run_finalize, comm, NULL, false);

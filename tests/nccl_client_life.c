@@ -335,39 +335,3 @@ int case_configs(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(ncclCommInitRankConfig(&comm, 1, own, 0, config) == ncclInvalidArgument);
 	return 0;
 }
-
-int case_wrong_uses(struct seat *seat, const ncclUniqueId *id)
-{
-	ncclComm_t comm = seat->comm, other = NULL;
-	ncclSimInfo_t info = { 0 };
-	int version, x = 0;
-
-	(void)id;
-	OK(ncclGetVersion(&version));
-	EXPECT(version == 22809);
-	EXPECT(ncclGetVersion(NULL) == ncclInvalidArgument);
-	EXPECT(ncclGroupEnd() == ncclInvalidUsage);
-	EXPECT(ncclCommCount(NULL, &x) == ncclInvalidArgument);
-	EXPECT(ncclAllReduce(&x, &x, 1, ncclInt, (ncclRedOp_t)6, comm, NULL) == ncclInvalidArgument);
-	EXPECT(ncclAllReduce(&x, &x, 1, (ncclDataType_t)12, ncclSum, comm, NULL) == ncclInvalidArgument);
-	EXPECT(ncclBroadcast(&x, &x, 1, ncclInt, 1, comm, NULL) == ncclInvalidArgument);
-	EXPECT(ncclCommInitRank(&other, 2, *id, 2) == ncclInvalidArgument);
-	EXPECT(ncclCommRevoke(comm, 0) == ncclInvalidUsage);
-	EXPECT(strstr(ncclGetLastError(NULL), "not built") != NULL);
-	OK(ncclGroupStart());
-	EXPECT(ncclGroupSimulateEnd(&info) == ncclInvalidUsage);
-	EXPECT(ncclGroupEnd() == ncclInvalidUsage);            /* that one was closed */
-	OK(ncclGroupStart());
-	EXPECT(ncclBroadcast(&x, &x, 1, ncclInt, 1, comm, NULL) == ncclInvalidArgument);
-	OK(ncclCommInitRank(&other, 1, *id, 0));
-	EXPECT(ncclGroupEnd() == ncclInvalidArgument);         /* nothing of such a group runs */
-	EXPECT(other == NULL);
-	OK(ncclCommDestroy(NULL));
-	OK(ncclCommAbort(NULL));
-	OK(ncclCommDestroy(comm));
-	EXPECT(ncclCommDestroy(comm) == ncclInvalidArgument);
-	EXPECT(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, comm, NULL) == ncclInvalidArgument);
-	EXPECT(strlen(ncclGetErrorString(ncclRemoteError)) > 0 && strlen(ncclGetErrorString((ncclResult_t)99)) > 0);
-	seat->comm = NULL;
-	return 0;
-}
