@@ -15,7 +15,7 @@
 #include "perf/bench.h"
 #include "perf/options.h"
 
-const char *const tt_buffers_names[] = { "rotate", "same", "cold" };
+const char *const tt_buffers_names[] = { "auto", "rotate", "same", "cold" };
 const char *const tt_place_names[] = { "both", "out", "in" };
 
 #define AT(field) offsetof(struct tt_line, field)
@@ -23,7 +23,7 @@ const char *const tt_place_names[] = { "both", "out", "in" };
 static const struct tt_option options[] = {
 	{ 't', "nthreads", TT_OPT_INT, "N", AT(threads), "1", 1, 1024, .help = "threads of a process, each with its own ranks" },
 	{ 'g', "ngpus", TT_OPT_INT, "N", AT(ranks_each), "1", 1, 64,
-	  .help = "ranks of a thread, called together in a group;\nwithout CUDA they are host ranks" },
+	  .help = "ranks of a thread, called together in a group;\nof host memory unless there is --device" },
 	{ 'b', "minbytes", TT_OPT_SIZE, "SIZE", AT(min_bytes), "32M", .help = "first size" },
 	{ 'e', "maxbytes", TT_OPT_SIZE, "SIZE", AT(max_bytes), "32M", .help = "last size" },
 	{ 'i', "stepbytes", TT_OPT_SIZE, "SIZE", AT(step_bytes), "1M", 1, 0x1p62, .help = "from one size to the next" },
@@ -45,10 +45,11 @@ static const struct tt_option options[] = {
 	{ 'r', "root", TT_OPT_INT, "RANK", AT(root), "0", -1, 1e6, .words = "all", .help = "or all, one after the other" },
 	{ 'z', "blocking", TT_OPT_INT, "0..3", AT(blocking), "0", 0, 3,
 	  .help = "1: wait and meet after every call; 2: wait only;\n3: meet after every iteration, not timed" },
-	{ 'y', "stream_null", TT_OPT_INT, "0|1", AT(null_stream), "1", 0, 1,
-	  .help = "1: calls return when done (NULL stream);\n0: calls go to a host stream, which is waited for" },
-	{ 'G', "cudagraph", TT_OPT_CHOICE, "0", AT(graph), "0", .words = "0",
-	  .refusal = "CUDA graphs need CUDA, which this build has not; leave it at 0", .help = "no CUDA in this build" },
+	{ 'y', "stream_null", TT_OPT_INT, "0|1", AT(null_stream), "auto", 0, 1, .words = "auto",
+	  .help = "1: calls return when done (NULL stream);\n0: calls go to a stream, which is waited for;\n"
+		  "auto: 1 in host memory, 0 on a GPU" },
+	{ 'G', "cudagraph", TT_OPT_INT, "N", AT(graph), "0", 0, 1e6,
+	  .help = "capture the iterations as a CUDA graph and replay it N\ntimes; needs --device cuda" },
 	{ 'C', "report_cputime", TT_OPT_INT, "0|1", AT(cpu_time), "0", 0, 1,
 	  .help = "1: report the time until the calls returned, not until\nthey were done (differs with -y 0)" },
 	{ 'a', "average", TT_OPT_INT, "0..3", AT(average), "1", 0, 3,
@@ -65,12 +66,14 @@ static const struct tt_option options[] = {
 	{ 'K', "per_iter_skip", TT_OPT_INT, "N", AT(per_iter_skip), "0", 0, 1e8, .help = "leave the first N out of these" },
 	{ 0, "np", TT_OPT_INT, "N", AT(np), "0", 0, 4096,
 	  .help = "start N processes here; 0: join what started this one\n(mpirun, srun, torchrun, TUTTI_RANK: tutti_launch(7))" },
+	{ 0, "device", TT_OPT_TEXT, "NAME", AT(device), "cpu",
+	  .help = "cpu: buffers in host memory; cuda: on a GPU, the rank's\nnumber on its host modulo GPUs; cuda:N: all on that one" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", AT(transport),
 	  .help = "auto, shm, tcp or self;\nwithout: what TUTTI_TRANSPORT says, or auto" },
 	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo),
 	  .help = "an algorithm, auto, or all: each in a row of its own;\nwithout: what TUTTI_ALGO says, or auto" },
-	{ 0, "buffers", TT_OPT_CHOICE, "KIND", AT(buffers), "rotate", .words = "rotate same cold",
-	  .help = "rotate: several inputs in turn, rewritten before, untimed;\nsame: one input, written once;\n"
+	{ 0, "buffers", TT_OPT_CHOICE, "KIND", AT(buffers), "auto", .words = "auto rotate same cold",
+	  .help = "auto: rotate in host memory, same on a GPU;\nrotate: several inputs in turn, rewritten before, untimed;\nsame: one input, written once;\n"
 		  "cold: as rotate, then pushed out of the caches" },
 	{ 0, "place", TT_OPT_CHOICE, "KIND", AT(place), "both", .words = "both out in",
 	  .help = "measure out of place, in place (half the memory), or both" },
@@ -150,6 +153,33 @@ static int check_values(const struct tt_bench *bench, const struct tt_line *line
 	return 2;
 }
 
+/* What --device says, and what follows from it. */
+static int check_device(struct tt_line *line, const char *tool)
+{
+	const char *wrong = NULL;
+
+	line->cuda = tt_cuda_device_parse(line->device, &line->ordinal);
+	if (!line->cuda && strcmp(line->device, "cpu")) {
+		fprintf(stderr, "%s: --device %s: not one of: cpu cuda cuda:N\n", tool, line->device);
+		return 2;
+	}
+	if (line->null_stream < 0)
+		line->null_stream = !line->cuda;
+	if (line->buffers == TT_BUFFERS_AUTO)
+		line->buffers = line->cuda ? TT_BUFFERS_SAME : TT_BUFFERS_ROTATE;
+	if (line->graph && !line->cuda)
+		wrong = "CUDA graphs need --device cuda";
+	else if (line->graph && (line->null_stream || line->blocking))
+		wrong = "what waits cannot be captured; leave -y and -z at 0";
+	if (wrong)
+		fprintf(stderr, "%s: -G %lld: %s\n", tool, (long long)line->graph, wrong);
+	else if (line->cuda && line->buffers == TT_BUFFERS_COLD)
+		fprintf(stderr, "%s: --buffers cold: not on a GPU; use rotate or same\n", tool);
+	else
+		return 0;
+	return 2;
+}
+
 const char *tt_line_setting(const char *given, const char *variable)
 {
 	const char *value = given ? given : getenv(variable);
@@ -167,7 +197,9 @@ int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char 
 		return rc;
 	line->argc = argc;
 	line->argv = argv;
-	rc = check_sizes(line, tool);
+	rc = check_device(line, tool);
+	if (!rc)
+		rc = check_sizes(line, tool);
 	if (!rc)
 		rc = check_transport(line, tool);
 	if (!rc)

@@ -3,9 +3,12 @@
  *
  *   main.c        reads the line, starts processes and threads, each running a crew
  *   crew.c        joins the communicators, lets ranks agree on figures
+ *   cards.c       who the other ranks are, and what they have: memory, GPUs
  *   sweep.c       types, operations, roots, sizes, algorithms: one row each
  *   measure.c     one cell of a row: check, warm up, time, check
- *   seat.c        the buffers of one rank: make, fill, judge (values.c)
+ *   graph.c       the same calls as a CUDA graph
+ *   seat.c        one rank's inputs and results: make, fill, judge (values.c)
+ *   buffer.c      where they are: host memory, or a GPU's (cuda_device.c)
  *   collectives.c the table of collectives: how to call them, what lands where
  *   report.c      rank 0 prints; results.c has the same as JSON, written by json.c
  */
@@ -15,11 +18,12 @@
 #include <stdio.h>
 
 #include "base/base.h"
+#include "perf/cuda_device.h"
 #include "perf/values.h"
 #include "plan/plan.h"
 #include "tutti.h"
 
-enum { TT_BUFFERS_ROTATE, TT_BUFFERS_SAME, TT_BUFFERS_COLD };
+enum { TT_BUFFERS_AUTO, TT_BUFFERS_ROTATE, TT_BUFFERS_SAME, TT_BUFFERS_COLD };
 enum { TT_PLACE_BOTH, TT_PLACE_OUT, TT_PLACE_IN };
 enum { TT_ALL_TYPES = tuttiNumTypes, TT_ALL_OPS = TT_MULSUM + 1 };
 
@@ -30,12 +34,16 @@ struct tt_line {
 	uint64_t min_bytes, max_bytes, step_bytes;
 	int64_t step_factor;
 	int64_t iters, aggregate, warmup, cycles, check;
-	int type, op, graph;
+	int type, op;
+	int64_t graph;                     /* so often a CUDA graph is replayed; 0: no graph */
 	int64_t root;                      /* -1: each in turn */
 	int64_t blocking, null_stream, average, reg, parallel_init;
 	int64_t cpu_time, timestamps, memory_report, unalign, per_iter, per_iter_skip;
 	double timeout_s;
 	const char *transport, *algo, *json;   /* NULL: not given */
+	const char *device;
+	bool cuda;                         /* what device says: */
+	int ordinal;                       /* -1: by the rank's number on its host */
 	int buffers, place;
 	bool pin;
 	int64_t seed;
@@ -73,6 +81,8 @@ struct tt_bench {
 	bool in_place;                     /* there is an in-place form */
 	const char *help;
 	double (*bus_factor)(int nranks);
+	/* How many sizes all ranks' memory at least reads and writes together, were it one. */
+	double (*memory_factor)(int nranks, bool in_place);
 	tuttiResult_t (*call)(const struct tt_perf_call *c);
 	/* Not combining: which part of whose send buffer lands in part `part` of rank's receive buffer. */
 	void (*origin)(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part);
@@ -82,6 +92,24 @@ extern const struct tt_bench tt_benches[TT_COLLECTIVES];      /* by collective *
 
 /* The collective that a tool is named after: "allreduce_perf", "all_reduce_perf"; NULL: none. */
 const struct tt_bench *tt_bench_of_tool(const char *tool);
+
+/* ---- buffer.c -------------------------------------------------------------------------------------------------- */
+
+struct tt_buffer {
+	char *at;                          /* what calls are given */
+	char *host;                        /* the same, or its twin on the host */
+	size_t bytes;
+	bool library;                      /* tuttiMemAlloc's */
+};
+
+/* gpu->cu NULL: in host memory. 0, or an error with its sentence; free in any case. */
+int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes, bool library);
+void tt_buffer_free(struct tt_buffer *b, const struct tt_cuda_device *gpu);
+/* Where on the host is what is `at` in the buffer? */
+void *tt_buffer_twin(const struct tt_buffer *b, const void *at);
+/* Copies from the twin, or to it, behind what is on the stream, and waits. 0 | TT_CUDA */
+int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes);
+int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes);
 
 /* ---- seat.c: one rank ----------------------------------------------------------------------------------------- */
 
@@ -104,9 +132,10 @@ struct tt_seat {
 	tuttiComm_t *comms;                /* [algos]: measured */
 	tuttiRedOp_t *mulsum;              /* [algos]: the operation of the type in work */
 	void **handles;                    /* [2 * algos]: registrations */
-	tuttiStream_t stream;              /* NULL: calls block */
-	char *send_area, *recv_area;
-	size_t area_bytes;
+	struct tt_cuda_device gpu;         /* gpu.cu NULL: host memory */
+	tt_custream own;                   /* with a GPU: of this rank's copies, and of its calls unless they block */
+	tuttiStream_t stream;              /* of calls; NULL: they block */
+	struct tt_buffer inputs, results;  /* results.at NULL: they are in place only */
 	void *input, *result;              /* tables of values.h */
 	int complaints;
 };
@@ -118,17 +147,20 @@ void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line);
 
 /* 0, or 1 after a sentence */
 int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench, int algos);
-void tt_seat_free(struct tt_seat *s, const struct tt_line *line, int algos);
+void tt_seat_free(struct tt_seat *s, int algos);
 
 /* Buffers of call number `slot` of a batch. */
 struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
 				 int slot);
-/* Write the inputs that belong to call number `number`, and poison where the result will be. */
-void tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		  uint64_t number, bool poison);
-/* Elements of the result that are wrong, and of the input that were changed. The first goes to stderr. */
-uint64_t tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		       uint64_t number, bool poisoned);
+/* Write the inputs that belong to call number `number`, and poison where the result will be. 0, or 1 after a sentence */
+int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
+		 uint64_t number, bool poison);
+/* Counts the elements of the result that are wrong, and those of the input that were changed. The first goes to stderr.
+ * 0, or 1 after a sentence: nothing could be read */
+int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot, uint64_t number,
+		  bool poisoned, uint64_t *ret_wrong);
+/* Waits for the calls on its stream; comm is that of the calls. */
+tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm);
 /* Push the buffers of the cell out of the caches. */
 void tt_seat_cool(const struct tt_seat *s, const struct tt_cell *cell);
 /* 0, or 1: this processor cannot do that */
@@ -143,6 +175,14 @@ struct tt_rank_card {
 	uint64_t free_bytes;
 };
 
+/* And of its GPU. */
+struct tt_gpu_card {
+	bool failed;                       /* it has none */
+	int ordinal;
+	struct tt_cuuuid uuid;
+	char name[64], pci[20];
+};
+
 struct tt_crew {
 	const struct tt_line *line;
 	const struct tt_bench *bench;
@@ -153,6 +193,10 @@ struct tt_crew {
 	int nseats;
 	struct tt_seat *seats;
 	struct tt_rank_card *cards;        /* [nranks] */
+	struct tt_gpu_card *gpus;          /* [nranks]; NULL: host memory */
+	bool one_gpu;                      /* all ranks share it */
+	double copy_gbps;                  /* rank 0's GPU: read + written; 0: no GPU */
+	size_t copy_bytes;                 /* of one such copy */
 	int algos;
 	char (*algo_names)[64];            /* [algos]; "auto" is one of them */
 	uint64_t calls;                    /* so many were made: names the next one's data; equal on all ranks */
@@ -170,6 +214,11 @@ void tt_crew_close(struct tt_crew *c, bool failed);
 int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all);
 int tt_crew_meet(struct tt_crew *c);
 
+/* cards.c, after the base communicators are joined: cards, memory, GPUs. 0 | 1 failed | 2 the line asks for something impossible */
+int tt_crew_know(struct tt_crew *c);
+/* Which of this host's threads this one is. */
+int tt_crew_local_index(const struct tt_crew *c);
+
 /* Print, for each rank of this thread, why a call on its communicator failed. Returns 1. */
 int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result);
 
@@ -178,6 +227,7 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 struct tt_figure {
 	bool measured;                     /* false: there is no such form of this collective */
 	double time_us, cpu_us, alg_gbps, bus_gbps, p50_us, p99_us;
+	double memory_gbps;                /* of the GPU that all ranks share, at least; 0: they do not */
 	int64_t wrong;                     /* elements, all ranks; -1: not checked */
 	uint64_t shm_bytes, tcp_bytes;     /* sent in one call, all ranks */
 	double *iter_us;                   /* [iters] with -I 1: the slowest rank of each; free */
@@ -185,11 +235,23 @@ struct tt_figure {
 
 int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *ret_figure);
 
+/* ---- ticks.c ------------------------------------------------------------------------------------------------- */
+
 /* How long a tick of the processor's clock is; takes 2 ms. */
 double tt_us_per_tick(void);
 
 /* The q-th part (0..1) of n sorted values, nearest rank. */
 double tt_quantile(const double *sorted, size_t n, double q);
+
+/* ---- graph.c: calls captured once, replayed often; a graph for each rank of the crew ----------------------------- */
+
+struct tt_graph { void *graph, *exec; };
+
+/* 0 | 1 after a sentence */
+int tt_graph_begin(struct tt_crew *c);
+int tt_graph_end(struct tt_crew *c, struct tt_graph *graphs);
+int tt_graph_launch(struct tt_crew *c, const struct tt_graph *graphs);
+void tt_graph_free(struct tt_crew *c, struct tt_graph *graphs);
 
 /* ---- sweep.c -------------------------------------------------------------------------------------------------- */
 

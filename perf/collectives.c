@@ -115,31 +115,60 @@ static double twice_all_but_own(int n)
 	return 2 * (n - 1.0) / n;
 }
 
+/* ---- what a memory that all ranks share reads and writes at least, in sizes --------------------------------------------- */
+
+static double all_in_all_out(int n, bool in_place)
+{
+	(void)in_place;
+	return 2 * n;
+}
+
+static double all_and_one(int n, bool in_place)
+{
+	(void)in_place;
+	return n + 1;
+}
+
+/* In place one of the copies is there already. */
+static double one_to_all(int n, bool in_place)
+{
+	return in_place ? n : n + 1;
+}
+
+static double parts_once(int n, bool in_place)
+{
+	return in_place ? 2 * (n - 1.0) / n : 2;
+}
+
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
 const struct tt_bench tt_benches[TT_COLLECTIVES] = {
 	[TT_ALLREDUCE] = { TT_ALLREDUCE, .combines = true, .in_place = true, .bus_factor = twice_all_but_own,
-		.call = allreduce, .help = "Measures and checks allreduce: every rank gets the reduction of all." },
+		.memory_factor = all_in_all_out, .call = allreduce,
+		.help = "Measures and checks allreduce: every rank gets the reduction of all." },
 	[TT_REDUCE] = { TT_REDUCE, .combines = true, .rooted = true, .to_root = true, .in_place = true,
-		.bus_factor = whole, .call = reduce, .help = "Measures and checks reduce: the root gets the reduction." },
-	[TT_BROADCAST] = { TT_BROADCAST, .rooted = true, .in_place = true, .bus_factor = whole, .call = broadcast,
-		.origin = from_root, .help = "Measures and checks broadcast: every rank gets the root's buffer." },
+		.bus_factor = whole, .memory_factor = all_and_one, .call = reduce,
+		.help = "Measures and checks reduce: the root gets the reduction." },
+	[TT_BROADCAST] = { TT_BROADCAST, .rooted = true, .in_place = true, .bus_factor = whole,
+		.memory_factor = one_to_all, .call = broadcast, .origin = from_root,
+		.help = "Measures and checks broadcast: every rank gets the root's buffer." },
 	[TT_ALLGATHER] = { TT_ALLGATHER, .recv_all = true, .in_place = true, .bus_factor = all_but_own,
-		.call = allgather, .origin = from_each,
+		.memory_factor = one_to_all, .call = allgather, .origin = from_each,
 		.help = "Measures and checks allgather: every rank gets all buffers. Sizes are of the result." },
 	[TT_REDUCE_SCATTER] = { TT_REDUCE_SCATTER, .combines = true, .send_all = true, .in_place = true,
-		.bus_factor = all_but_own, .call = reduce_scatter,
+		.bus_factor = all_but_own, .memory_factor = all_and_one, .call = reduce_scatter,
 		.help = "Measures and checks reduce-scatter: each rank gets its part of the reduction. Sizes are of the input." },
 	[TT_ALLTOALL] = { TT_ALLTOALL, .send_all = true, .recv_all = true, .bus_factor = all_but_own,
-		.call = alltoall, .origin = from_each_my_part,
+		.memory_factor = all_in_all_out, .call = alltoall, .origin = from_each_my_part,
 		.help = "Measures and checks alltoall: part p goes to rank p. Sizes are of all parts. There is no in-place form." },
 	[TT_GATHER] = { TT_GATHER, .rooted = true, .to_root = true, .recv_all = true, .in_place = true,
-		.bus_factor = all_but_own, .call = gather, .origin = from_each,
+		.bus_factor = all_but_own, .memory_factor = parts_once, .call = gather, .origin = from_each,
 		.help = "Measures and checks gather: the root gets all buffers. Sizes are of the result." },
 	[TT_SCATTER] = { TT_SCATTER, .rooted = true, .send_all = true, .in_place = true, .bus_factor = all_but_own,
-		.call = scatter, .origin = from_root_my_part,
+		.memory_factor = parts_once, .call = scatter, .origin = from_root_my_part,
 		.help = "Measures and checks scatter: part r of the root's buffer goes to rank r. Sizes are of all parts." },
-	[TT_SENDRECV] = { TT_SENDRECV, .bus_factor = whole, .call = sendrecv, .origin = from_the_one_before,
+	[TT_SENDRECV] = { TT_SENDRECV, .bus_factor = whole, .memory_factor = all_in_all_out, .call = sendrecv,
+		.origin = from_the_one_before,
 		.help = "Measures and checks send and receive around a ring of ranks. There is no in-place form." },
 };
 

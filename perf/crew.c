@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "algorithms/algorithm.h"
 #include "mem/reduce.h"
@@ -122,6 +121,13 @@ static int join(struct tt_crew *c)
 	return init_error(c, -1, "init", rc ? rc : end);
 }
 
+/* A rank's communicators have the device that is current when they are made. */
+static void enter(const struct tt_seat *s)
+{
+	if (s->gpu.cu)
+		s->gpu.cu->ctx_set(s->gpu.ctx);
+}
+
 /* The communicators of algorithm number algo. */
 static int split(struct tt_crew *c, int algo, const char *name)
 {
@@ -130,8 +136,10 @@ static int split(struct tt_crew *c, int algo, const char *name)
 
 	if (c->nseats > 1)
 		rc = tuttiGroupStart();
-	for (int i = 0; i < c->nseats && !rc; i++)
+	for (int i = 0; i < c->nseats && !rc; i++) {
+		enter(&c->seats[i]);
 		rc = tuttiCommSplit(c->seats[i].base, 0, c->seats[i].rank, &c->seats[i].comms[algo], &config);
+	}
 	if (c->nseats > 1)
 		end = tuttiGroupEnd();
 	return init_error(c, -1, "split", rc ? rc : end);
@@ -220,67 +228,19 @@ static int join_measured(struct tt_crew *c)
 	return all ? split_all(c) : split_one(c);
 }
 
-/* ---- knowing the others ------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-static int exchange_cards(struct tt_crew *c)
+static int open_seat(struct tt_crew *c, struct tt_seat *s)
 {
-	struct tt_rank_card *mine = calloc((size_t)c->nseats, sizeof(*mine));
-	int rc;
-
-	c->cards = calloc((size_t)c->nranks, sizeof(*c->cards));
-	if (!mine || !c->cards) {
-		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", c->first, c->nranks);
-		free(mine);
+	enter(s);
+	if (tt_seat_make(s, c->line, c->bench, c->algos))
 		return 1;
-	}
-	for (int i = 0; i < c->nseats; i++) {
-		gethostname(mine[i].host, sizeof(mine[i].host) - 1);
-		tt_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
-		mine[i].pid = getpid();
-		mine[i].free_bytes = tt_host_free_bytes();
-	}
-	rc = tt_crew_gather(c, mine, sizeof(*mine), c->cards);
-	free(mine);
-	return rc;
-}
-
-/* Every rank comes to the same verdict, since all have the same cards; the lowest of the host says it. */
-static int check_memory(struct tt_crew *c)
-{
-	uint64_t each = tt_seat_bytes(c->line, c->bench);
-	int verdict = 0;
-
-	for (int r = 0; r < c->nranks; r++) {
-		uint64_t ranks = 0, least = UINT64_MAX;
-		bool lowest = true;
-
-		for (int other = 0; other < c->nranks; other++) {
-			if (strcmp(c->cards[other].host, c->cards[r].host))
-				continue;
-			ranks++;
-			lowest &= other >= r;
-			least = c->cards[other].free_bytes < least ? c->cards[other].free_bytes : least;
-		}
-		if (!lowest || ranks * each <= least)
-			continue;
-		verdict = 2;
-		if (c->first == r)
-			fprintf(stderr, "rank %d: -e %llu: %llu ranks on %s need %.1f GB for their buffers, and %.1f GB "
-				"are free; use a smaller -e, fewer ranks, or --place in\n", r,
-				(unsigned long long)c->line->max_bytes, (unsigned long long)ranks, c->cards[r].host,
-				(double)(ranks * each) / 1e9, (double)least / 1e9);
-	}
-	return verdict;
-}
-
-/* Which of this host's threads this one is. */
-static int local_index(const struct tt_crew *c)
-{
-	int before = 0;
-
-	for (int r = 0; r < c->first; r++)
-		before += !strcmp(c->cards[r].host, c->cards[c->first].host);
-	return before / c->nseats;
+	if (c->line->null_stream)
+		return 0;
+	s->stream = s->own;
+	if (!s->gpu.cu && tuttiStreamCreate(&s->stream))
+		return tt_crew_complain(c, -1, "stream", tuttiSystemError);
+	return 0;
 }
 
 int tt_crew_open(struct tt_crew *c)
@@ -298,9 +258,7 @@ int tt_crew_open(struct tt_crew *c)
 	}
 	rc = join(c);
 	if (!rc)
-		rc = exchange_cards(c);
-	if (!rc)
-		rc = check_memory(c);
+		rc = tt_crew_know(c);
 	if (rc)
 		return rc;
 	if (c->line->root >= c->nranks) {
@@ -308,17 +266,14 @@ int tt_crew_open(struct tt_crew *c)
 			fprintf(stderr, "%s: -r %lld: there are only %d ranks\n", c->tool, (long long)c->line->root, c->nranks);
 		return 2;
 	}
-	if (c->line->pin && tt_pin(local_index(c)) < 0)
+	if (c->line->pin && tt_pin(tt_crew_local_index(c)) < 0)
 		fprintf(stderr, "rank %d: --pin: %s; going on unbound\n", c->first, strerror(errno));
 	if (c->first == 0 && !(c->report = tt_report_open(c)))
 		return 1;
 	c->us_per_tick = tt_us_per_tick();
 	rc = join_measured(c);
-	for (int i = 0; i < c->nseats && !rc; i++) {
-		rc = tt_seat_make(&c->seats[i], c->line, c->bench, c->algos);
-		if (!rc && !c->line->null_stream && tuttiStreamCreate(&c->seats[i].stream))
-			rc = tt_crew_complain(c, -1, "stream", tuttiSystemError);
-	}
+	for (int i = 0; i < c->nseats && !rc; i++)
+		rc = open_seat(c, &c->seats[i]);
 	return rc;
 }
 
@@ -366,9 +321,10 @@ static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
 {
 	tuttiResult_t (*end)(tuttiComm_t comm) = failed ? tuttiCommAbort : tuttiCommDestroy;
 
+	enter(s);
 	if (!failed)
-		tt_seat_free(s, c->line, c->algos);
-	if (s->stream && !failed)
+		tt_seat_free(s, c->algos);
+	if (s->stream && !s->gpu.cu && !failed)
 		tuttiStreamDestroy(s->stream);
 	for (int i = 0; s->comms && i < c->algos; i++) {
 		if (s->comms[i])
@@ -378,7 +334,9 @@ static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
 	if (s->base)
 		end(s->base);
 	if (failed)
-		tt_seat_free(s, c->line, 0);
+		tt_seat_free(s, 0);
+	if (s->own)
+		s->gpu.cu->stream_destroy(s->own);
 	free(s->comms);
 	free(s->mulsum);
 	free(s->handles);
@@ -390,5 +348,6 @@ void tt_crew_close(struct tt_crew *c, bool failed)
 		close_seat(c, &c->seats[i], failed);
 	free(c->seats);
 	free(c->cards);
+	free(c->gpus);
 	free(c->algo_names);
 }

@@ -184,6 +184,8 @@ int main(int argc, char **argv)
 	rc = tt_line_read(job.bench, job.tool, argc, argv, &job.line);
 	if (rc)
 		return rc == 1 ? tt_output_end(job.tool, 0) : rc;
+	if (job.line.cuda)
+		tt_cuda_device_prepare();
 	/* The library then says who is missing while ranks join. */
 	setenv("TUTTI_LOG", "warn", 0);
 	return run(&job);

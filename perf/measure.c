@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "perf/bench.h"
+#include "perf/ticks.h"
 
 struct run {
 	struct tt_crew *c;
@@ -35,50 +36,9 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-double tt_quantile(const double *sorted, size_t n, double q)
-{
-	double exact = q * (double)n;
-	size_t rank = (size_t)exact;
-
-	if ((double)rank < exact)
-		rank++;
-	return sorted[rank ? rank - 1 : 0];
-}
-
 static int failed(struct run *m, tuttiResult_t rc)
 {
 	return tt_crew_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective), rc);
-}
-
-/* ---- clocks: the wall's for batches; the processor's own, which costs least, for single calls ------------------------ */
-
-static double now_us(void)
-{
-	return (double)tt_now_ns() / 1000;
-}
-
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-	uint64_t t;
-
-	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-	return t;
-#else
-	return tt_now_ns();
-#endif
-}
-
-double tt_us_per_tick(void)
-{
-	double start = now_us();
-	uint64_t first = ticks();
-
-	while (now_us() - start < 2000)
-		;
-	return (now_us() - start) / (double)(ticks() - first);
 }
 
 /* ---- calls -------------------------------------------------------------------------------------------------------- */
@@ -86,8 +46,8 @@ double tt_us_per_tick(void)
 static int wait_streams(struct run *m)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
-		tuttiStream_t stream = m->c->seats[i].stream;
-		tuttiResult_t rc = stream ? tuttiStreamSynchronize(stream) : tuttiSuccess;
+		const struct tt_seat *s = &m->c->seats[i];
+		tuttiResult_t rc = tt_seat_wait(s, s->comms[m->cell->algo]);
 
 		if (rc)
 			return failed(m, rc);
@@ -111,35 +71,41 @@ static int iterate(struct run *m, int slot, int64_t calls)
 }
 
 /* Data for the calls number `first`, first + 1 ... into the slots. */
-static void write_inputs(struct run *m, uint64_t first, int calls, bool poison)
+static int write_inputs(struct run *m, uint64_t first, int calls, bool poison)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		for (int k = 0; k < calls && k < m->cell->slots; k++)
-			tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k, first + (uint64_t)k, poison);
+			if (tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k, first + (uint64_t)k, poison))
+				return 1;
 		if (m->c->line->buffers == TT_BUFFERS_COLD)
 			tt_seat_cool(&m->c->seats[i], m->cell);
 	}
+	return 0;
 }
 
-static void judge(struct run *m, int slot, uint64_t number, bool poisoned, struct share *shares)
+static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct share *shares)
 {
-	for (int i = 0; i < m->c->nseats; i++)
-		shares[i].wrong += (int64_t)tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned);
+	for (int i = 0; i < m->c->nseats; i++) {
+		uint64_t wrong;
+
+		if (tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned, &wrong))
+			return 1;
+		shares[i].wrong += (int64_t)wrong;
+	}
+	return 0;
 }
 
 /* One call that is not timed, on fresh data. */
 static int single(struct run *m, bool judged, struct share *shares)
 {
 	uint64_t number = m->c->calls++;
-	int rc;
+	int rc = write_inputs(m, number, 1, true);
 
-	write_inputs(m, number, 1, true);
-	rc = iterate(m, 0, 1);
+	if (!rc)
+		rc = iterate(m, 0, 1);
 	if (!rc)
 		rc = wait_streams(m);
-	if (!rc && judged)
-		judge(m, 0, number, true, shares);
-	return rc;
+	return rc || !judged ? rc : judge(m, 0, number, true, shares);
 }
 
 static int before(struct run *m, struct share *shares)
@@ -158,15 +124,15 @@ static int before(struct run *m, struct share *shares)
 static int after(struct run *m, struct share *shares)
 {
 	const struct tt_line *line = m->c->line;
-	int last = (m->made - 1) % m->cell->slots;
+	int last = (m->made - 1) % m->cell->slots, rc = 0;
 
 	if (!line->check)
 		return 0;
-	if (m->cell->in_place && (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots))
+	if (m->cell->in_place && (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots || line->graph))
 		return single(m, true, shares);
-	for (int slot = m->cell->in_place ? 0 : last; slot <= last; slot++)
-		judge(m, slot, m->first + (uint64_t)slot, false, shares);
-	return 0;
+	for (int slot = m->cell->in_place ? 0 : last; slot <= last && !rc; slot++)
+		rc = judge(m, slot, m->first + (uint64_t)slot, false, shares);
+	return rc;
 }
 
 /* ---- timing ------------------------------------------------------------------------------------------------------- */
@@ -175,8 +141,8 @@ static int after(struct run *m, struct share *shares)
 static int time_batch(struct run *m, int iters)
 {
 	const struct tt_line *line = m->c->line;
-	double us = m->c->us_per_tick, start = now_us(), apart = 0, wall;
-	uint64_t last = ticks();
+	double us = m->c->us_per_tick, start = tt_ticks_us(), apart = 0, wall;
+	uint64_t last = tt_ticks();
 	int rc = 0;
 
 	for (int i = 0; i < iters && !rc; i++) {
@@ -187,24 +153,65 @@ static int time_batch(struct run *m, int iters)
 			rc = wait_streams(m);
 		if (!rc && line->blocking == 1)
 			rc = tt_crew_meet(m->c);
-		now = ticks();
+		now = tt_ticks();
 		m->iter_us[m->done + i] = (double)(now - last) * us;
 		last = now;
 		if (!rc && line->blocking == 3) {
 			rc = tt_crew_meet(m->c);
-			last = ticks();
+			last = tt_ticks();
 			apart += (double)(last - now) * us;
 		}
 	}
-	m->cpu_us += now_us() - start - apart;
+	m->cpu_us += tt_ticks_us() - start - apart;
 	if (!rc)
 		rc = wait_streams(m);
-	wall = now_us() - start - apart;
+	wall = tt_ticks_us() - start - apart;
 	m->wall_us += wall;
 	/* Calls that only queue have no time of their own. */
 	for (int i = 0; !line->null_stream && !line->blocking && i < iters; i++)
 		m->iter_us[m->done + i] = wall / iters;
 	m->done += iters;
+	return rc;
+}
+
+static int replay(struct run *m, const struct tt_graph *graphs, int iters)
+{
+	double launches = (double)m->c->line->graph, start, wall;
+	int rc = tt_graph_launch(m->c, graphs);          /* the first takes it to the GPU */
+
+	if (!rc)
+		rc = wait_streams(m);
+	if (!rc)
+		rc = tt_crew_meet(m->c);
+	start = tt_ticks_us();
+	for (int64_t i = 0; i < m->c->line->graph && !rc; i++)
+		rc = tt_graph_launch(m->c, graphs);
+	m->cpu_us += (tt_ticks_us() - start) / launches;
+	if (!rc)
+		rc = wait_streams(m);
+	wall = (tt_ticks_us() - start) / launches;
+	m->wall_us += wall;
+	for (int i = 0; i < iters; i++)
+		m->iter_us[m->done + i] = wall / iters;
+	m->done += iters;
+	return rc;
+}
+
+/* The timed part of a batch, its calls captured before. */
+static int time_graph(struct run *m, int iters)
+{
+	struct tt_graph *graphs = calloc((size_t)m->c->nseats, sizeof(*graphs));
+	int rc = graphs ? tt_graph_begin(m->c) : 1;
+
+	for (int i = 0; i < iters && !rc; i++)
+		rc = iterate(m, (int)(i * m->c->line->aggregate % m->cell->slots), m->c->line->aggregate);
+	if (!rc)
+		rc = tt_graph_end(m->c, graphs);
+	if (!rc)
+		rc = replay(m, graphs, iters);
+	if (graphs)
+		tt_graph_free(m->c, graphs);
+	free(graphs);
 	return rc;
 }
 
@@ -221,10 +228,11 @@ static int time_all(struct run *m)
 		m->first = m->c->calls;
 		m->made = same ? 1 : (int)(iters * line->aggregate);
 		m->c->calls += (uint64_t)m->made;
-		write_inputs(m, m->first, m->made, false);
-		rc = tt_crew_meet(m->c);
+		rc = write_inputs(m, m->first, m->made, false);
 		if (!rc)
-			rc = time_batch(m, (int)iters);
+			rc = tt_crew_meet(m->c);
+		if (!rc)
+			rc = line->graph ? time_graph(m, (int)iters) : time_batch(m, (int)iters);
 	}
 	return rc;
 }
@@ -245,7 +253,7 @@ static void count_bytes(struct run *m, struct share *shares, int sign)
 static void fill_shares(struct run *m, struct share *shares)
 {
 	const struct tt_line *line = m->c->line;
-	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate;
+	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate, runs = line->graph ? (size_t)line->graph + 1 : 1;
 	double *sorted = malloc(n * sizeof(*sorted));
 
 	if (sorted) {
@@ -257,8 +265,8 @@ static void fill_shares(struct run *m, struct share *shares)
 		shares[i].cpu_us = m->cpu_us / (double)calls;
 		shares[i].p50_us = sorted ? tt_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
 		shares[i].p99_us = sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
-		shares[i].shm_bytes /= calls;
-		shares[i].tcp_bytes /= calls;
+		shares[i].shm_bytes /= calls * runs;
+		shares[i].tcp_bytes /= calls * runs;
 	}
 	free(sorted);
 }
@@ -298,6 +306,7 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 	f->p99_us = over_ranks(all, n, offsetof(struct share, p99_us), how);
 	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
 	f->bus_gbps = f->alg_gbps * m->cell->bench->bus_factor(n);
+	f->memory_gbps = m->c->one_gpu ? f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place) : 0;
 	f->wrong = m->c->line->check ? 0 : -1;
 	f->shm_bytes = f->tcp_bytes = 0;
 	for (int r = 0; r < n; r++) {

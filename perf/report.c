@@ -54,11 +54,11 @@ static void print_head(const struct tt_report *r, int library)
 	       (long long)line->min_bytes, (long long)line->max_bytes,
 	       line->step_factor > 1 ? (long long)line->step_factor : (long long)line->step_bytes,
 	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters, (int)line->aggregate,
-	       (int)line->check, 0, (int)line->unalign);
+	       (int)line->check, (int)line->graph, (int)line->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
 	       "instruction set: %s seed: %lld\n", r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
 	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
-	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
+	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (line->blocking == 2)
@@ -69,12 +69,34 @@ static void print_head(const struct tt_report *r, int library)
 		printf("# Parallel Init Enabled: threads join concurrently \n");
 }
 
+/* What the figures of a GPU are, and what they are to be held against. */
+static void print_yardstick(const struct tt_report *r)
+{
+	const struct tt_crew *c = r->crew;
+
+	printf("# device memory, timed by the host's clock from the first call to the end of the stream%s\n",
+	       r->line->graph ? ", calls captured before, graph replayed" : "");
+	printf("# copies of %.1f MB within device %d: %.1f GB/s read + written\n", (double)c->copy_bytes / 1e6,
+	       c->gpus[0].ordinal, c->copy_gbps);
+	if (c->one_gpu)
+		printf("# all ranks share it: mem is what of its memory the ranks at least read + write, per second; "
+		       "/copy is its part of the copies'\n");
+}
+
 static void print_devices(const struct tt_report *r)
 {
+	if (r->line->cuda)
+		print_yardstick(r);
 	printf("#\n# Using devices\n");
 	for (int i = 0; i < r->crew->nranks; i++) {
 		const struct tt_rank_card *card = &r->crew->cards[i];
+		const struct tt_gpu_card *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
 
+		if (gpu) {
+			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0, (int)card->pid, card->host,
+			       gpu->ordinal, gpu->pci, gpu->name);
+			continue;
+		}
 		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0, (int)card->pid,
 		       card->host, -1, card->cpu);
 	}
@@ -131,6 +153,9 @@ static void print_names(const struct tt_line *line, bool units)
 	for (int place = 0; place < 2; place++)
 		printf(" %7s  %7s ", units ? "(us)" : place ? "in_p50" : "out_p50",
 		       units ? "(us)" : place ? "in_p99" : "out_p99");
+	for (int place = 0; line->cuda && place < 2; place++)
+		printf(" %8s  %8s  %8s ", units ? "(us)" : place ? "in_call" : "out_call",
+		       units ? "(GB/s)" : place ? "in_mem" : "out_mem", units ? "" : "/copy");
 	printf(" %s\n", units ? "" : "algorithm");
 }
 
@@ -219,6 +244,16 @@ static void print_quantiles(const struct tt_figure *f)
 	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A", f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
 }
 
+/* The GPU's columns: until the call had returned; its memory's traffic, and which part of the copies' that is. */
+static void print_gpu(const struct tt_report *r, const struct tt_figure *f)
+{
+	char a[16], b[16], c[16];
+	bool shared = f->measured && f->memory_gbps > 0;
+
+	printf("  %8s  %8s  %8s", f->measured ? tt_fit(a, 8, f->cpu_us) : "N/A", shared ? tt_fit(b, 8, f->memory_gbps) : "N/A",
+	       shared && r->crew->copy_gbps > 0 ? tt_fit(c, 8, f->memory_gbps / r->crew->copy_gbps) : "N/A");
+}
+
 static void add(struct report_sum *sum, const struct tt_figure *f)
 {
 	if (!f->measured)
@@ -244,6 +279,10 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 		printf("%21s", text);
 	print_quantiles(&row->out);
 	print_quantiles(&row->in);
+	if (r->line->cuda) {
+		print_gpu(r, &row->out);
+		print_gpu(r, &row->in);
+	}
 	printf("  %s\n", row->algorithm);
 	fflush(stdout);
 	tt_results_row(&r->json, r->line, row);

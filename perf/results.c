@@ -34,7 +34,7 @@ static void json_config(struct tt_json *j, const struct tt_line *line)
 	tt_json_int(j, "iterations", line->iters);
 	tt_json_int(j, "aggregated_iterations", line->aggregate);
 	tt_json_int(j, "validation", line->check);
-	tt_json_int(j, "graph", 0);
+	tt_json_int(j, "graph", line->graph);
 	tt_json_int(j, "blocking_collectives", line->blocking);
 	tt_json_int(j, "per_iter_timing", line->per_iter);
 	tt_json_int(j, "per_iter_skip", line->per_iter_skip);
@@ -47,6 +47,7 @@ static void json_config(struct tt_json *j, const struct tt_line *line)
 	tt_json_text(j, "algo", tt_line_setting(line->algo, "TUTTI_ALGO"));
 	tt_json_text(j, "buffers", tt_buffers_names[line->buffers]);
 	tt_json_text(j, "place", tt_place_names[line->place]);
+	tt_json_text(j, "device", line->device);
 	tt_json_bool(j, "pin", line->pin);
 	tt_json_int(j, "seed", line->seed);
 }
@@ -60,9 +61,9 @@ static void json_devices(struct tt_json *j, const struct tt_crew *c)
 		tt_json_int(j, "group", 0);
 		tt_json_int(j, "pid", c->cards[r].pid);
 		tt_json_text(j, "hostname", c->cards[r].host);
-		tt_json_int(j, "device", -1);
-		tt_json_text(j, "device_hex", "host memory");
-		tt_json_text(j, "device_info", c->cards[r].cpu);
+		tt_json_int(j, "device", c->gpus ? c->gpus[r].ordinal : -1);
+		tt_json_text(j, "device_hex", c->gpus ? c->gpus[r].pci : "host memory");
+		tt_json_text(j, "device_info", c->gpus ? c->gpus[r].name : c->cards[r].cpu);
 		tt_json_close(j, '}');
 	}
 	tt_json_close(j, ']');
@@ -101,6 +102,11 @@ void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library)
 	json_config(j, c->line);
 	tt_json_int(j, "nranks", c->nranks);
 	json_devices(j, c);
+	if (c->gpus) {
+		tt_json_bool(j, "one_gpu", c->one_gpu);
+		tt_json_real(j, "copy_bw", c->copy_gbps);
+		tt_json_int(j, "copy_bytes", (long long)c->copy_bytes);
+	}
 	tt_json_close(j, '}');
 	tt_json_open(j, "results", '[');
 }
@@ -121,6 +127,10 @@ static void json_figure(struct tt_json *j, const struct tt_line *line, const cha
 		tt_json_null(j, "nwrong");
 	tt_json_real(j, "p50", f->p50_us);
 	tt_json_real(j, "p99", f->p99_us);
+	if (line->cuda)
+		tt_json_real(j, "call_time", f->cpu_us);
+	if (f->memory_gbps > 0)
+		tt_json_real(j, "memory_bw", f->memory_gbps);
 	tt_json_int(j, "sent_bytes_shm", (long long)f->shm_bytes);
 	tt_json_int(j, "sent_bytes_tcp", (long long)f->tcp_bytes);
 	if (f->iter_us) {

@@ -1,13 +1,11 @@
 /*
- * seat.c - the buffers of one rank: memory, inputs, and the judgement of results
+ * seat.c - one rank: its buffers, the inputs in them, and the judgement of results
  *
- * Called by crew.c (make, free) and measure.c. An area holds the inputs of several calls, `slots`, one behind the
- * other; results out of place go to one place in an area of their own, results in place over the input.
+ * Called by crew.c (make, free) and measure.c. `inputs` holds the inputs of several calls, `slots`, one behind the
+ * other; results out of place go to one place in `results`, results in place over the input.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "mem/reduce.h"
 #include "perf/bench.h"
@@ -26,7 +24,7 @@ static size_t round_up(size_t value, size_t to)
 	return (value + to - 1) / to * to;
 }
 
-static size_t area_bytes(const struct tt_line *line)
+static size_t buffer_bytes(const struct tt_line *line)
 {
 	size_t inputs = line->max_bytes > SLOTS_BYTES ? line->max_bytes : SLOTS_BYTES;
 
@@ -40,7 +38,7 @@ static bool separate_results(const struct tt_line *line, const struct tt_bench *
 
 size_t tt_seat_bytes(const struct tt_line *line, const struct tt_bench *bench)
 {
-	return area_bytes(line) * (separate_results(line, bench) ? 2 : 1);
+	return buffer_bytes(line) * (separate_results(line, bench) ? 2 : 1);
 }
 
 void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line)
@@ -55,43 +53,25 @@ void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line)
 	cell->stride = round_up(bytes, GUARD) + GUARD;
 }
 
-static char *area_new(const struct tt_line *line, size_t bytes)
-{
-	void *area;
-
-	if (line->reg)
-		return tuttiMemAlloc(&area, bytes) ? NULL : area;
-	area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return area == MAP_FAILED ? NULL : area;
-}
-
-static void area_free(const struct tt_line *line, char *area, size_t bytes)
-{
-	if (!area)
-		return;
-	if (line->reg)
-		tuttiMemFree(area);
-	else
-		munmap(area, bytes);
-}
-
 int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench, int algos)
 {
 	bool two = separate_results(line, bench);
+	size_t bytes = buffer_bytes(line);
 
-	s->area_bytes = area_bytes(line);
-	s->send_area = area_new(line, s->area_bytes);
-	s->recv_area = two ? area_new(line, s->area_bytes) : NULL;
 	s->input = malloc(TT_VALUES * 8);
 	s->result = malloc(TT_VALUES * 8);
-	if (!s->send_area || (two && !s->recv_area) || !s->input || !s->result) {
-		fprintf(stderr, "rank %d: no memory for buffers of %zu bytes: %s\n", s->rank,
-			s->area_bytes, strerror(errno));
+	if (tt_buffer_make(&s->inputs, &s->gpu, bytes, line->reg) ||
+	    (two && tt_buffer_make(&s->results, &s->gpu, bytes, line->reg))) {
+		fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
+		return 1;
+	}
+	if (!s->input || !s->result) {
+		fprintf(stderr, "rank %d: no memory for tables of values\n", s->rank);
 		return 1;
 	}
 	for (int i = 0; line->reg && i < algos; i++) {
-		if (tuttiCommRegister(s->comms[i], s->send_area, s->area_bytes, &s->handles[2 * i]) ||
-		    (two && tuttiCommRegister(s->comms[i], s->recv_area, s->area_bytes, &s->handles[2 * i + 1]))) {
+		if (tuttiCommRegister(s->comms[i], s->inputs.at, bytes, &s->handles[2 * i]) ||
+		    (two && tuttiCommRegister(s->comms[i], s->results.at, bytes, &s->handles[2 * i + 1]))) {
 			fprintf(stderr, "rank %d: %s\n", s->rank, tuttiGetLastError(NULL));
 			return 1;
 		}
@@ -99,16 +79,15 @@ int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_
 	return 0;
 }
 
-void tt_seat_free(struct tt_seat *s, const struct tt_line *line, int algos)
+void tt_seat_free(struct tt_seat *s, int algos)
 {
 	for (int i = 0; s->handles && i < 2 * algos; i++)
 		if (s->handles[i] && s->comms[i / 2])
 			tuttiCommDeregister(s->comms[i / 2], s->handles[i]);
-	area_free(line, s->send_area, s->area_bytes);
-	area_free(line, s->recv_area, s->area_bytes);
+	tt_buffer_free(&s->inputs, &s->gpu);
+	tt_buffer_free(&s->results, &s->gpu);
 	free(s->input);
 	free(s->result);
-	s->send_area = s->recv_area = NULL;
 	s->input = s->result = NULL;
 }
 
@@ -118,7 +97,7 @@ struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *
 				 int slot)
 {
 	size_t start = FRONT + (size_t)line->unalign * cell->esize, part = cell->count * cell->esize;
-	char *send = s->send_area + start + (size_t)slot * cell->stride;
+	char *send = s->inputs.at + start + (size_t)slot * cell->stride;
 	struct tt_perf_call call = { .count = cell->count, .type = cell->type, .root = cell->root, .rank = s->rank,
 				     .nranks = s->nranks, .comm = s->comms[cell->algo], .stream = s->stream };
 
@@ -126,7 +105,7 @@ struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *
 	call.send = send;
 	call.recv = send;
 	if (!cell->in_place)
-		call.recv = s->recv_area + start;
+		call.recv = s->results.at + start;
 	else if (cell->bench->recv_all && !cell->bench->send_all)
 		call.send = send + (size_t)s->rank * part;
 	else if (cell->bench->send_all && !cell->bench->recv_all)
@@ -152,18 +131,53 @@ static size_t phase_of(const struct tt_line *line, const struct tt_cell *cell, u
 	return (tt_values_phase((uint64_t)line->seed, number, 0, 0) + (size_t)part * cell->count) % TT_VALUES;
 }
 
-void tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		  uint64_t number, bool poison)
+/* The same call's buffers as the tool sees them. */
+static struct tt_perf_call on_host(const struct tt_seat *s, const struct tt_cell *cell, struct tt_perf_call call)
 {
-	struct tt_perf_call call = tt_seat_call(s, line, cell, slot);
+	call.send = tt_buffer_twin(&s->inputs, call.send);
+	call.recv = tt_buffer_twin(cell->in_place ? &s->inputs : &s->results, call.recv);
+	return call;
+}
+
+typedef int move_fn(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at,
+		    size_t bytes);
+
+static int moved(const struct tt_seat *s, int rc)
+{
+	if (rc)
+		fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
+	return rc != 0;
+}
+
+/* Moves the result between the twins, out of place also what is right before and behind it. */
+static int move_result(const struct tt_seat *s, const struct tt_cell *cell, const struct tt_perf_call *call, move_fn *move)
+{
+	size_t guard = cell->in_place ? 0 : GUARD;
+
+	return moved(s, move(cell->in_place ? &s->inputs : &s->results, &s->gpu, s->own, (const char *)call->recv - guard,
+			     cell->recv_bytes + 2 * guard));
+}
+
+static int move_input(const struct tt_seat *s, const struct tt_cell *cell, const struct tt_perf_call *call, move_fn *move)
+{
+	return moved(s, move(&s->inputs, &s->gpu, s->own, call->send, cell->send_bytes));
+}
+
+int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
+		 uint64_t number, bool poison)
+{
+	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
 	size_t part = cell->count * cell->esize;
 
 	if (poison)
-		memset((char *)call.recv - (cell->in_place ? 0 : GUARD), POISON,
+		memset((char *)own.recv - (cell->in_place ? 0 : GUARD), POISON,
 		       cell->recv_bytes + (cell->in_place ? 0 : 2 * GUARD));
 	for (size_t i = 0; i < parts_sent(s, cell); i++)
-		tt_values_fill((char *)call.send + i * part, s->input, cell->esize, cell->count,
+		tt_values_fill((char *)own.send + i * part, s->input, cell->esize, cell->count,
 			       phase_of(line, cell, number, s->rank, (int)i));
+	if (poison && move_result(s, cell, &call, tt_buffer_put))
+		return 1;
+	return move_input(s, cell, &call, tt_buffer_put);
 }
 
 /* ---- judging ------------------------------------------------------------------------------------------------------ */
@@ -232,22 +246,37 @@ static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell, cons
 	return wrong;
 }
 
-uint64_t tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		       uint64_t number, bool poisoned)
+int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot, uint64_t number,
+		  bool poisoned, uint64_t *ret_wrong)
 {
-	struct tt_perf_call call = tt_seat_call(s, line, cell, slot);
+	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
 	uint64_t wrong = 0;
 
+	if (move_result(s, cell, &call, tt_buffer_get) || (!cell->in_place && move_input(s, cell, &call, tt_buffer_get)))
+		return 1;
 	if (gets_result(s, cell))
-		wrong += judge_result(s, line, cell, &call, number);
-	if (cell->in_place)
-		return wrong;
-	if (poisoned)
-		wrong += judge_guards(s, cell, &call);
-	for (size_t i = 0; i < parts_sent(s, cell); i++)
-		wrong += judge_part(s, cell, "input changed", (const char *)call.send + i * cell->count * cell->esize,
+		wrong += judge_result(s, line, cell, &own, number);
+	if (!cell->in_place && poisoned)
+		wrong += judge_guards(s, cell, &own);
+	for (size_t i = 0; !cell->in_place && i < parts_sent(s, cell); i++)
+		wrong += judge_part(s, cell, "input changed", (const char *)own.send + i * cell->count * cell->esize,
 				    s->input, phase_of(line, cell, number, s->rank, (int)i));
-	return wrong;
+	*ret_wrong = wrong;
+	return 0;
+}
+
+tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm)
+{
+	tuttiResult_t state = tuttiSuccess, rc;
+
+	if (!s->stream)
+		return tuttiSuccess;
+	if (!s->gpu.cu)
+		return tuttiStreamSynchronize(s->stream);
+	if (s->gpu.cu->stream_synchronize(s->own))
+		return tuttiUnhandledCudaError;
+	rc = tuttiCommGetAsyncError(comm, &state);
+	return rc ? rc : state;
 }
 
 /* ---- caches ------------------------------------------------------------------------------------------------------- */
@@ -295,8 +324,8 @@ void tt_seat_cool(const struct tt_seat *s, const struct tt_cell *cell)
 {
 	size_t used = FRONT + cell->stride * (size_t)cell->slots + 2 * GUARD;
 
-	cool(s->send_area, used < s->area_bytes ? used : s->area_bytes);
+	cool(s->inputs.at, used < s->inputs.bytes ? used : s->inputs.bytes);
 	used = FRONT + cell->recv_bytes + 2 * GUARD;
-	if (s->recv_area)
-		cool(s->recv_area, used < s->area_bytes ? used : s->area_bytes);
+	if (s->results.at)
+		cool(s->results.at, used < s->results.bytes ? used : s->results.bytes);
 }

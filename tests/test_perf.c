@@ -430,15 +430,19 @@ static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_plac
 static void hand_free(struct hand *h)
 {
 	for (int r = 0; r < RANKS; r++)
-		tt_seat_free(&h->seats[r], &h->line, 0);
+		tt_seat_free(&h->seats[r], 0);
 }
 
 static uint64_t hand_wrong(struct hand *h)
 {
 	uint64_t wrong = 0;
 
-	for (int r = 0; r < RANKS; r++)
-		wrong += tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true);
+	for (int r = 0; r < RANKS; r++) {
+		uint64_t of_rank;
+
+		cr_assert_eq(tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank), 0);
+		wrong += of_rank;
+	}
 	return wrong;
 }
 

@@ -23,7 +23,7 @@ typedef void *tt_custream, *tt_cuevent, *tt_cuctx, *tt_cufn;
 enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_BAD_CONTEXT = 201, TT_CU_BAD_HANDLE = 400, TT_CU_NOT_FOUND = 500,
        TT_CU_NOT_READY = 600, TT_CU_PEER_ALREADY = 704 };
 
-enum { TT_CU_ATTR_SMS = 16, TT_CU_ATTR_MAJOR = 75, TT_CU_ATTR_MINOR = 76 };                   /* of devices */
+enum { TT_CU_ATTR_SMS = 16, TT_CU_ATTR_L2_BYTES = 38, TT_CU_ATTR_MAJOR = 75, TT_CU_ATTR_MINOR = 76 };     /* of devices */
 enum { TT_CU_PTR_TYPE = 2, TT_CU_PTR_ID = 7, TT_CU_PTR_MANAGED = 8, TT_CU_PTR_DEVICE = 9, TT_CU_PTR_IPC = 10 };
 enum { TT_CU_TYPE_HOST = 1, TT_CU_TYPE_DEVICE = 2 };
 enum { TT_CU_HOST_PORTABLE = 1, TT_CU_HOST_MAPPED = 2 };       /* cuMemHostAlloc, cuMemHostRegister */
@@ -55,6 +55,7 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 	F(device_count, cuDeviceGetCount, (int *ret_count))							\
 	F(device_get, cuDeviceGet, (int *ret_device, int ordinal))						\
 	F(device_name, cuDeviceGetName, (char *text, int bytes, int device))					\
+	F(device_pci, cuDeviceGetPCIBusId, (char *text, int bytes, int device))					\
 	F(device_uuid, cuDeviceGetUuid_v2, (struct tt_cuuuid *ret_uuid, int device))				\
 	F(device_attribute, cuDeviceGetAttribute, (int *ret_value, int attribute, int device))			\
 	F(can_access_peer, cuDeviceCanAccessPeer, (int *ret_can, int device, int peer))				\

@@ -94,6 +94,12 @@ EXPORT int cuDeviceGetName(char *text, int bytes, int device)
 	return 0;
 }
 
+EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", device);
+	return 0;
+}
+
 EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
 {
 	memset(ret_uuid, 0, sizeof(*ret_uuid));

@@ -11,6 +11,7 @@
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
+ *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is wrong
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
 #ifndef STAND_IN_H
@@ -53,6 +54,7 @@ struct node {
 	void *to;
 	const void *from;
 	size_t bytes;
+	bool spoilt;                           /* COPY: a bit of it is wrong */
 	unsigned char value;
 	void (*fn)(void *arg);
 	void *arg;

@@ -83,6 +83,8 @@ void stand_in_run(const struct node *n)
 	switch (n->kind) {
 	case COPY:
 		memcpy(n->to, n->from, n->bytes);
+		if (n->spoilt)
+			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
 		break;
 	case SET:
 		memset(n->to, n->value, n->bytes);

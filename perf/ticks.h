@@ -1,0 +1,28 @@
+/*
+ * ticks.h - clocks of measure.c: the wall's for batches; the processor's own, which costs least, for single calls
+ */
+#ifndef TT_TICKS_H
+#define TT_TICKS_H
+
+#include "base/base.h"
+
+static inline double tt_ticks_us(void)
+{
+	return (double)tt_now_ns() / 1000;
+}
+
+static inline uint64_t tt_ticks(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t t;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+	return t;
+#else
+	return tt_now_ns();
+#endif
+}
+
+#endif

@@ -1,0 +1,70 @@
+#!/bin/bash
+# gpu_tools.sh - the benchmarks and the trainer with --device cuda, on the stand-in for CUDA's driver (tests/stand_in/)
+#
+# It shows values, order, errors and output, and nothing about a GPU. Called by make check in the build folder.
+set -u
+. "${top_srcdir:-.}/tests/training"
+stand_in=$PWD/tests/stand_in
+on() { LD_LIBRARY_PATH=$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; }
+
+# perf TOOL ARGUMENT...: status in $status, stdout in $out/log, stderr in $out/err
+perf() {
+	local tool=$1
+	shift
+	on timeout -k 5 60 "perf/${tool}_perf" "$@" >"$out/log" 2>"$out/err" </dev/null
+	status=$?
+}
+rows() { grep -v '^#' "$out/log"; }
+right() {   # LEAST-ROWS
+	[ "$status" = 0 ] && rows | awk -v least="$1" '{ checked += $9 == "0"; wrong += $9 + $13 }
+		END { exit !(NR >= least && wrong == 0 && (checked == NR || in_place)) }' in_place="${2:-0}"
+}
+says() { grep -qE -- "$1" "$out/log"; }
+
+# ---- the benchmarks ------------------------------------------------------------------------------------------------
+
+few=(--device cuda:0 -b 40 -e 80K -f 45 -n 2)
+for tool in allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv; do
+	perf $tool --np 1 -t 3 "${few[@]}"
+	claim "$tool: three threads on one GPU are right" right 3
+done
+perf allreduce --np 3 "${few[@]}"
+claim "allreduce: three processes on one GPU are right" right 3
+claim "the ranks' device is named" says 'device  0 \[0000:00:00.0\] stand-in'
+claim "there is a bandwidth of copies" says '^# copies of .* GB/s read \+ written'
+claim "and a column beside it" says 'out_mem .*/copy'
+perf allreduce --np 1 -t 2 "${few[@]}" -G 3
+claim "a graph is captured once and replayed, threads" right 3
+perf allreduce --np 2 "${few[@]}" -G 2 --buffers rotate -m 2
+claim "and processes, several inputs in turn" right 3
+perf allreduce --np 1 -g 2 "${few[@]}" -R 1 -u 3
+claim "ranks of one thread, shifted buffers" right 3
+perf allreduce --np 2 --device cuda:0 -b 1K -e 1K -n 1 -d all -o all --place in
+claim "all types and operations, in place" right 60 1
+perf allreduce --np 2 "${few[@]}" -y 1
+claim "calls that block" right 3
+TUTTI_TEST_CUDA_DEVICES=2 perf allreduce --np 3 --device cuda -b 1K -e 1K
+claim "without a number ranks are dealt out over the GPUs" eval 'right 1 && says "Rank  1 .*device  1 " && says "Rank  2 .*device  0 "'
+claim "which then share none, and say so" eval 'rows | awk "{ exit !(\$19 == \"N/A\") }"'
+perf allreduce --np 2 "${few[@]}" -J "$out/j"
+claim "JSON names device, copies and memory" eval 'grep -q "\"copy_bw\": *[0-9]" "$out/j" && grep -q "\"memory_bw\"" "$out/j"'
+TUTTI_GPU=staged perf allreduce --np 2 "${few[@]}"
+claim "without kernels, through the host" right 3
+TUTTI_TEST_CUDA_SPOIL=30 perf allreduce --np 1 -t 2 "${few[@]}"
+claim "a wrong bit is counted, and fails" eval '[ "$status" = 1 ] && grep -q "wrong, the first is" "$out/err" && says "FAILED"'
+perf allreduce --np 2 --device cuda:7
+claim "a device that is not there is refused once, in words" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
+TUTTI_TEST_CUDA_FAIL=cuMemAlloc_v2:4:2 perf allreduce --np 1 "${few[@]}"
+claim "no room on the device is said" ended 1 'memory of device 0.*out of memory'
+perf allreduce --np 1 "${few[@]}" -G 1 -z 1
+claim "-G and -z do not go together" ended 2 'cannot be captured'
+perf allreduce --np 1 "${few[@]}" --buffers cold
+claim "caches of a GPU are not emptied" ended 2 'cold'
+perf allreduce --np 1 --device cuda:x
+claim "no such device name" ended 2 'not one of: cpu cuda cuda:N'
+timeout 60 perf/allreduce_perf --np 2 --device cuda >"$out/log" 2>"$out/err" </dev/null
+status=$?
+claim "without CUDA it is refused once, in words" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
+
+echo "1..$n"
+exit $failed
