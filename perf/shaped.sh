@@ -12,35 +12,17 @@
 set -u
 perf=${PERF:-./perf/allreduce_perf} tutti=${TUTTI-./perf/tutti}
 rate=${RATE:-1gbit} sizes=${SIZES:-4M 16M 64M} algo=${ALGO:-auto}
+. "$(dirname "$0")/two_hosts.sh"
 out=$(mktemp -d)
-a='' b=''
-
 undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
 trap undo EXIT
 die() { echo "shaped.sh: $1" >&2; exit 1; }
-inside() { nsenter --net="/proc/$1/ns/net" "${@:2}"; }
 
-[ "$(id -u)" = 0 ] || die "network namespaces need root"
 [ -x "$perf" ] || die "no $perf; build, or set PERF"
-command -v tc >/dev/null || die "no tc command (package iproute2)"
-unshare --net sleep 3600 & a=$!
-unshare --net sleep 3600 & b=$!
-until [ "$(readlink "/proc/$a/ns/net")" != "$(readlink /proc/$$/ns/net)" ] &&
-	[ "$(readlink "/proc/$b/ns/net")" != "$(readlink /proc/$$/ns/net)" ]; do
-	sleep .1
+two_hosts 10.78.0 && shape "$rate" || die "$lacks"
+for host in $a $b; do
+	[ -z "${CC:-}" ] || inside "$host" sysctl -q -w net.ipv4.tcp_congestion_control=$CC
 done
-ip link add va netns "$a" type veth peer name vb netns "$b" || die "no veth here"
-
-# set_up NAMESPACE DEVICE ADDRESS
-set_up() {
-	inside "$1" ip addr add "$3/24" dev "$2"
-	inside "$1" ip link set "$2" up
-	inside "$1" ip link set lo up
-	[ -z "${CC:-}" ] || inside "$1" sysctl -q -w net.ipv4.tcp_congestion_control=$CC
-	inside "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 50ms || die "no tbf here"
-}
-set_up "$a" va 10.78.0.1
-set_up "$b" vb 10.78.0.2
 
 # line_rate: bytes per second of RATE
 line_rate() { echo "$rate" | awk '{ u = /gbit/ ? 1e9 : /mbit/ ? 1e6 : 1; printf "%.0f", ($1 + 0) * u / 8 }'; }

@@ -11,30 +11,13 @@ train=${TRAIN:-./trainer/tutti-train}
 rate=${RATE:-100mbit} h=${H:-16} reach=${REACH:-0.80} steps=${STEPS:-480}
 svg=
 [ "${1-}" = --svg ] && svg=$2
+. "$(dirname "$0")/two_hosts.sh"
 out=$(mktemp -d)
-a='' b=''
 trap 'kill $a $b 2>/dev/null; rm -rf "$out"' EXIT
 die() { echo "train_shaped.sh: $1" >&2; exit 1; }
-inside() { nsenter --net="/proc/$1/ns/net" "${@:2}"; }
 
-[ "$(id -u)" = 0 ] || die "network namespaces need root"
 [ -x "$train" ] || die "no $train; build, or set TRAIN"
-command -v tc >/dev/null || die "no tc command (package iproute2)"
-unshare --net sleep 3600 & a=$!
-unshare --net sleep 3600 & b=$!
-until [ "$(readlink "/proc/$a/ns/net")" != "$(readlink /proc/$$/ns/net)" ] &&
-	[ "$(readlink "/proc/$b/ns/net")" != "$(readlink /proc/$$/ns/net)" ]; do
-	sleep .1
-done
-ip link add va netns "$a" type veth peer name vb netns "$b" || die "no veth here"
-set_up() {   # NAMESPACE DEVICE ADDRESS
-	inside "$1" ip addr add "$3/24" dev "$2"
-	inside "$1" ip link set "$2" up
-	inside "$1" ip link set lo up
-	inside "$1" tc qdisc add dev "$2" root tbf rate "$rate" burst 128kb latency 50ms || die "no tbf here"
-}
-set_up "$a" va 10.79.0.1
-set_up "$b" vb 10.79.0.2
+two_hosts 10.79.0 && shape "$rate" || die "$lacks"
 
 run() {   # NAME ARGUMENT...: $out/NAME gets lines SECONDS ACCURACY
 	local name=$1 r host

@@ -8,29 +8,14 @@ set -u
 prog=${NET_BYTES:-./tests/net_bytes}
 count=1048576 calls=8
 bytes=$((count * 4 * calls))
+. "${top_srcdir:-.}/perf/two_hosts.sh"
 out=$(mktemp -d)
-a='' b=''
-
 undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
 trap undo EXIT
-# A namespace lives as long as the process in it, so that nothing can be left behind; $1 is that process.
-inside() { nsenter --net="/proc/$1/ns/net" "${@:2}"; }
 
 echo 1..6
 skip() { for i in 1 2 3 4 5 6; do echo "ok $i # SKIP $1"; done; exit 0; }
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-command -v ip >/dev/null || skip "no ip command (package iproute2)"
-unshare --net true 2>/dev/null || skip "this kernel or container makes no network namespaces"
-unshare --net sleep 600 & a=$!
-unshare --net sleep 600 & b=$!
-for _ in 1 2 3 4 5 6 7 8 9 10; do     # until both have left ours
-	[ "$(readlink "/proc/$a/ns/net")" != "$(readlink /proc/$$/ns/net)" ] &&
-		[ "$(readlink "/proc/$b/ns/net")" != "$(readlink /proc/$$/ns/net)" ] && break
-	sleep .1
-done
-ip link add va netns "$a" type veth peer name vb netns "$b" || skip "no veth here"
-inside "$a" ip addr add 10.77.0.1/24 dev va; inside "$a" ip link set va up; inside "$a" ip link set lo up
-inside "$b" ip addr add 10.77.0.2/24 dev vb; inside "$b" ip link set vb up; inside "$b" ip link set lo up
+two_hosts 10.77.0 || skip "$lacks"
 
 interface_bytes() { inside "$a" ip -s link show va | awk '/[RT]X:/ { getline; s += $1 } END { printf "%.0f", s }'; }
 

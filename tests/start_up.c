@@ -6,7 +6,6 @@
  * judged. Exit status: 0, or 1 when a join fails or the counts grow faster than they may: the mean of frames by one
  * level of the tree at most, the most (rank 0's, who tells every rank its place) in proportion, descriptors not at all.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "comm/comm.h"
 #include "comm/control_inside.h"
+#include "descriptors.h"
 
 struct figures { double ms, frames, bytes, descriptors, kib; uint64_t most; };
 
@@ -49,18 +49,6 @@ static void *be(void *arg)
 	pthread_barrier_wait(&start.barrier);            /* ... and were counted */
 	tuttiCommDestroy(s->comm);
 	return NULL;
-}
-
-static int count_descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (d && readdir(d))
-		n++;
-	if (d)
-		closedir(d);
-	return n;
 }
 
 static double resident_kib(void)

@@ -2,7 +2,6 @@
  * test_messages.c - messages with tags and versions: order, any source, bounds, cancel, deaths
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "ranks.h"
 
 enum { PUSH = 1, PULL, STOP, OTHER };
@@ -102,21 +102,10 @@ Test(messages, are_picked_by_source_and_tag, .timeout = 60)
 #define STEPS 20
 #define VALUES 20000
 
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static int serve(tuttiComm_t comm, int rank, int workers)
 {
 	static float sum[VALUES], in[VALUES];
-	int before = descriptors();
+	int before = count_descriptors();
 	uint64_t version = 0;
 	tuttiMsg_t m;
 
@@ -131,7 +120,7 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 		version++;
 		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
 	}
-	want(descriptors() <= before + 2 * workers + 4);         /* two a pair, and what the thread sleeps in */
+	want(count_descriptors() <= before + 2 * workers + 4);         /* two a pair, and what the thread sleeps in */
 	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version && sum[VALUES - 1] == (float)version);
 	return 0;
 }

@@ -5,13 +5,13 @@
  * two or more. What only one transport promises stands at the end, and in test_segment.c.
  */
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "descriptors.h"
 #include "harness_traffic.h"
 #include "malloc_count.h"
 
@@ -293,17 +293,6 @@ Test(transports, endpoints_of_one_process_do_not_disturb_each_other, .timeout = 
 	cr_assert(run_all(2, 3, 5000, several_body, NULL) == 0);
 }
 
-static int count_fds(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 static int count_lines(const char *path, const char *with)
 {
 	FILE *f = fopen(path, "r");
@@ -321,7 +310,7 @@ static int leak_body(const struct tt_world *world, void *arg)
 	const struct setup *setup = arg;
 	struct traffic tr = { .t = setup->t, .nchannels = 1, .messages = 20, .seed = 9 };
 	bool dials = setup->t == &tt_tcp || setup->t == &tt_verbs;
-	int fds = count_fds(), maps = count_lines("/proc/self/maps", "memfd:tutti");
+	int fds = count_descriptors(), maps = count_lines("/proc/self/maps", "memfd:tutti");
 
 	for (int i = 0; i < 20; i++) {
 		bool with_links = !dials || i == 0;       /* the world has one socket for each link */
@@ -334,7 +323,7 @@ static int leak_body(const struct tt_world *world, void *arg)
 		rig_close(&rig);
 	}
 	fds -= dials ? world->nranks - 1 : 0;            /* which close has closed */
-	EXPECT(count_fds() == fds);
+	EXPECT(count_descriptors() == fds);
 	EXPECT(count_lines("/proc/self/maps", "memfd:tutti") == maps);
 	return 0;
 }

@@ -2,7 +2,7 @@
  * device_host.h - what devices that compute in host memory have in common: all but the matrix
  * product
  *
- * Members of struct tt_device_ops for device_cpu.c and device_blas.c. Every sum has one written
+ * Members of struct tt_device_ops for device_cpu.c and device_cpu_blas.c (TT_HOST_WORK), called by device_sim.c. Every sum has one written
  * order (rows and classes from 0 upwards), exp and log are our own, so the bits depend on nothing
  * but the numbers.
  */
@@ -32,5 +32,12 @@ void tt_host_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_
 		  float *logits, float *loss);
 void tt_host_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
 		     const float *gradient, float *velocity, float *weight);
+
+#define TT_HOST_WORK                                                                               \
+	.alloc = tt_host_alloc, .free = tt_host_free, .put = tt_host_copy, .get = tt_host_copy,    \
+	.gather = tt_host_gather, .bias = tt_host_bias, .bias_back = tt_host_bias_back,            \
+	.add = tt_host_add, .unfold = tt_host_unfold, .fold = tt_host_fold, .pool = tt_host_pool,  \
+	.pool_back = tt_host_pool_back, .relu_back = tt_host_relu_back, .loss = tt_host_loss,      \
+	.descend = tt_host_descend
 
 #endif

@@ -9,20 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/base.h"
-
-/* A barrier between a store and a later load. ThreadSanitizer does not know fences, but read-modify-writes. */
-static inline void tt_full_fence(void)
-{
-#ifdef TT_TSAN
-	static _Atomic int order;
-
-	atomic_fetch_add(&order, 0);
-#else
-	atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
 /* Returns when the word is not ticket any more, after tt_futex_wake, after timeout_us, or for no reason. */
 static inline void tt_futex_wait(_Atomic uint32_t *word, uint32_t ticket, uint32_t timeout_us)
 {

@@ -10,13 +10,13 @@
  * one: membarrier(2). That interrupts every core where a rank runs; so where ranks are more than cores and sleep often, or some
  * rank cannot have it, `fences` is set, and everyone pays for a fence of its own.
  */
-#include <linux/membarrier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fence.h"
 #include "transports/futex.h"
 #include "transports/shm_ring.h"
 
@@ -127,11 +127,6 @@ static int shm_ready(struct tt_link *l)
 
 /* ---- sleep ------------------------------------------------------------------------------------------------------ */
 
-static bool membarrier(int command)
-{
-	return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
-
 static uint32_t shm_arm(struct tt_endpoint *base)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
@@ -144,7 +139,7 @@ static uint32_t shm_arm(struct tt_endpoint *base)
 	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||
-	    !membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+	    !tt_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
 		tt_full_fence();
 	return ticket;
 }

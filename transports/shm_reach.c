@@ -17,17 +17,16 @@
  * read there with that pid is believed.
  */
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/fence.h"
 #include "mem/memory.h"
 #include "transports/shm_ring.h"
 
@@ -54,7 +53,7 @@ void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
 	const uint64_t *nonce = nonce_of_process();
 
 	/* so that others, when they go to sleep, can make this process pass a fence; where many sleep, each pays for its own */
-	if (crowded || syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0))
+	if (crowded || !tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
 		atomic_store(&s->header->fences, 1);
 	mine->pid = getpid();
 	mine->nonce_at = (uintptr_t)nonce;

@@ -23,6 +23,7 @@
  */
 #include <string.h>
 
+#include "base/fence.h"
 #include "transports/futex.h"
 #include "transports/shm_ring.h"
 

@@ -37,7 +37,7 @@ static int check_overlap(const struct tt_request *r, const char *call, size_t in
 	size_t part = r->count * tt_type_bytes(r->type), rank = (size_t)r->comm->rank;
 	const char *in_place = out;
 
-	if (!in || !out || in >= out + out_bytes || out >= in + in_bytes)
+	if (!in || !out || tt_apart(in, in_bytes, out, out_bytes))
 		return 0;
 	if (r->collective == TT_ALLGATHER || r->collective == TT_GATHER)
 		in_place = out + rank * part;

@@ -5,30 +5,20 @@
  * plain load; a fence between the two would cost it a third of its time. Abort, which is rare, makes every thread of the
  * process pass a fence instead: membarrier(2). Called by comm (prepare) and by tuttiCommAbort.
  */
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/fence.h"
 #include "comm/comm.h"
 
 #define WITHOUT_MS 10          /* no membarrier (kernel before 4.14, or forbidden): a store is seen long before that */
 
-static long membarrier(int command)
-{
-	return syscall(SYS_membarrier, command, 0, 0);
-}
-
-void tt_hush_prepare(void)
-{
-	membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-}
+void tt_hush_prepare(void) { tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
 void tt_hush(void)
 {
 	struct timespec pause = { .tv_nsec = WITHOUT_MS * 1000000 };
 
 	atomic_thread_fence(memory_order_seq_cst);
-	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+	if (!tt_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
 		nanosleep(&pause, NULL);
 }

@@ -98,9 +98,7 @@ void tt_express_learn(const struct tt_op *op)
 /* in place or apart, and both there */
 static bool buffers_fit(const void *in, const void *out, size_t bytes)
 {
-	uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
-
-	return i && o && (i == o || (i - o >= bytes && o - i >= bytes));
+	return in && out && (in == out || tt_apart(in, bytes, out, bytes));
 }
 
 static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)

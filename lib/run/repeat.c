@@ -69,13 +69,11 @@ void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_byt
 /* As they lay then: at the same distance where they touched, else apart. */
 static bool buffers_fit(const struct tt_repeat *row, const void *in, const void *out)
 {
-	uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
-
-	if ((row->in_bytes && !i) || (row->out_bytes && !o))
+	if ((row->in_bytes && !in) || (row->out_bytes && !out))
 		return false;
-	if (!row->in_bytes || !row->out_bytes || (i - o >= row->out_bytes && o - i >= row->in_bytes))
+	if (!row->in_bytes || !row->out_bytes || tt_apart(in, row->in_bytes, out, row->out_bytes))
 		return true;
-	return o - i == (uintptr_t)row->request.out - (uintptr_t)row->request.in;
+	return (uintptr_t)out - (uintptr_t)in == (uintptr_t)row->request.out - (uintptr_t)row->request.in;
 }
 
 static int run(struct tt_op *op)

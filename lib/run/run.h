@@ -8,6 +8,12 @@
  * broken every communicator of the set that had not finished. Blocks until the deadline. */
 int tt_run_requests(const struct tt_request *requests, size_t n);
 
+/* Do two buffers have no byte in common? */
+static inline bool tt_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+	return (uintptr_t)a - (uintptr_t)b >= b_bytes && (uintptr_t)b - (uintptr_t)a >= a_bytes;
+}
+
 /* express.c: the short way of an allreduce of few bytes, NULL stream, outside groups. 0 done | < 0 as tt_run_requests |
  * 1 not for this call: nothing was checked or done. comm: checked by tt_comm_check. */
 int tt_express(tuttiComm_t comm, const void *in, void *out, size_t count, tuttiDataType_t type, tuttiRedOp_t op);
