@@ -22,16 +22,16 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 		tuttiComm_t comm = algo < 0 ? s->base : s->comms[algo];
 		const char *text = tuttiGetLastError(comm);
 		char prefix[80];
-		int rank = s->rank, length = 0;
+		/* which rank it is to be, only the library may know yet */
+		int rank = c->env && !s->base ? -1 : s->rank, said, length = 0;
 
-		if (c->env && !s->base)          /* which rank it is to be, only the library knows yet */
-			rank = -1;
-		sscanf(text, "rank %d: %n", &rank, &length);
+		if (sscanf(text, "rank %d: %n", &said, &length) == 1 && length)
+			rank = said;
 		text += length;
 		if (rank < 0)
 			snprintf(prefix, sizeof(prefix), "%s: ", c->tool);
 		else
-			snprintf(prefix, sizeof(prefix), "rank %d: ", length ? rank : s->rank);
+			snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
 		fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
 	}
 	return 1;

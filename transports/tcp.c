@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -261,6 +262,27 @@ static int tcp_recv(struct tt_link *base, void *dst, size_t bytes, uint32_t stam
 	return rc;
 }
 
+/* What a socket has to say that nobody has read from since. */
+static int tcp_fault(struct tt_endpoint *base)
+{
+	struct tcp_ep *ep = (struct tcp_ep *)base;
+
+	for (size_t i = 0; i < nlinks(base->world); i++) {
+		struct tt_tcp_link *l = ep->links[i];
+		socklen_t bytes = sizeof(int);
+		int error = 0;
+
+		if (!l || l->fd < 0)
+			continue;
+		if (!l->wire && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
+			tt_tcp_blame(l, error);
+		if (l->wire)
+			return tt_fail(TT_REMOTE, "rank %d: the network has lost the connection to rank %d (channel %d): %s",
+				       base->world->rank, l->base.peer, l->base.channel, strerror(l->wire));
+	}
+	return 0;
+}
+
 /* ---- sleep ------------------------------------------------------------------------------------------------------ */
 
 static uint32_t tcp_arm(struct tt_endpoint *base)
@@ -321,6 +343,7 @@ const struct tt_transport tt_tcp = {
 	.release = tcp_release,
 	.recv = tcp_recv,
 	.progress = tcp_progress,
+	.fault = tcp_fault,
 	.arm = tcp_arm,
 	.doze = tcp_doze,
 	.disarm = tcp_disarm,

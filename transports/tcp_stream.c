@@ -21,6 +21,12 @@ _Static_assert(offsetof(struct tt_tcp_link, small) == offsetof(struct tt_tcp_lin
 	       "a small message is received in one piece");
 #define DRAIN_STEPS 4096
 
+void tt_tcp_blame(struct tt_tcp_link *l, int error)
+{
+	if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN || error == EHOSTDOWN)
+		l->wire = error;
+}
+
 /* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
@@ -103,9 +109,11 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
 			break;
-		if (n < 0)
+		if (n < 0) {
+			tt_tcp_blame(l, errno);
 			return tt_fail(TT_REMOTE, "rank %d: the connection to rank %d (channel %d) is lost: %m",
 				       l->base.ep->world->rank, l->base.peer, l->base.channel);
+		}
 		taken(l, (size_t)n);
 		moved = 1;
 	}
@@ -159,8 +167,12 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		return rc;
 	if (l->got < HEAD + bytes) {
 		n = receive_some(l, into, bytes);
-		if (n < 0)
-			return errno == EAGAIN || errno == EINTR ? 0 : lost(l, strerror(errno));
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (n < 0) {
+			tt_tcp_blame(l, errno);
+			return lost(l, strerror(errno));
+		}
 		if (n == 0)
 			return lost(l, "closed the connection");
 		l->got += (size_t)n;

@@ -24,6 +24,7 @@ struct tt_tcp_post {
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not dialled yet */
+	int wire;                      /* the errno with which the network, not the peer, ended it; 0 */
 	bool busy;                     /* has posts that the socket did not take at once */
 	bool awaited;                  /* its next message was missing when this rank was about to sleep */
 
@@ -45,6 +46,9 @@ int tt_tcp_flush(struct tt_tcp_link *l);
 /* Read on in the next message, at most to its end. 1 all of it lies at into | 0 | TT_USAGE, TT_REMOTE. The same answer
  * again until got is set to 0. */
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp);
+
+/* The connection ended with this errno: if that is the network's doing, remember it. */
+void tt_tcp_blame(struct tt_tcp_link *l, int error);
 
 /* End the stream so that what the socket has taken still reaches the peer. */
 void tt_tcp_hang_up(int fd);

@@ -144,6 +144,11 @@ struct tt_transport {
 	 * the transport has failed. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);
 
+	/* Optional: what this host's side of the network has to say for itself, which explains what others only suffer from:
+	 * a port that is down, a card that is gone, a network without a route. Asked before another rank's word is taken for
+	 * the cause. 0 nothing | < 0 with the sentence, now and later */
+	int (*fault)(struct tt_endpoint *ep);
+
 	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more (peek or recv, refused
 	 * reserves, progress), then dozes: until a peer commits or makes room that was refused, a socket is readable (or
 	 * writable while posts are unfinished), wake, or timeout_us. Spurious returns are fine. disarm ends it, also

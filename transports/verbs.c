@@ -309,6 +309,7 @@ const struct tt_transport tt_verbs = {
 	.peek = tt_ib_peek,
 	.release = tt_ib_release,
 	.progress = verbs_progress,
+	.fault = tt_ib_fault,
 	.arm = verbs_arm,
 	.doze = verbs_doze,
 	.disarm = verbs_disarm,

@@ -176,5 +176,7 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc);
 int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error);
 /* Read what the cards have to say. 0 | < 0: a port or card is lost. */
 int tt_ib_events(struct tt_ib_ep *ep);
+/* struct tt_transport */
+int tt_ib_fault(struct tt_endpoint *base);
 
 #endif

@@ -2,8 +2,9 @@
  * verbs_trouble.c - what a card's numbers mean, said so that an operator can act
  *
  * Called by the other files of the transport. The first failure of an endpoint stays: its sentence is given to every call
- * after it. Work that was flushed out of a queue pair is the consequence of something else and never named as the cause
- * while anything better is known.
+ * after it. What the peer or the network may be to blame for (TT_REMOTE) is a symptom, and gives way to what this host's
+ * card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed out of a queue pair is the consequence of
+ * something else and never named as the cause while anything better is known.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,29 +14,31 @@
 
 #include "transports/verbs.h"
 
-static const struct { int status; const char *cause; } causes[] = {
-	{ TT_IB_WC_LOC_LEN, "a length that this card cannot send" },
-	{ TT_IB_WC_LOC_QP_OP, "an operation that this queue pair cannot do: an error in Tutti" },
-	{ TT_IB_WC_LOC_PROT, "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
-	{ TT_IB_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
-	{ TT_IB_WC_BAD_RESP, "the peer's card answered with something unexpected" },
-	{ TT_IB_WC_REM_INV_REQ, "the peer had no receive for it, or the message was too long: an error in Tutti" },
-	{ TT_IB_WC_REM_ACCESS, "the peer's memory may not be written there: its registration is gone, or an error in Tutti" },
-	{ TT_IB_WC_REM_OP, "the peer's card could not carry it out" },
-	{ TT_IB_WC_RETRY, "the peer's card did not answer: that process is dead, its link or a switch between is down, the GIDs "
-			  "do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
-	{ TT_IB_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
-	{ TT_IB_WC_REM_ABORT, "the peer's card gave up" },
-	{ TT_IB_WC_FATAL, "the card failed" },
-	{ TT_IB_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
-	{ TT_IB_WC_GENERAL, "the card says no more than that" },
+static const struct { int status, code; const char *cause; } causes[] = {
+	{ TT_IB_WC_LOC_LEN, TT_SYSTEM, "a length that this card cannot send" },
+	{ TT_IB_WC_LOC_QP_OP, TT_SYSTEM, "an operation that this queue pair cannot do: an error in Tutti" },
+	{ TT_IB_WC_LOC_PROT, TT_SYSTEM, "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
+	{ TT_IB_WC_LOC_ACCESS, TT_SYSTEM, "memory of this rank that may not be written: an error in Tutti" },
+	{ TT_IB_WC_BAD_RESP, TT_REMOTE, "the peer's card answered with something unexpected" },
+	{ TT_IB_WC_REM_INV_REQ, TT_REMOTE, "the peer had no receive for it, or the message was too long: an error in Tutti" },
+	{ TT_IB_WC_REM_ACCESS, TT_REMOTE, "the peer's memory may not be written there: its registration is gone, or an error "
+					  "in Tutti" },
+	{ TT_IB_WC_REM_OP, TT_REMOTE, "the peer's card could not carry it out" },
+	{ TT_IB_WC_RETRY, TT_REMOTE, "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
+				     "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
+	{ TT_IB_WC_RNR_RETRY, TT_REMOTE, "the peer had no receive ready: an error in Tutti" },
+	{ TT_IB_WC_REM_ABORT, TT_REMOTE, "the peer's card gave up" },
+	{ TT_IB_WC_FATAL, TT_SYSTEM, "the card failed" },
+	{ TT_IB_WC_RESP_TIMEOUT, TT_REMOTE, "the peer's card was too slow to answer" },
+	{ TT_IB_WC_GENERAL, TT_REMOTE, "the card says no more than that" },
+	{ 0, TT_REMOTE, "no cause is known for this number" },
 };
 
 int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...)
 {
 	va_list args;
 
-	if (!ep->failed) {
+	if (!ep->failed || (ep->failed == TT_REMOTE && code == TT_SYSTEM)) {
 		va_start(args, fmt);
 		vsnprintf(ep->text, sizeof(ep->text), fmt, args);
 		va_end(args);
@@ -49,12 +52,14 @@ int tt_ib_failed(struct tt_ib_ep *ep)
 	return tt_fail(ep->failed, "%s", ep->text);
 }
 
-static const char *cause_of(int status)
+static const char *cause_of(int status, int *ret_code)
 {
-	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
-		if (causes[i].status == status)
-			return causes[i].cause;
-	return "no cause is known for this number";
+	size_t i = 0;
+
+	while (causes[i].status && causes[i].status != status)
+		i++;
+	*ret_code = causes[i].code;
+	return causes[i].cause;
 }
 
 /* Both ends of a link, in words. */
@@ -71,34 +76,35 @@ static const char *ends(const struct tt_ib_link *l, char text[300])
 void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	int me = ep->base.world->rank;
+	int me = ep->base.world->rank, code;
+	const char *cause = cause_of(wc->status, &code);
 	char where[300];
 
-	if (ep->failed || l->left)
+	if (ep->failed || l->left || tt_ib_events(ep))         /* the card may know what happened */
 		return;
-	if (wc->status == TT_IB_WC_FLUSH) {
-		if (!tt_ib_events(ep))         /* the card may know what happened */
-			tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: the queue pair was stopped, and the card did not say why",
-				   me, ends(l, where));
-		return;
-	}
-	tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me, ends(l, where),
-		   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
-		   (unsigned long long)(wc->wr_id >> 63 ? l->landed : l->sent_at[((wc->wr_id >> 24) - 1) % TT_IB_SENDS]),
-		   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err, cause_of(wc->status));
+	if (wc->status == TT_IB_WC_FLUSH)
+		tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: the queue pair was stopped, and the card did not say why", me,
+			   ends(l, where));
+	else
+		tt_ib_fail(ep, code, "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me, ends(l, where),
+			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
+			   (unsigned long long)(wc->wr_id >> 63 ? l->landed :
+						l->sent_at[((wc->wr_id >> 24) - 1) % TT_IB_SENDS]),
+			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err, cause);
 }
 
 int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	char where[300];
+	int number = error > 0 ? error : errno;
+	bool removed = number == EIO || number == ENODEV;
 
-	if (ep->failed)
+	if (ep->failed || tt_ib_events(ep))
 		return ep->failed;
-	if (tt_ib_events(ep))
-		return ep->failed;
-	return tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank, ends(l, where), what,
-			  strerror(error > 0 ? error : errno), error == EIO || error == ENODEV ? ": the card was removed" : "");
+	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE, "rank %d: %s: the card did not take %s: %s%s",
+			  ep->base.world->rank, ends(l, where), what, strerror(number),
+			  removed ? ": the card was removed" : "");
 }
 
 /* ---- asynchronous events ---------------------------------------------------------------------------------------- */
@@ -130,15 +136,22 @@ static void judge(struct tt_ib_ep *ep, const struct tt_ib_rail *rail, const stru
 
 int tt_ib_events(struct tt_ib_ep *ep)
 {
-	for (int r = 0; r < ep->nrails && !ep->failed; r++) {
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
 		struct pollfd fd = { .fd = ep->rail[r].context->async_fd, .events = POLLIN };
 		struct tt_ib_async_event e;
 
-		while (!ep->failed && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
+		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
 		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
 			judge(ep, &ep->rail[r], &e);
 			ep->ib->ack_async_event(&e);
 		}
 	}
 	return ep->failed;
+}
+
+int tt_ib_fault(struct tt_endpoint *base)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+
+	return tt_ib_events(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
 }

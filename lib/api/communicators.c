@@ -218,10 +218,20 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	return rc;
 }
 
+/* Why, as far as this process knows. A communicator that is broken has its cause, and this comes too late for it. */
+static void say_abort(tuttiComm_t comm)
+{
+	char failure[640], text[720];
+
+	tt_comm_last_failure(failure, sizeof(failure));
+	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%s", comm->rank,
+		 failure[0] ? "; the last failure in its process: " : "", failure);
+	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+}
+
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 {
 	struct timespec pause = { .tv_nsec = 200000 };
-	char text[64];
 	int rc;
 
 	if (!comm)
@@ -229,12 +239,11 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	rc = tt_comm_check(comm);
 	if (rc)
 		return tt_result(rc);
-	snprintf(text, sizeof(text), "rank %d aborted the communicator", comm->rank);
 	atomic_store(&comm->finalized, true);
 	atomic_store(&comm->magic, 0);
 	tt_hush();
 	tt_run_cancel(comm);             /* before the others know: what is queued must not start and fail others with it */
-	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
+	say_abort(comm);
 	tt_mail_cut(comm->mail);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);

@@ -261,7 +261,7 @@ int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
 	    (rc = tt_endpoints_open(c)) ||
 	    (rc = tt_mail_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
-	    (rc = tt_control_allgather(c->ctl, NULL, 0, NULL, tt_deadline_ns(c->timeout_ms)))) {
+	    (rc = tt_endpoints_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
 	}
@@ -314,15 +314,33 @@ int tt_comm_check(tuttiComm_t c)
 	return 0;
 }
 
+static pthread_mutex_t failure_lock = PTHREAD_MUTEX_INITIALIZER;
+static char last_failure[1024];        /* under failure_lock */
+
 int tt_comm_failed(tuttiComm_t c, int code)
 {
+	bool first;
+
 	pthread_mutex_lock(&c->lock);
-	if (!c->error) {
+	first = !c->error;
+	if (first) {
 		c->error = code;
 		snprintf(c->error_text, sizeof(c->error_text), "%s", tt_error_text());
 	}
 	pthread_mutex_unlock(&c->lock);
+	if (first) {
+		pthread_mutex_lock(&failure_lock);
+		snprintf(last_failure, sizeof(last_failure), "%s", tt_error_text());
+		pthread_mutex_unlock(&failure_lock);
+	}
 	return code;
+}
+
+void tt_comm_last_failure(char *text, size_t bytes)
+{
+	pthread_mutex_lock(&failure_lock);
+	snprintf(text, bytes, "%s", last_failure);
+	pthread_mutex_unlock(&failure_lock);
 }
 
 void *tt_comm_scratch(tuttiComm_t c, size_t bytes)

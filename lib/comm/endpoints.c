@@ -6,6 +6,7 @@
  */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -81,6 +82,24 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	return rc;
 }
 
+/* The first transport that reaches a peer carries the pair; NULL where none does. */
+static void choose_ways(tuttiComm_t c)
+{
+	for (int peer = 0; peer < c->nranks; peer++) {
+		for (int i = 0; i < c->nep && !c->via[peer]; i++)
+			if (c->ep[i]->t->reaches(c->ep[i], peer))
+				c->via[peer] = c->ep[i];
+		if (c->via[peer] && (!peer || c->via[peer]->t->spins < c->spins))
+			c->spins = c->via[peer]->t->spins;
+		if (c->via[peer])
+			tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
+	}
+	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;
+	for (int peer = 0; c->caster && peer < c->nranks; peer++)
+		if (!c->caster->t->cast || (peer != c->rank && c->via[peer] != c->caster))
+			c->caster = NULL;
+}
+
 int tt_endpoints_open(tuttiComm_t c)
 {
 	struct tt_paths paths;
@@ -102,22 +121,29 @@ int tt_endpoints_open(tuttiComm_t c)
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
-	for (int peer = 0; peer < c->nranks; peer++) {
-		for (int i = 0; i < c->nep && !c->via[peer]; i++)
-			if (c->ep[i]->t->reaches(c->ep[i], peer))
-				c->via[peer] = c->ep[i];
-		if (!c->via[peer])
-			return tt_fail(TT_USAGE, "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				       "or tcp where ranks are on several hosts", c->rank, peer, c->transport);
-		if (!peer || c->via[peer]->t->spins < c->spins)
-			c->spins = c->via[peer]->t->spins;
-		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
-	}
-	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;
-	for (int peer = 0; c->caster && peer < c->nranks; peer++)
-		if (!c->caster->t->cast || (peer != c->rank && c->via[peer] != c->caster))
-			c->caster = NULL;
+	choose_ways(c);
 	return 0;
+}
+
+/* A rank that reaches nobody by the transport that was asked for may have said why, and is the cause; so who is not
+ * reached says so only when all have come this far, and then all say the same. */
+int tt_endpoints_agree(tuttiComm_t c)
+{
+	int32_t lost = -1, *all = malloc((size_t)c->nranks * sizeof(*all));
+	int rc;
+
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	for (int peer = c->nranks - 1; peer >= 0; peer--)
+		if (!c->via[peer])
+			lost = peer;
+	rc = tt_control_allgather(c->ctl, &lost, sizeof(lost), all, tt_deadline_ns(c->timeout_ms));
+	for (int r = 0; r < c->nranks && !rc; r++)
+		if (all[r] >= 0)
+			rc = tt_fail(TT_USAGE, "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
+				     "or tcp where ranks are on several hosts", r, all[r], c->transport);
+	free(all);
+	return rc;
 }
 
 void tt_endpoints_close(tuttiComm_t c)

@@ -3,6 +3,10 @@
  *
  * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame and what that rank
  * did last; control knows the others' part of it.
+ *
+ * Which cause is told does not depend on which word comes first. A fault of this host's own network (a transport's fault)
+ * comes before whatever others say, since theirs may be its effect; their word follows it. A symptom (the peer's stream
+ * ended, its card does not answer) gives way to both, and waits for them a while.
  */
 #include <stdio.h>
 #include <string.h>
@@ -86,17 +90,38 @@ int tt_trouble_late(struct tt_op *op)
 		       c->timeout_ms, missing[0] ? missing : "the other side is in it as well");
 }
 
-int tt_trouble_broken(struct tt_op *op)
+/* What this host's transports know of a cause: 0 nothing | < 0 with the sentence */
+static int own_fault(tuttiComm_t c)
 {
-	char what[160];
+	int rc = 0;
+
+	for (int i = 0; i < c->nep && !rc; i++)
+		if (c->ep[i]->t->fault)
+			rc = c->ep[i]->t->fault(c->ep[i]);
+	return rc;
+}
+
+/* Communicator broken, or own fault, or both */
+static int say(struct tt_op *op, int own)
+{
+	char what[160], mine[700];
 	int code = tt_control_broken(op->comm->ctl), culprit;
 	const char *text = tt_control_text(op->comm->ctl, &culprit);
 
+	snprintf(mine, sizeof(mine), "%s", own ? tt_error_text() : "");
 	if (!op->started)
 		snprintf(what, sizeof(what), "operation %llu was not started", (unsigned long long)op->comm->seq + 1);
 	else
 		op_text(op, what);
+	if (own)
+		return tt_fail(own, "rank %d: %s: %s%s%s", op->comm->rank, what, mine,
+			       text[0] ? "; of others was heard: " : "", text);
 	return tt_fail(code, "rank %d: %s: %s", op->comm->rank, what, text);
+}
+
+int tt_trouble_broken(struct tt_op *op)
+{
+	return say(op, own_fault(op->comm));
 }
 
 /* The links could not be connected, or there was no memory: code's sentence stands already in the latter case. */
@@ -108,20 +133,24 @@ int tt_trouble_starting(struct tt_op *op, int code)
 }
 
 /* A transport saw a symptom: another call's message where this one's was due, or a connection that ended. The ranks
- * that are the cause are known to control, now or very soon; without its verdict the symptom must do. */
+ * that are the cause are known to control, now or very soon, or this host's card is about to tell; without a verdict
+ * the symptom must do. */
 int tt_trouble_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
 	bool mismatch = code == TT_USAGE;
-	char what[160], cause[512];
+	char what[160], cause[700];
+	int own = 0;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	while (!tt_control_broken(op->comm->ctl) && tt_now_ns() < until) {
+	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) && tt_now_ns() < until) {
 		if (mismatch)
 			tt_trouble_ask(op);
 		nanosleep(&pause, NULL);
 	}
+	if (own)
+		return say(op, own);
 	if (tt_control_broken(op->comm->ctl))
 		return tt_trouble_broken(op);
 	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),
