@@ -75,6 +75,15 @@ static tuttiResult_t sum(tuttiComm_t comm)
 	return tuttiAllReduce(x, x, COUNT, tuttiFloat32, tuttiSum, comm, NULL);
 }
 
+/* Links are made; who has this behind it as rank 1 knows that rank 0's sum has ended. */
+static tuttiResult_t meet(tuttiComm_t comm)
+{
+	tuttiResult_t rc = sum(comm);
+	float x = 1;
+
+	return rc ? rc : tuttiBcast(&x, 1, tuttiFloat32, 0, comm, NULL);
+}
+
 /* Did the call fail with this result, with these words and without those? NULL: none. 0 | 1 and it is printed */
 static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with, const char *and,
 		const char *without)
@@ -90,7 +99,7 @@ static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const 
 static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 1) {
 		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
 		return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
@@ -103,7 +112,7 @@ static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 0) {
 		spoil(*comm, 0, false);
 		return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down", NULL, NULL);
@@ -118,7 +127,7 @@ static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiResult_t rc;
 
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 0)
 		spoil(*comm, 20, true);
 	while (!(rc = sum(*comm)))               /* rank 1 has what was sent before */
@@ -130,7 +139,7 @@ static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 static int symptom_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 0) {
 		spoil(*comm, 1 << 30, true);
 		return told(*comm, sum(*comm), tuttiRemoteError, "rank 1 is to blame", NULL, "does not answer");
@@ -146,8 +155,8 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 
 	(void)nranks, (void)arg;
 	MUST(tuttiCommSplit(*comm, 0, rank, &second, NULL));
-	MUST(sum(*comm));
-	MUST(sum(second));
+	MUST(meet(*comm));
+	MUST(meet(second));
 	if (rank == 1) {
 		rc = sum(*comm);                 /* rank 0 never comes */
 		tuttiCommAbort(second);
@@ -218,7 +227,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->via[!rank];
 
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 1) {
 		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
 		return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
@@ -234,7 +243,7 @@ static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *ar
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->via[!rank];
 
 	(void)nranks, (void)arg;
-	MUST(sum(*comm));
+	MUST(meet(*comm));
 	if (rank == 1)
 		return 0;
 	tt_ib_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
