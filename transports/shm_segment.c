@@ -26,7 +26,6 @@
 
 #define MAGIC 0x54554d53u
 #define VERSION 1
-#define CHANNEL_BYTES (512u << 10)     /* slots of one ring are at most about that much */
 
 struct card {
 	uint8_t name[16], token[16];
@@ -82,59 +81,6 @@ static bool readable_by(int fd, uint64_t deadline_ns)
 		rc = now < deadline_ns ? poll(&p, 1, (int)((deadline_ns - now) / 1000000 % 1000) + 1) : -2;
 	} while (rc == 0 || (rc == -1 && errno == EINTR));
 	return rc > 0;
-}
-
-/* ---- geometry --------------------------------------------------------------------------------------------------- */
-
-static size_t up(size_t bytes, size_t unit)
-{
-	return (bytes + unit - 1) / unit * unit;
-}
-
-static void lay_out(struct tt_shm_segment *s, const struct tt_world *w)
-{
-	size_t fit;
-
-	s->nchannels = w->nchannels;
-	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
-	fit = CHANNEL_BYTES / s->slot_bytes;
-	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
-	s->ring_bytes = TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
-	s->boards_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
-	s->pages_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
-	s->rings_at = s->pages_at + (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
-	s->bytes = s->rings_at + (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
-}
-
-struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
-{
-	return (struct tt_shm_board *)((char *)s->header + s->boards_at) + place;
-}
-
-void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t number)
-{
-	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_CAST_BYTES;
-}
-
-struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader, int channel)
-{
-	size_t index = ((size_t)writer * (size_t)s->nlocal + (size_t)reader) * (size_t)s->nchannels + (size_t)channel;
-
-	return (void *)((char *)s->header + s->rings_at + index * s->ring_bytes);
-}
-
-int tt_shm_segment_claim(struct tt_shm_segment *s, const void *p, size_t bytes)
-{
-	off_t at = (const char *)p - (const char *)s->header;
-	int rc;
-
-	do
-		rc = fallocate(s->fd, 0, at, (off_t)bytes);
-	while (rc && errno == EINTR);
-	if (rc)
-		return errno;
-	s->claimed += bytes;
-	return 0;
 }
 
 static int map(struct tt_shm_segment *s)
@@ -336,7 +282,7 @@ static int introduce(struct meeting *m, struct tt_shm_segment *s)
 			m->leader = r;
 	}
 	s->me = s->local_of[w->rank];
-	lay_out(s, w);
+	tt_shm_segment_lay_out(s, w);
 	return 0;
 }
 

@@ -80,17 +80,19 @@ struct tt_shm_segment {
 int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret_segment);
 void tt_shm_segment_close(struct tt_shm_segment *segment);
 
+/* shm_layout.c: sizes and places, of a segment of nlocal ranks */
+void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
 struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *segment, int place);
 void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);   /* of a cast */
 
 /* The ring from one place of the group to another; TT_SHM_CONTROL behind it begin its small slots, then its others. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer, int reader, int channel);
 
-/* shm_reach.c: tell the others how this rank's memory is found. */
-void tt_shm_reach_introduce(struct tt_shm_segment *segment, bool crowded);
-
 /* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an errno.
  * Claiming twice is fine, but counted twice. */
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
+
+/* shm_reach.c: tell the others how this rank's memory is found. */
+void tt_shm_reach_introduce(struct tt_shm_segment *segment, bool crowded);
 
 #endif

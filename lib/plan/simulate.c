@@ -1,5 +1,5 @@
 /*
- * simulate.c - the simulator's time: events, ranks that share cores, results (simulate.h)
+ * simulate.c - the simulator's time: ranks that share cores, results (simulate.h)
  *
  * Ranks advance in the order of their clocks, one message at a time, so that cores, links and networks are taken in the
  * order of time. A rank that cannot move lets go of its core; where a host has more ranks than cores the others stand
@@ -9,55 +9,9 @@
 #include <string.h>
 
 #include "algorithms/algorithm.h"
-#include "plan/simulate_inside.h"
+#include "plan/simulate_heap.h"
 
 const char *const tt_sim_part_name[TT_PARTS] = { "latency", "bytes", "reduce", "messages", "wait" };
-
-/* ---- events: a heap, the earliest on top ------------------------------------------------------------------------- */
-
-static bool before(const struct tt_sim_event *a, const struct tt_sim_event *b)
-{
-	return a->at_ps != b->at_ps ? a->at_ps < b->at_ps : a->rank < b->rank;
-}
-
-static void push(struct tt_sim *sim, uint64_t at_ps, uint32_t rank)
-{
-	struct tt_sim_event e = { at_ps, rank };
-	size_t i = sim->nheap++;
-
-	if (sim->nheap > sim->heap_room) {
-		size_t room = 2 * sim->heap_room + 64;
-		struct tt_sim_event *more = realloc(sim->heap, room * sizeof(*more));
-
-		if (!more) {
-			sim->failed = true;
-			sim->nheap--;
-			return;
-		}
-		sim->heap = more;
-		sim->heap_room = room;
-	}
-	for (; i && before(&e, &sim->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		sim->heap[i] = sim->heap[(i - 1) / 2];
-	sim->heap[i] = e;
-}
-
-static struct tt_sim_event pop(struct tt_sim *sim)
-{
-	struct tt_sim_event top = sim->heap[0], last = sim->heap[--sim->nheap];
-	size_t i = 0;
-
-	for (size_t child; (child = 2 * i + 1) < sim->nheap; i = child) {
-		if (child + 1 < sim->nheap && before(&sim->heap[child + 1], &sim->heap[child]))
-			child++;
-		if (!before(&sim->heap[child], &last))
-			break;
-		sim->heap[i] = sim->heap[child];
-	}
-	if (sim->nheap)
-		sim->heap[i] = last;
-	return top;
-}
 
 /* ---- cores --------------------------------------------------------------------------------------------------------- */
 
@@ -112,7 +66,7 @@ static void give_core(struct tt_sim *sim, struct tt_sim_rank *r)
 	}
 	h->first_ready = sim->rank[next].next_ready;
 	start_work(sim, (uint32_t)next, r->now_ps);
-	push(sim, sim->rank[next].now_ps, (uint32_t)next);
+	tt_sim_push(sim, sim->rank[next].now_ps, (uint32_t)next);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------------------------------- */
@@ -125,7 +79,7 @@ void tt_sim_notify(struct tt_sim *sim, uint32_t rank, uint32_t cursor, uint64_t 
 	r->cursor[cursor].wake_ps = at_ps;
 	if (r->state == TT_SIM_IDLE && at_ps < r->wake_ps) {
 		r->wake_ps = at_ps;
-		push(sim, at_ps, rank);
+		tt_sim_push(sim, at_ps, rank);
 	}
 }
 
@@ -157,14 +111,14 @@ static void work(struct tt_sim *sim, uint32_t rank)
 
 	do {
 		if (sim->nheap && sim->heap[0].at_ps < r->now_ps) {
-			push(sim, r->now_ps, rank);
+			tt_sim_push(sim, r->now_ps, rank);
 			return;
 		}
 	} while (move(sim, rank, &next));
 	r->state = r->nfinished == sim->ncursors ? TT_SIM_DONE : TT_SIM_IDLE;
 	r->wake_ps = next;
 	if (r->state == TT_SIM_IDLE && next != TT_SIM_NEVER)
-		push(sim, next, rank);
+		tt_sim_push(sim, next, rank);
 	give_core(sim, r);
 }
 
@@ -173,7 +127,7 @@ static int run_events(struct tt_sim *sim)
 	uint64_t told = 0;
 
 	while (sim->nheap && !sim->failed) {
-		struct tt_sim_event e = pop(sim);
+		struct tt_sim_event e = tt_sim_pop(sim);
 		struct tt_sim_rank *r = &sim->rank[e.rank];
 		int rc = 0;
 
@@ -270,7 +224,7 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 			rc = place_cursors(sim, &sim->rank[r]);
 		if (!rc) {
 			rewind_rank(sim, &sim->rank[r]);
-			push(sim, sim->rank[r].wake_ps, (uint32_t)r);
+			tt_sim_push(sim, sim->rank[r].wake_ps, (uint32_t)r);
 		}
 	}
 	return rc;
