@@ -183,6 +183,11 @@ const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
 	return ctl->host_of;
 }
 
+bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
+{
+	return !memcmp(a->job, b->job, sizeof(a->job));
+}
+
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text, size_t bytes)
 {
 	char numbers[256] = "";

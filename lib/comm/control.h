@@ -99,6 +99,9 @@ int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const voi
 /* Topology: host_of[nranks] and how many; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 
+/* Are they ranks of one communicator? */
+bool tt_control_same(const struct tt_control *a, const struct tt_control *b);
+
 /* Bytes it holds: records of ranks, connections, what they have received and could not send yet. Thread: any. */
 size_t tt_control_memory(struct tt_control *ctl);
 

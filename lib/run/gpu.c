@@ -186,13 +186,19 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 	return rc ? failed(calls[0].request->comm, rc) : 0;
 }
 
-/* Kernels that wait for each other cannot lie one behind the other. */
+/* Kernels of two ranks wait for each other, and cannot lie one behind the other. Calls of different communicators can. */
 static int check_streams(const struct tt_gpu_call *calls, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
-		if (calls[i].request->comm != calls[0].request->comm && (by_kernels(&calls[0]) || by_kernels(&calls[i])))
-			return tt_fail(TT_USAGE, "ranks %d and %d: a group has calls of two communicators on one CUDA stream; each "
-				       "rank needs a stream of its own", calls[0].request->comm->rank, calls[i].request->comm->rank);
+		for (size_t j = i; j-- > 0;) {
+			tuttiComm_t c = calls[i].request->comm, other = calls[j].request->comm;
+
+			if (c == other)                /* those before it were compared with that one */
+				break;
+			if (tt_control_same(c->ctl, other->ctl) && (by_kernels(&calls[i]) || by_kernels(&calls[j])))
+				return tt_fail(TT_USAGE, "a group has calls of ranks %d and %d of a communicator on one CUDA "
+					       "stream; each rank needs a stream of its own", other->rank, c->rank);
+		}
 	return 0;
 }
 
