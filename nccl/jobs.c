@@ -69,13 +69,26 @@ struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm
 	return job;
 }
 
-static void begin(ncclComm_t c)
+/* A caller that waits for the job uses the parent for nothing else, and its watchdog must see no change. */
+static void begin(struct nc_job *job, ncclComm_t c)
 {
 	if (!c)
 		return;
 	c->jobs++;
 	c->users++;
-	atomic_store(&c->state, ncclInProgress);
+	if (c == job->parent)
+		job->turn = c->begun++;
+	if (c == job->comm || !job->blocking)
+		atomic_store(&c->state, ncclInProgress);
+}
+
+/* Two splits of one communicator would take each other's answers. */
+static void await_turn(struct nc_job *job)
+{
+	pthread_mutex_lock(&lock);
+	while (job->parent && job->parent->ended != job->turn)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
 }
 
 /* The last job decides the state of its communicator; a parent goes on whatever became of its child. */
@@ -85,7 +98,9 @@ static void end(struct nc_job *job, ncclComm_t c)
 
 	if (!c)
 		return;
-	if (c == job->comm)
+	if (c == job->parent)
+		c->ended++;
+	else
 		snprintf(c->text, sizeof(c->text), "%s", job->text);
 	if (!--c->jobs)
 		atomic_store(&c->state, result);
@@ -135,6 +150,7 @@ static void *job_thread(void *arg)
 	struct nc_job *job = arg;
 
 	nc_context_enter(job->context);
+	await_turn(job);
 	job->result = job->run(job);
 	finish(job);
 	return NULL;
@@ -149,8 +165,8 @@ static void start(struct nc_job *job)
 
 	pthread_mutex_lock(&lock);
 	job->holders = 2;
-	begin(job->comm);
-	begin(job->parent);
+	begin(job, job->comm);
+	begin(job, job->parent);
 	pthread_mutex_unlock(&lock);
 	sigfillset(&all);                      /* signals are the program's business, not this thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -28,6 +28,7 @@ struct ncclComm {
 
 	/* under the lock of jobs.c */
 	int jobs, users;                   /* users: the handle, and each job */
+	uint64_t begun, ended;             /* splits and shrinks of it, which run one after the other */
 	bool aborted;
 	char text[1024];                   /* why state is an error */
 };
@@ -59,7 +60,8 @@ const struct nc_environment *nc_environment(void);
 struct nc_job {
 	struct nc_job *next;
 	int (*run)(struct nc_job *job);    /* in its thread. 0 | code with the sentence */
-	ncclComm_t comm, parent;           /* either may be NULL; both are in progress meanwhile */
+	ncclComm_t comm, parent;           /* either may be NULL; in progress meanwhile, a parent only behind its caller */
+	uint64_t turn;                     /* among the parent's */
 	ncclComm_t *place;                 /* of comm's handle: set to NULL when a blocking join fails; or NULL */
 	bool blocking;
 	tuttiUniqueId id;

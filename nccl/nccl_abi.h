@@ -52,6 +52,8 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_SPLIT_NOCOLOR (-1)
 #define NCCL_SHRINK_DEFAULT 0
 #define NCCL_SHRINK_ABORT 1
+#define NCCL_WIN_DEFAULT 0
+#define NCCL_WIN_COLL_SYMMETRIC 1
 
 /* It only ever grew. `size` and `version` are those of the header that the caller was compiled with; what lies behind
  * the last member of that version may be padding, full of anything. */
@@ -103,6 +105,8 @@ ncclResult_t ncclMemAlloc(void **ptr, size_t size);
 ncclResult_t ncclMemFree(void *ptr);
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle);
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win);
 
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
 				      ncclScalarResidence_t residence, ncclComm_t comm);

@@ -23,11 +23,6 @@ NCCL_CALL(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags)
 UNBUILT(ncclCommGrow, "make a new communicator")
 UNBUILT(ncclCommGetUniqueId, "ncclGetUniqueId makes the id of a new communicator")
 
-#define PLAIN "memory needs no window here: use it as it is"
-UNBUILT(ncclCommWindowRegister, PLAIN)
-UNBUILT(ncclCommWindowDeregister, PLAIN)
-UNBUILT(ncclWinGetUserPtr, PLAIN)
-
 #define HOST "communication is started by the host only"
 UNBUILT(ncclDevCommCreate, HOST)
 UNBUILT(ncclDevCommDestroy, HOST)

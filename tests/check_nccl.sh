@@ -73,11 +73,11 @@ run_client() {
 	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
-run_client "host memory" 16 tests/nccl_client
+run_client "host memory" 22 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 18 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
-run_client "CUDA's stand-in, at a limp" 7 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
-	tests/nccl_client groups split one-thread abort killed
+run_client "CUDA's stand-in" 23 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
+run_client "CUDA's stand-in, at a limp" 9 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
+	tests/nccl_client groups split several one-thread abort killed
 
 # A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
 cat >"$tmp/between.c" <<'END'

@@ -27,6 +27,14 @@ static const struct test {
 	  "a nonblocking communicator is ready when a watchdog sees it, 3 processes" },
 	{ "nonblocking", case_nonblocking, { .n = 3, .joins_itself = true, .threads = true }, 0,
 	  "nonblocking communicators of 3 threads" },
+	{ "nonblocking-groups", case_nonblocking_groups, { .n = 3, .joins_itself = true }, 0,
+	  "nonblocking joins, splits and calls in groups; one that is aborted while it joins" },
+	{ "process-groups", case_process_groups, { .n = 4, .joins_itself = true }, 0,
+	  "PyTorch's order of calls, with a watchdog, 4 processes" },
+	{ "several", case_several, { .n = 3 }, 0, "several communicators in one group, a stream each" },
+	{ "several", case_several, { .n = 3, .threads = true }, 0, "several communicators of 3 threads" },
+	{ "roots", case_roots, { .n = 3 }, 0, "only roots have what only roots need; calls that move nothing" },
+	{ "forks", case_forks, { .n = 2, .host = true }, 0, "a forked child is refused, and disturbs nobody" },
 	{ "abort", case_abort, { .n = 3 }, 0, "an abort unblocks this rank and the others, 3 processes" },
 	{ "abort", case_abort, { .n = 3, .threads = true }, 0, "an abort among 3 threads" },
 	{ "abort-join", case_abort_join, { .n = 1, .joins_itself = true }, 0, "an abort ends a join that nobody answers" },
@@ -44,12 +52,12 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < NTESTS; i++) {
 		struct ranks how = tests[i].how;
-		bool chosen = argc < 2;
+		bool chosen = argc < 2, cuda = getenv("NCCL_CLIENT_CUDA");
 		int failed;
 
 		for (int a = 1; a < argc; a++)
 			chosen |= !strcmp(argv[a], tests[i].name);
-		if (!chosen || ((tests[i].how.cuda || tests[i].how.stand_in) && !getenv("NCCL_CLIENT_CUDA")))
+		if (!chosen || ((how.cuda || how.stand_in) && !cuda) || (how.host && cuda))
 			continue;
 		ranks_may_die = tests[i].may_die;
 		failed = ranks_run(&how, tests[i].body);

@@ -25,7 +25,7 @@ extern size_t memory_room;             /* ROOM, unless main wants another */
 struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
-	bool cuda, stand_in;           /* only with CUDA; only with its stand-in, whose functions can be made to fail */
+	bool cuda, stand_in, host;     /* only with CUDA; with its stand-in, whose functions can be made to fail; without CUDA */
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose death is no failure. */
@@ -75,6 +75,11 @@ int case_abort_join(struct seat *seat, const ncclUniqueId *id);
 int case_killed(struct seat *seat, const ncclUniqueId *id);
 int case_refused(struct seat *seat, const ncclUniqueId *id);
 int case_configs(struct seat *seat, const ncclUniqueId *id);
+int case_process_groups(struct seat *seat, const ncclUniqueId *id);
+int case_several(struct seat *seat, const ncclUniqueId *id);
+int case_roots(struct seat *seat, const ncclUniqueId *id);
+int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id);
+int case_forks(struct seat *seat, const ncclUniqueId *id);
 int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
 
 #endif
