@@ -69,7 +69,7 @@ static const struct tt_option options[] = {
 	{ 0, "device", TT_OPT_TEXT, "NAME", AT(device), "cpu",
 	  .help = "cpu: buffers in host memory; cuda: on a GPU, the rank's\nnumber on its host modulo GPUs; cuda:N: all on that one" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", AT(transport),
-	  .help = "auto, shm, tcp or self;\nwithout: what TUTTI_TRANSPORT says, or auto" },
+	  .help = "auto, shm, verbs, tcp or self;\nwithout: what TUTTI_TRANSPORT says, or auto" },
 	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo),
 	  .help = "an algorithm, auto, or all: each in a row of its own;\nwithout: what TUTTI_ALGO says, or auto" },
 	{ 0, "buffers", TT_OPT_CHOICE, "KIND", AT(buffers), "auto", .words = "auto rotate same cold",

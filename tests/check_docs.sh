@@ -31,6 +31,41 @@ else
 	skip "tutti info and tutti.7 list the same variables" "perf/tutti was not made"
 fi
 
+# items PAGE: a line for every item of the page: the names in its heads, as --NAME or TUTTI_NAME, a tab, its text
+items() {
+	sed -E 's/Ns ?//g; s/^\.(Cm|Li|Pq|Dv|Pa|Ql|Em|Ev|Ar|Xr|Fl)//' "$1" | awk '
+		function out() { if (names != "") print names "\t" text " "; names = text = "" }
+		/^\.It/ {
+			if (text != "") out()
+			for (i = 2; i <= NF; i++) if ($i ~ /^(-[a-zA-Z][a-zA-Z0-9_-]*|TUTTI_[A-Z_]*)$/)
+				names = names " " ($i ~ /^-/ ? "-" $i : $i)
+			next
+		}
+		/^\.(El|S[hs])/ { out(); next }
+		names != "" { text = text " " $0 }'
+}
+# stated LIST PAGE: lines "NAME VALUE..." of the list where the item of NAME lacks one of several values, or tells a
+# default that is not the one value
+stated() {
+	items "$2" | awk -F'\t' -v list="$1" '
+		{ n = split($1, names, " "); for (i = 1; i <= n; i++) text[names[i]] = $2 }
+		END {
+			while ((getline line <list) > 0) {
+				n = split(line, w, " "); t = text[w[1]]; seen += t != ""
+				if (n < 3 && t !~ /default|\(.*\)|unless set/) continue
+				for (i = 2; i <= n; i++) if (t !~ "[^a-zA-Z0-9.]" w[i] "[^a-zA-Z0-9]") print w[1] ": " w[i]
+			}
+			if (!seen) print "this script cannot read the page"
+		}'
+}
+
+if [ -x perf/tutti ]; then
+	perf/tutti info | sed -n 's/^ *\(TUTTI_[A-Z_]*\) *\(not set\|.*\); \([^;]*\); \(.*\)/\1 \3 \4/p' |
+		awk '/no default|first-last/ { next } $3 ~ /\.\./ { $3 = "" } { print }' | grep -v TUTTI_ALGO >"$tmp/list"
+	same "defaults and choices of variables that tutti.7 states are those in force" none \
+		"$(stated "$tmp/list" "$man/tutti.7" | grep . || echo none)"
+fi
+
 if [ -x perf/tutti ]; then
 	same "tutti plan --print json has the keys that tutti.1 explains" \
 		"$(perf/tutti plan two-shot --np 3 --print json | grep -o '"[a-z_]*":' | tr -d '":')" \
@@ -47,6 +82,10 @@ for tool in perf/tutti perf/allreduce_perf trainer/tutti-train; do
 	same "$tool --help and its page have the same options" \
 		"$(grep -oE '(^|[ ,[|])--[a-z][a-z0-9-]*' "$tmp/help" | sed 's/^[^-]*--//')" \
 		"$(grep -oE 'Fl -[a-z][a-z0-9-]*' "$page" | sed 's/^Fl -//')"
+	awk '/^ +(-[a-zA-Z], +|    )--/ { match($0, /--[a-zA-Z_-]+/); name = substr($0, RSTART, RLENGTH) }
+		name && match($0, / \([^() ]+\)$/) { print name, substr($0, RSTART + 2, RLENGTH - 3) }' "$tmp/help" |
+		grep -v ' auto$' >"$tmp/list"
+	same "and the same defaults, where the page states them" none "$(stated "$tmp/list" "$page" | grep . || echo none)"
 done
 
 same "the README's program is examples/allreduce.c" "$(awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \

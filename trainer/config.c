@@ -33,7 +33,7 @@ static const struct tt_option options[] = {
 	{ .name = "algo", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(algo),
 	  .fallback = "auto", .help = "algorithm of the collectives; see tutti_algorithms(7)" },
 	{ .name = "transport", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(transport),
-	  .fallback = "auto", .help = "auto, shm or tcp" },
+	  .fallback = "auto", .help = "auto, shm, verbs or tcp" },
 	{ .name = "global-batch", .kind = TT_OPT_INT, .argument = "N", .offset = AT(global_batch),
 	  .fallback = "256", .min = 1, .max = 1 << 24,
 	  .help = "samples of one step, over all ranks" },
