@@ -281,6 +281,8 @@ void tt_gpu_close(tuttiComm_t c)
 	d->cu->event_destroy(d->last);
 	d->cu->stream_destroy(d->own);
 	tt_gpu_leave(d->ctx);
+	if (d->free_programs)
+		d->free_programs(d->programs);
 	pthread_cond_destroy(&d->work);
 	pthread_mutex_destroy(&d->lock);
 	free(d);

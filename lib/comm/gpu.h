@@ -16,6 +16,7 @@
 
 struct tuttiComm;
 struct tt_staged;
+struct tt_gpu_program;
 
 struct tt_gpu {
 	struct tuttiComm *comm;
@@ -35,6 +36,10 @@ struct tt_gpu {
 	struct tt_area *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
 	bool opened[TT_DEV_RANKS];             /* by IPC: to be closed */
+
+	/* plans that have run on it (run/gpu_plan.c), each in one piece of memory */
+	struct tt_gpu_program *programs;
+	void (*free_programs)(struct tt_gpu_program *first);
 
 	/* staging (run/gpu_stage.c) */
 	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not yet */

@@ -12,8 +12,10 @@
 #ifdef HAVE_NVCC
 extern const unsigned char tt_device_image[];
 #define IMAGE tt_device_image
+#define BUILT_IN true
 #else
 #define IMAGE NULL
+#define BUILT_IN false
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,7 +23,7 @@ static struct loaded { struct loaded *next; tt_cuctx ctx; struct tt_kernels kern
 
 bool tt_kernels_built_in(void)
 {
-	return IMAGE != NULL;
+	return BUILT_IN;
 }
 
 static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)

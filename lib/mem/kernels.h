@@ -13,6 +13,7 @@
 #define TT_DEV_BLOCKS 128                      /* of one rank, at most */
 #define TT_DEV_THREADS 512
 #define TT_DEV_PIECES 8
+#define TT_DEV_WORDS 128                       /* messages that a plan may have for one rank */
 #define TT_FLAGGED_BLOCKS 16                   /* one-shot with flags: each block sends so many bytes: */
 #define TT_FLAGGED_SLICE 2048
 #define TT_FLAGGED_BYTES (TT_FLAGGED_BLOCKS * TT_FLAGGED_SLICE)
@@ -26,7 +27,8 @@ struct tt_dev_desk {
 	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];        /* peers' epochs */
 	struct tt_dev_card card[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS];      /* written by streams: 1 and 0 */
+	/* written by streams, 1 and 0: all have come; message w of a plan is there */
+	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS], told[TT_DEV_WORDS];
 	uint64_t proof[TT_DEV_RANKS];          /* what peers must be able to read and write, tried when they join */
 	/* one-shot: 32 bits of payload under 32 bits of epoch, by turns in the two halves */
 	uint64_t line[2][TT_DEV_RANKS][TT_FLAGGED_BLOCKS][TT_FLAGGED_SLICE / 4];

@@ -1,9 +1,9 @@
 /*
  * gpu.c - collectives on device memory, and any calls on a CUDA stream: who runs them, in which order
  *
- * Called by api instead of run's other doors where a communicator has a device. Each request goes one of three ways:
- *   kernels that meet (gpu_job.c), kernels between which streams wait (gpu_ordered.c)   by agreed facts: the
- *             communicator's ranks have kernels, the call is a collective of device memory
+ * Called by api instead of run's other doors where a communicator has a device. Each request goes one of these ways:
+ *   a plan (gpu_plan.c), kernels that meet (gpu_job.c), kernels between which streams wait (gpu_ordered.c)   by agreed
+ *             facts: the communicator's ranks have kernels, the call is a collective of device memory; its algorithm was named
  *   the host's way with copies around it (gpu_stage.c)      everything else
  * All are put on the stream and run there in order; calls of one communicator on different streams are put in call order
  * by an event. A NULL stream is one of the communicator's own, and is waited for.
@@ -60,13 +60,12 @@ static int failed(tuttiComm_t c, int code)
 	return tt_comm_failed(c, code);
 }
 
-/* The same number on every rank: calls by the host's way that were made before have theirs first. */
+/* The same number on every rank: calls by the host's way that were made before have theirs already. */
 static void number(tuttiComm_t c, const struct tt_dev_job *job)
 {
 	struct tt_call call;
 
 	memcpy(&call, job->call, sizeof(call));
-	tt_run_drain(c);
 	c->seq++;
 	c->history = tt_mix(c->history, tt_call_digest(&call));
 	tt_control_note(c->ctl, c->seq, &call);
@@ -76,16 +75,25 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 
 static int launch(const struct tt_gpu_call *call, tt_custream stream)
 {
-	struct tt_gpu *d = call->request->comm->gpu;
+	const struct tt_request *r = call->request;
+	struct tt_gpu *d = r->comm->gpu;
+	const struct tt_gpu_program *program = NULL;
 	struct tt_dev_job job;
 	uint32_t blocks;
+	int rc;
 
-	tt_gpu_job(call, &job);
-	number(call->request->comm, &job);
+	tt_run_drain(r->comm);
+	rc = tt_gpu_plan_takes(r) ? tt_gpu_plan_keep(r, &program) : 0;
+	if (rc)
+		return rc;
+	tt_gpu_job(call, program ? program->kept->number : TT_CALL_DEVICE, &job);
+	number(r->comm, &job);
+	if (program)
+		return tt_gpu_plan(call, program, &job, stream);
 	if (!d->meets)
-		return tt_gpu_ordered(call, stream);
+		return tt_gpu_ordered(call, &job, stream);
 	blocks = tt_gpu_job_meet(call, &job);
-	return tt_gpu_launch(d, tt_gpu_kernel(d, call->request, &job), blocks, &job, stream);
+	return tt_gpu_launch(d, tt_gpu_kernel(d, r, &job), blocks, &job, stream);
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */

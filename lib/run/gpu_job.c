@@ -41,13 +41,13 @@ static void adjust(const struct tt_request *r, struct tt_dev_job *job)
 	}
 }
 
-void tt_gpu_job(const struct tt_gpu_call *call, struct tt_dev_job *job)
+void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
 	tuttiComm_t c = r->comm;
 	struct tt_gpu *d = c->gpu;
 	struct tt_call what = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
-				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op, .algorithm = TT_CALL_DEVICE,
+				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op, .algorithm = algorithm,
 				.root = r->root, .count = r->count };
 
 	memset(job, 0, sizeof(*job));

@@ -7,13 +7,10 @@
  *   2  streams meet: write a word into each peer's desk, await one of each peer
  *   3  a job takes what this rank gets from the areas; a large allreduce sums one part first, meets, and collects the parts
  *   4  streams meet again, so that nobody overwrites what others still read
- * A word is set to 1 by the peer and back to 0 by its owner, so that a graph can be replayed: between two ones of a peer
- * lies always a meeting in which it waited for the owner.
  */
 #include "run/gpu.h"
 
 #define ONE_STEP_BYTES (256u << 10)        /* up to which everybody sums everything */
-#define PER_THREAD 64
 
 struct ordered {
 	const struct tt_gpu_call *call;
@@ -26,37 +23,6 @@ struct ordered {
 	uint64_t unit;                         /* allreduce in two steps: bytes of a part of the chunk */
 };
 
-int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job, tt_custream stream)
-{
-	void *params[] = { job };
-	int rc = d->cu->launch(fn, blocks, 1, 1, TT_DEV_THREADS, 1, 1, 0, stream, params, NULL);
-
-	return rc ? tt_cuda_fail(rc, "rank %d: launch a kernel of %u blocks", d->comm->rank, blocks) : 0;
-}
-
-/* All ranks' streams have come here. word: where in a desk the peers' words are */
-static int meet(struct ordered *o, size_t word)
-{
-	struct tt_cumemop ops[3 * TT_DEV_RANKS];
-	struct tt_gpu *d = o->d;
-	int me = o->comm->rank, n = 0, rc;
-
-	for (int p = 0; p < o->comm->nranks; p++)
-		if (p != me)
-			ops[n++] = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .value = 1,
-							.address = d->at[p] + word + 4 * (uint64_t)me };
-	for (int p = 0; p < o->comm->nranks; p++)
-		if (p != me) {
-			tt_cuptr own = d->at[me] + word + 4 * (uint64_t)p;
-
-			ops[n++] = (struct tt_cumemop){ .operation = TT_CU_WAIT_32, .address = own, .value = 1,
-							.flags = TT_CU_WAIT_EQ };
-			ops[n++] = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = own };
-		}
-	rc = n ? d->cu->stream_batch(o->stream, (unsigned)n, ops, 0) : 0;
-	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the other ranks'", me) : 0;
-}
-
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at, uint64_t bytes)
 {
 	if (bytes)
@@ -65,15 +31,13 @@ static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_
 
 static int run(struct ordered *o, struct tt_dev_job *job)
 {
-	uint64_t most = (uint64_t)o->d->k->blocks, blocks = 1, bytes = 0;
+	return tt_gpu_alone(o->call->request, job, o->stream);
+}
 
-	for (uint32_t i = 0; i < job->npieces; i++)
-		if (job->piece[i].bytes > bytes)
-			bytes = job->piece[i].bytes;
-	blocks += bytes / ((uint64_t)TT_DEV_THREADS * PER_THREAD);
-	job->way = TT_DEV_ALONE;
-	return tt_gpu_launch(o->d, tt_gpu_kernel(o->d, o->call->request, job),
-				(uint32_t)(blocks < most ? blocks : most), job, o->stream);
+/* All ranks' streams have come here. word: where in a desk the peers' words are */
+static int meet(struct ordered *o, size_t word)
+{
+	return tt_gpu_meet_streams(o->comm, word, o->stream);
 }
 
 /* Has every rank's input a part for each rank? */
@@ -170,15 +134,14 @@ static int do_chunk(struct ordered *o)
 	return rc ? rc : meet(o, offsetof(struct tt_dev_desk, left));
 }
 
-int tt_gpu_ordered(const struct tt_gpu_call *call, tt_custream stream)
+int tt_gpu_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
 	struct ordered o = { .call = call, .comm = r->comm, .d = r->comm->gpu, .stream = stream,
-			     .bytes = r->count * tt_type_bytes(r->type) };
+			     .base = *job, .bytes = r->count * tt_type_bytes(r->type) };
 	uint64_t most = TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 * 64;
 	int rc = 0;
 
-	tt_gpu_job(call, &o.base);
 	for (o.at = 0; !rc && o.at < o.bytes; o.at += o.chunk) {
 		o.chunk = o.bytes - o.at < most ? o.bytes - o.at : most;
 		rc = do_chunk(&o);

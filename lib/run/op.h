@@ -41,6 +41,8 @@ struct tt_need { bool in_all, out_all, rooted, reduces, in_parts, out_parts; };
 extern const struct tt_need tt_needs[TT_COLLECTIVES];
 /* Bytes of the buffers that this rank must give, 0: none. false: more than memory can hold. */
 bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t *ret_out);
+/* Bytes of the larger buffer of the call: what algorithms are chosen by. */
+size_t tt_request_bytes(const struct tt_request *request);
 
 struct tt_cursor {
 	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message, within the step */

@@ -20,14 +20,6 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->trial = NULL;
 }
 
-/* bytes of the larger buffer of the call: what algorithms are chosen by */
-static size_t call_bytes(const struct tt_request *r, size_t bytes)
-{
-	bool even = r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE || r->collective == TT_BROADCAST;
-
-	return even ? bytes : bytes * (size_t)r->comm->nranks;
-}
-
 /* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
@@ -99,7 +91,7 @@ int tt_op_bind(struct tt_op *op)
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
 	op->block = bytes = r->count * op->element_bytes;
-	rc = tt_keep_plan(r->comm, r->collective, call_bytes(r, bytes), r->root < 0 ? 0 : r->root, &m);
+	rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
 		return rc;
@@ -109,7 +101,7 @@ int tt_op_bind(struct tt_op *op)
 				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
 	op->reduce = tt_reduce_kernel(r->type, r->op);
-	op->past = call_bytes(r, bytes) >= TT_PAST_BYTES;
+	op->past = tt_request_bytes(r) >= TT_PAST_BYTES;
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
 	if (tt_unlikely(!m->bound))
 		bind(op, bytes, &m->binding);

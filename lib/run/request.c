@@ -31,3 +31,10 @@ bool tt_request_extents(const struct tt_request *r, size_t *ret_in, size_t *ret_
 	*ret_out = !out ? 0 : need->out_parts ? all : bytes;
 	return true;
 }
+
+size_t tt_request_bytes(const struct tt_request *r)
+{
+	bool even = r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE || r->collective == TT_BROADCAST;
+
+	return r->count * tt_type_bytes(r->type) * (even ? 1 : (size_t)r->comm->nranks);
+}

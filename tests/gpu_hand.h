@@ -1,0 +1,48 @@
+/* gpu_hand.h - one rank's buffers in device memory, and any collective on them compared with lib/mem/reduce; for test_gpu */
+#ifndef TESTS_GPU_HAND_H
+#define TESTS_GPU_HAND_H
+
+#include "comm/comm.h"
+#include "harness_cuda.h"
+
+#define HAND_MOST (3u << 20)           /* bytes of a buffer */
+
+/* What all collectives of a test are: a rank's buffers, and the bytes that must come out. */
+struct hand {
+	const struct tt_cuda *cu;
+	tt_custream stream;
+	tt_cuptr in, out;
+	unsigned char *inputs[TT_MAX_SOURCES];  /* of every rank */
+	unsigned char *want, *got;
+	int rank, n, wrong;
+};
+
+struct call {
+	enum tt_collective what;
+	size_t count;
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	int root;
+	bool in_place;
+	size_t shift;                          /* bytes by which buffers are not aligned */
+	double scalar;                         /* not 0: a pre-multiplied sum by scalar + rank */
+	bool blocking;                         /* NULL stream */
+};
+
+extern bool hand_tame;                 /* inputs are only 0 and 1: sums are exact, whatever algorithm the host takes */
+
+int hand_open(struct hand *h, int rank, int n);
+void hand_close(struct hand *h);
+/* Makes the call, and compares what comes with rank order's bits; counts what is wrong in h, and says it. */
+void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm);
+
+/* The parts of it. Bytes of the buffers that this rank gives; what lies in them; the call; is `got` what `want` is? */
+size_t hand_in_bytes(const struct hand *h, const struct call *c);
+size_t hand_out_bytes(const struct hand *h, const struct call *c);
+void hand_fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned long long seed);
+void hand_load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out);
+tuttiResult_t hand_issue(const struct call *c, tuttiComm_t comm, const void *in, void *out, tuttiRedOp_t op,
+			 tuttiStream_t stream);
+void hand_compare(struct hand *h, const struct call *c, tuttiResult_t rc, size_t bytes);
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * gpu_team.c - see gpu_team.h
+ */
+#include "gpu_team.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int gpu_broken;
+
+/* ranks.c would join before CUDA is there. */
+static int act(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct team *t = arg;
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	bool gpu = !(t->mixed && rank == 0);
+
+	config.timeout_ms = t->ranks.timeout_ms;
+	if (gpu && !harness_cuda())
+		return 1;
+	if (tuttiCommInitRankConfig(comm, n, t->ranks.id, rank, &config)) {
+		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));
+		return 1;
+	}
+	if (gpu && ((*comm)->gpu->kernels != (t->way != STAGED) || (*comm)->gpu->meets != (t->way == MEET))) {
+		fprintf(stderr, "rank %d: kernels %d, meets %d\n", rank, (*comm)->gpu->kernels, (*comm)->gpu->meets);
+		return 1;
+	}
+	return t->fn(comm, rank, n, NULL);
+}
+
+/* Each in a process of its own, since CUDA does not survive the fork of the next one. */
+int team_failures(struct team *t)
+{
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		_exit(ranks_run(&t->ranks, act));
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+int team_play(int n, int way, bool threads, rank_fn *fn)
+{
+	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = gpu_thorough() ? 300 : 50, .timeout_ms = 20000 },
+			  .fn = fn, .way = way };
+
+	t.ranks.arg = &t;
+	if (way == STAGED)
+		setenv("TUTTI_GPU", "staged", 1);
+	return team_failures(&t);
+}
+
+bool gpu_thorough(void)
+{
+	const char *tier = getenv("TT_TIER");
+
+	return getenv("TUTTI_TEST_GPU") || (tier && strcmp(tier, "default"));
+}

@@ -1,0 +1,41 @@
+/* gpu_team.h - ranks that have a GPU, each team in a process of its own; and claims. For the files of test_gpu. */
+#ifndef TESTS_GPU_TEAM_H
+#define TESTS_GPU_TEAM_H
+
+#include <stdio.h>
+
+#include "comm/comm.h"
+#include "comm/gpu.h"
+#include "harness_cuda.h"
+#include "ranks.h"
+
+extern int gpu_broken;                 /* claims of this case that do not hold */
+#define claim(x)									\
+	do {										\
+		if (!(x)) {								\
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #x);	\
+			gpu_broken = 1;							\
+		}									\
+	} while (0)
+
+struct team {
+	struct ranks ranks;
+	rank_fn *fn;
+	enum { MEET, ORDERED, STAGED } way;
+	bool mixed;                            /* rank 0 has no GPU */
+};
+
+/* How many ranks failed; 100: the team as a whole. */
+int team_failures(struct team *t);
+/* The same for n ranks that run fn and have 20 s for a call. */
+int team_play(int n, int way, bool threads, rank_fn *fn);
+
+/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU? */
+bool gpu_thorough(void);
+
+/* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */
+struct gpu_case { const char *name; void (*run)(void); };
+#define GPU_CASE(name) { #name, name }
+extern const struct gpu_case gpu_values[], gpu_plans[], gpu_order[], gpu_trouble[];      /* the last has no name */
+
+#endif
