@@ -89,6 +89,8 @@ fault rnr 'had no receive ready'
 fault flush 'queue pair was stopped, and the card did not say why'
 fault port-down 'standin0 port 1 is down'
 fault device-gone 'standin0 failed or was removed'
+fails "the last message of a call is lost, and its rank has gone on elsewhere" \
+	'is lost: that rank.s card did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
 fails "no memory to lock" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
 fails "a GID that is not there" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
 fails "a card that is not there" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5

@@ -149,6 +149,10 @@ struct tt_transport {
 	 * the cause. 0 nothing | < 0 with the sentence, now and later */
 	int (*fault)(struct tt_endpoint *ep);
 
+	/* Optional: have messages to peer been lost without any call having noticed, because this rank is in none that sends
+	 * there? True with the sentence. Thread: any. Asked when the peer waits long for this rank. */
+	bool (*lost)(struct tt_endpoint *ep, int peer, char *text, size_t bytes);
+
 	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more (peek or recv, refused
 	 * reserves, progress), then dozes: until a peer commits or makes room that was refused, a socket is readable (or
 	 * writable while posts are unfinished), wake, or timeout_us. Spurious returns are fine. disarm ends it, also

@@ -310,6 +310,7 @@ const struct tt_transport tt_verbs = {
 	.release = tt_ib_release,
 	.progress = verbs_progress,
 	.fault = tt_ib_fault,
+	.lost = tt_ib_lost,
 	.arm = verbs_arm,
 	.doze = verbs_doze,
 	.disarm = verbs_disarm,

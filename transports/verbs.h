@@ -178,5 +178,6 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error);
 int tt_ib_events(struct tt_ib_ep *ep);
 /* struct tt_transport */
 int tt_ib_fault(struct tt_endpoint *base);
+bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes);
 
 #endif

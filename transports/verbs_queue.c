@@ -265,6 +265,6 @@ int tt_ib_listen(struct tt_ib_link *l)
 		return rc;
 	close(l->fd);
 	l->fd = -1;
-	l->stage = TT_IB_READY;
+	__atomic_store_n(&l->stage, TT_IB_READY, __ATOMIC_RELEASE);      /* tt_ib_lost may look from now on */
 	return 1;
 }

@@ -33,6 +33,7 @@
 	X(void, ack_cq_events, (struct tt_ib_cq *cq, unsigned n)) \
 	X(struct tt_ib_qp *, create_qp, (struct tt_ib_pd *pd, struct tt_ib_qp_init *init)) \
 	X(int, modify_qp, (struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)) \
+	X(int, query_qp, (struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask, struct tt_ib_qp_init *init)) \
 	X(int, destroy_qp, (struct tt_ib_qp *qp)) \
 	X(int, get_async_event, (struct tt_ib_context *context, struct tt_ib_async_event *ret_event)) \
 	X(void, ack_async_event, (struct tt_ib_async_event *event)) \

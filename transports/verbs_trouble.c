@@ -155,3 +155,26 @@ int tt_ib_fault(struct tt_endpoint *base)
 
 	return tt_ib_events(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
 }
+
+/* A queue pair stops when a write fails, and why stands in a completion queue that is only read when this rank sends
+ * there again. */
+bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	int n = base->world->nchannels;
+
+	for (int channel = 0; channel < n; channel++) {
+		struct tt_ib_link *l = __atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
+		struct tt_ib_qp_attr attr = { 0 };
+		struct tt_ib_qp_init init = { 0 };
+		char where[300];
+
+		if (!l || __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) != TT_IB_READY || l->left ||
+		    ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) || attr.qp_state != TT_IB_ERR)
+			continue;
+		snprintf(text, bytes, "rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
+			 "rank's card did not answer, or refused it", base->world->rank, ends(l, where));
+		return true;
+	}
+	return false;
+}

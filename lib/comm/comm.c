@@ -193,6 +193,14 @@ static void wake_all(void *ctx)
 		c->ep[i]->t->wake(c->ep[i]);
 }
 
+/* Thread: control's. */
+static bool lost(void *ctx, int peer, char *text, size_t bytes)
+{
+	struct tt_endpoint *ep = ((tuttiComm_t)ctx)->via[peer];
+
+	return ep->t->lost && ep->t->lost(ep, peer, text, bytes);
+}
+
 tuttiComm_t tt_comm_blank(int rank, int nranks)
 {
 	size_t n = (size_t)nranks;
@@ -225,8 +233,10 @@ void tt_comm_free(tuttiComm_t c)
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
-	if (c->ctl)
+	if (c->ctl) {
 		tt_control_on_broken(c->ctl, NULL, NULL);
+		tt_control_on_awaited(c->ctl, NULL, NULL);
+	}
 	tt_gpu_close(c);
 	tt_mail_close(c->mail);
 	tt_endpoints_close(c);
@@ -266,6 +276,7 @@ int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 		return rc;
 	}
 	tt_control_on_broken(c->ctl, wake_all, c);
+	tt_control_on_awaited(c->ctl, lost, c);
 	return 0;
 }
 

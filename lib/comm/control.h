@@ -166,6 +166,10 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stu
 /* Called by the service thread right after the communicator broke (run wakes its sleepers). Set before use. */
 void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx);
 
+/* Another rank waits long for this one: was a message to it lost without any call of this rank noticing? True with the
+ * sentence, which then breaks the communicator. Called by the service thread, which holds control's lock. NULL: no more. */
+void tt_control_on_awaited(struct tt_control *ctl, bool (*lost)(void *ctx, int peer, char *text, size_t bytes), void *ctx);
+
 /* Say goodbye, stop the service thread, close, free. Blocks until the neighbours have what was for them, mostly some
  * microseconds, at most 5 s (a neighbour that is stopped), 0.2 s after a failure. */
 void tt_control_leave(struct tt_control *ctl);

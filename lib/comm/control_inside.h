@@ -156,6 +156,8 @@ struct tt_control {
 	void (*on_socket)(void *ctx, int peer, int fd);                  /* mail's */
 	void (*on_gone)(void *ctx, int rank, tuttiRankState_t how);
 	void *mail_ctx;
+	bool (*lost)(void *ctx, int peer, char *text, size_t bytes);     /* of transports */
+	void *lost_ctx;
 	uint64_t *left_after, *left_at_ns;
 	pthread_mutex_t hook_lock;               /* held while the hook runs */
 	void (*hook)(void *ctx);

@@ -45,10 +45,29 @@ void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t b
 
 /* ---- messages that differ ---------------------------------------------------------------------------------------- */
 
+/* A rank waits for this one, or for several: has what was sent to it been lost? */
+static void look_for_lost(struct tt_control *ctl, const struct tt_status *s)
+{
+	char text[600];
+
+	if (ctl->lost && (s->awaited == ctl->rank || s->awaited < 0) && ctl->lost(ctl->lost_ctx, s->origin, text, sizeof(text)))
+		tt_control_break(ctl, TT_REMOTE, -1, 0, text, NULL);
+}
+
+void tt_control_on_awaited(struct tt_control *ctl, bool (*lost)(void *ctx, int peer, char *text, size_t bytes), void *ctx)
+{
+	pthread_mutex_lock(&ctl->lock);
+	ctl->lost = lost;
+	ctl->lost_ctx = ctx;
+	pthread_mutex_unlock(&ctl->lock);
+}
+
 void tt_waits_compare(struct tt_control *ctl, const struct tt_status *s)
 {
 	struct tt_call mine;
 	char a[128], b[128], text[400];
+
+	look_for_lost(ctl, s);
 
 	for (int i = 0; i < s->nwants; i++) {
 		const struct tt_want *w = &s->want[i];

@@ -2,9 +2,9 @@
 # claims.sh - what must hold on Soft-RoCE; run inside the machine, in the build folder. TAP on standard output.
 set -u
 tmp=$(mktemp -d)
-perf=perf/allreduce_perf
+. "$(dirname "$(readlink -f "$0")")/crew.sh"
 tier=${TT_TIER:-default}
-n=0 port=21000
+n=0
 # seconds since the machine was started, as comments: what takes how long
 claim() { echo "# $(cut -d. -f1 /proc/uptime) s"; n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n 15; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
@@ -15,28 +15,7 @@ suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
 	claim $? "$1"
 }
 
-# One rank a program; the first half on card rxea, the others on rxeb, as two hosts.
-start() {  # N ARGUMENTS...
-	local r half=$((($1 + 1) / 2))
-	port=$((port + 1)) pids=()
-	for ((r = 0; r < $1; r++)); do
-		TUTTI_IB_HCA=$([ $r -lt $half ] && echo =rxea || echo =rxeb) TUTTI_HOST_ID=$([ $r -lt $half ] && echo a || echo b) \
-			TUTTI_RANK=$r TUTTI_NRANKS=$1 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=roce \
-			timeout 120 $perf "${@:2}" >"$tmp/rank$r" 2>&1 </dev/null &
-		pids+=($!)
-	done
-}
-finish() {
-	local pid
-	failures=0
-	for pid in "${pids[@]}"; do wait "$pid" || failures=$((failures + 1)); done
-	cat "$tmp"/rank[0-9] >"$tmp/out"
-	rm -f "$tmp"/rank[0-9]
-}
-across() { start "$@"; finish; }
 says() { grep -qE "$1" "$tmp/out"; claim $? "$2"; }
-# what the kernel still holds of queue pairs and registrations
-held() { rdma resource show qp | grep -c 'pid [0-9]'; }
 
 # ---- one card -------------------------------------------------------------------------------------------------------
 
@@ -72,22 +51,19 @@ tc qdisc del dev va root; tc qdisc del dev vb root
 
 # ---- breaking -------------------------------------------------------------------------------------------------------
 
-# until N queue pairs are at work
-await() { for _ in $(seq 300); do [ "$(held)" -ge "$1" ] && sleep 1 && return; sleep .1; done; }
-# all end with an error, and not because of the deadline
-all_end() { finish; [ "$failures" = "$1" ] && ! grep -q 'timed out after' "$tmp/out"; claim $? "$2"; }
-
 start 3 --transport verbs -b 64K -e 64K -n 100000 -w 1
 await 4
-pkill -9 -P "${pids[1]}" && wait "${pids[1]}" 2>/dev/null
+kill_rank 1
 finish
-[ "$failures" = 3 ] && ! grep -q 'timed out after' "$tmp/out" && [ "$(grep -c '^rank [02].*rank 1' "$tmp/out")" -ge 2 ]
+all_ended 3 && [ "$(grep -c '^rank [02].*rank 1' "$tmp/out")" -ge 2 ]
 claim $? "kill -9 of a rank: all others end and name it"
 
 start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
 await 2
 ip link set vb down
-all_end 2 "a card's wire is cut under load: both ranks end"
+finish
+all_ended 2
+claim $? "a card's wire is cut under load: both ranks end"
 says 'rxe[ab] port 1 is down' "and the port is named"
 ip link set vb up
 
@@ -100,8 +76,10 @@ removal() {
 	timeout 100 rdma link delete rxeb &
 	removal=$!
 	sleep 2
-	pkill -9 -P "${pids[0]}"
-	all_end 2 "a card is to be removed under load, and a rank dies: both end"
+	kill_rank 0
+	finish
+	all_ended 2
+	claim $? "a card is to be removed under load, and a rank dies: both end"
 	wait $removal
 	claim $? "then the card goes"
 }

@@ -212,6 +212,17 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	return 0;
 }
 
+int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask, struct tt_ib_qp_init *init);
+
+int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask, struct tt_ib_qp_init *init)
+{
+	(void)mask, (void)init;
+	lock();
+	attr->qp_state = shared()->qp[((struct qp *)qp)->index].state;
+	unlock();
+	return 0;
+}
+
 int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad)
 {
 	int rc = 0;
