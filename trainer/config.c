@@ -65,7 +65,7 @@ static const struct tt_option options[] = {
 	{ .name = "leaf", .kind = TT_OPT_INT, .argument = "N", .offset = AT(leaf),
 	  .fallback = "32", .min = 1, .max = 1 << 16, .help = "samples of a leaf" },
 	{ .name = "bucket-kb", .kind = TT_OPT_INT, .argument = "KIB", .offset = AT(bucket_kb),
-	  .fallback = "256", .min = 1, .max = 1 << 20,
+	  .fallback = "1024", .min = 1, .max = 1 << 20,
 	  .help = "gradients that are sent together" },
 	{ .name = "on-failure", .kind = TT_OPT_CHOICE, .argument = "WHAT",
 	  .offset = AT(on_failure), .fallback = "stop", .words = "stop shrink",

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Looks for "RANK mark VALUE" in a list with commas. rank < 0: only reads it. Returns 1 when it is
@@ -48,6 +49,36 @@ int tt_fault_check(const struct tt_config *c)
 	return TT_TRAIN_OK;
 }
 
+/* The greatest rank of a list that is well-formed; -1: there is none. */
+static long highest(const char *list)
+{
+	long most = -1;
+
+	while (list && *list) {
+		long who = strtol(list, NULL, 10);
+
+		most = who > most ? who : most;
+		list = strchr(list, ',');
+		list = list ? list + 1 : NULL;
+	}
+	return most;
+}
+
+int tt_fault_check_ranks(const struct tt_trainer *t)
+{
+	const struct tt_config *c = t->config;
+	int all = t->nranks + t->servers;
+
+	if (highest(c->slow) >= t->nranks)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--slow %s: the workers are ranks 0 to %d; use these", c->slow,
+				     t->nranks - 1);
+	if (highest(c->kill) >= all)
+		return tt_train_fail(TT_TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
+				     c->kill, all - 1);
+	return TT_TRAIN_OK;
+}
+
 static void sleep_until(uint64_t ns)
 {
 	struct timespec at = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
@@ -56,21 +87,39 @@ static void sleep_until(uint64_t ns)
 		;
 }
 
-void tt_fault_linger(const struct tt_trainer *t, uint64_t begin_ns)
+/* Forward is a third of a gradient; the rest is as far as the gradients are final. */
+static uint64_t due_ns(const struct tt_trainer *t, size_t from)
+{
+	double final = (double)(t->floats - from) / (double)t->floats;
+
+	return (uint64_t)(t->wanted_ns * (1.0 + 2.0 * final) / 3.0);
+}
+
+void tt_fault_pace(struct tt_trainer *t, uint64_t begin_ns)
 {
 	const struct tt_config *c = t->config;
-	double wanted = c->sim_compute_ms * 1e6, took = (double)(tt_time_ns() - begin_ns), factor;
-	double own = took + (double)t->backward_ns; /* what comes took as long in the step before */
+	double own = (double)t->compute_ns, factor; /* of the step before */
 	uint32_t random[4];
 
+	t->begin_ns = begin_ns;
+	t->slept_ns = 0;
+	t->wanted_ns = c->sim_compute_ms * 1e6;
 	if (c->jitter > 0.0) {
 		tt_rng((uint64_t)c->seed, TT_RNG_JITTER, (uint32_t)t->world_rank, t->step, random);
-		wanted *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
+		t->wanted_ns *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
 	}
 	if (look_up(c->slow, ':', t->world_rank, &factor) > 0)
-		wanted = (wanted > own ? wanted : own) * factor;
-	if (wanted > took + (double)t->backward_ns)
-		sleep_until(begin_ns + (uint64_t)wanted - t->backward_ns);
+		t->wanted_ns = (t->wanted_ns > own ? t->wanted_ns : own) * factor;
+}
+
+void tt_fault_linger(struct tt_trainer *t, size_t from)
+{
+	uint64_t now = tt_time_ns();
+
+	if (t->wanted_ns <= 0.0 || t->begin_ns + due_ns(t, from) <= now)
+		return;
+	sleep_until(t->begin_ns + due_ns(t, from));
+	t->slept_ns += tt_time_ns() - now;
 }
 
 void tt_fault_kill(const struct tt_trainer *t)

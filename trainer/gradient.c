@@ -52,6 +52,7 @@ static int pass_on(void *arg, size_t from)
 {
 	struct outgoing *o = arg;
 
+	tt_fault_linger(o->t, from);
 	copy_out(o, from);
 	return tt_ready_tell(o->ready, from);
 }
@@ -73,19 +74,20 @@ static void fill_tail(struct outgoing *o, size_t rows, bool stop)
 
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready)
 {
-	uint64_t begin = tt_time_ns(), half;
 	struct outgoing o = { t, ready, t->floats, NULL };
 	struct tt_ready pass = { pass_on, &o, ready ? ready->grain : t->floats };
+	uint64_t begin = tt_time_ns(), end;
 	int rc;
 
+	tt_fault_pace(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
-	tt_fault_linger(t, begin);
-	half = tt_time_ns();
+	tt_fault_linger(t, t->floats);
 	rc = t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, o.logits, &t->sum,
 				    t->gradients, &pass);
-	t->backward_ns = tt_time_ns() - half;
-	tt_timeline_add(&t->timeline, TT_TIME_COMPUTE, t->step, begin, half + t->backward_ns);
+	end = tt_time_ns();
+	t->compute_ns = end - begin - t->slept_ns;
+	tt_timeline_add(&t->timeline, TT_TIME_COMPUTE, t->step, begin, end);
 	return rc;
 }
 

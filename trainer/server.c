@@ -5,6 +5,7 @@
  * said goodbye or is gone. With --record it notes in which order it took pushes and pulls; with
  * --replay it takes them in that order, so that an asynchronous training can be repeated bit by bit.
  */
+#include "fault.h"
 #include "ps.h"
 #include "schedule.h"
 #include "store.h"
@@ -194,6 +195,8 @@ static void descend(struct server *s, const float *gradient, float scale)
 	tt_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
 	s->version++;
 	s->stats.applied++;
+	s->t->step = s->version;
+	tt_fault_kill(s->t);
 }
 
 /* Asynchronous: at once, unless it is too old. */

@@ -3,6 +3,7 @@
 
 #include "agree.h"
 #include "checkpoint.h"
+#include "fault.h"
 #include "strategy.h"
 
 #include <stdlib.h>
@@ -153,6 +154,8 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 		rc = part_ranks(t);
 	if (!rc)
 		rc = tt_agree(t);
+	if (!rc)
+		rc = tt_fault_check_ranks(t);
 	if (!rc)
 		rc = tt_device_open(&t->device, config->device);
 	if (!rc)

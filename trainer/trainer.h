@@ -55,7 +55,9 @@ struct tt_trainer {
 	uint64_t first_step;          /* done before, by the training that is resumed */
 	uint64_t step;                /* being done, from 1; a strategy that took several says so */
 	bool stopping;                /* own_pace: the strategy says that this is the last step */
-	uint64_t backward_ns;         /* of the last gradient */
+	double wanted_ns;             /* fault.h: so long this gradient is to take; 0: as it does */
+	uint64_t begin_ns, slept_ns;  /* when it was begun; how much of it was slept */
+	uint64_t compute_ns;          /* the last one took, without sleep */
 	uint64_t exposed_ns;          /* of waiting for others only */
 	uint64_t message_bytes;       /* sent as messages, which the library's counters leave out */
 	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or NULL */
