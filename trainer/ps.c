@@ -20,12 +20,29 @@ static size_t largest(const struct tt_shards *s)
 	return most;
 }
 
+/* Passes a result of a message on; a server that is gone is missed by everybody. */
+static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+
+	if (result == tuttiRemoteError)
+		tuttiCommRankState(t->world, rank_of(t, server), &state);
+	if (state == tuttiRankAlive)
+		return tt_library(result, t->world);
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "server %d (rank %d) died, and its part of the parameters with it; %s",
+			     server, rank_of(t, server),
+			     t->config->save ? "go on from the last checkpoint by --resume"
+					     : "with --save and --save-every there is a checkpoint "
+					       "to go on from");
+}
+
 static int send_to(struct tt_trainer *t, int server, int tag, uint64_t version, const void *at,
 		   size_t bytes)
 {
 	t->message_bytes += bytes;
-	return tt_library(tuttiMsgSend(at, bytes, rank_of(t, server), tag, version, t->world),
-			  t->world);
+	return judge(t, server,
+		     tuttiMsgSend(at, bytes, rank_of(t, server), tag, version, t->world));
 }
 
 static int receive_from(struct tt_trainer *t, int server, int tag, void *at, size_t bytes,
@@ -36,7 +53,7 @@ static int receive_from(struct tt_trainer *t, int server, int tag, void *at, siz
 	do /* a server may wait for workers as long as it likes: only its end ends this */
 		result = tuttiMsgRecv(at, bytes, rank_of(t, server), tag, -1, t->world, msg);
 	while (result == tuttiInProgress);
-	return tt_library(result, t->world);
+	return judge(t, server, result);
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */

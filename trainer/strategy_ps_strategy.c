@@ -9,12 +9,14 @@
  *		push(g), every variable to its server
  *	server, of its variables, when anything comes: as ps-async
  *
- * Row of the table in strategy.c; calls ps.c.
+ * A worker that dies is missed by nobody; one that loses a device goes on with the others, of which
+ * the first speaks to the servers. Row of the table in strategy.c; calls ps.c.
  *
  * Source: TensorFlow's ParameterServerStrategy.
  */
 #include "ps.h"
 #include "strategy.h"
+#include "survive.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,9 +99,8 @@ static int add_up(struct tt_trainer *t, struct strategy *s)
 	return rc;
 }
 
-static int strategy_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int one_step(struct tt_trainer *t, struct strategy *s, const struct tt_batch *batch)
 {
-	struct strategy *s = t->strategy_state;
 	int rc = s->device == 0 ? tt_ps_pull(t, &s->ps) : TT_TRAIN_OK;
 
 	if (!rc)
@@ -110,6 +111,26 @@ static int strategy_step(struct tt_trainer *t, const struct tt_batch *batch)
 		rc = add_up(t, s);
 	if (!rc && s->device == 0)
 		rc = tt_ps_push(t, &s->ps, s->all, 1, 0);
+	return rc;
+}
+
+/* A device of this worker died. Some others may be a step further: all give up the step they are in. */
+static int go_on(struct tt_trainer *t, struct strategy *s)
+{
+	int rc = tt_shrink(&s->devices, &s->device, &s->ndevices);
+
+	return rc ? rc : tt_library(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
+						   s->devices, NULL),
+				    s->devices);
+}
+
+static int strategy_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct strategy *s = t->strategy_state;
+	int rc = one_step(t, s, batch);
+
+	if (rc && tt_can_survive(s->devices))
+		rc = go_on(t, s);
 	t->stopping = batch->stop;
 	return rc;
 }

@@ -7,29 +7,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool tt_can_survive(const struct tt_trainer *t)
+bool tt_can_survive(tuttiComm_t comm)
 {
 	tuttiResult_t broken = tuttiSuccess;
 
-	tuttiCommGetAsyncError(t->comm, &broken);
+	tuttiCommGetAsyncError(comm, &broken);
 	return broken == tuttiRemoteError || broken == tuttiTimeout;
+}
+
+int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
+{
+	tuttiComm_t left;
+	int rc = tt_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
+			    *comm);
+
+	if (rc)
+		return rc;
+	tuttiCommDestroy(*comm);
+	*comm = left;
+	rc = tt_library(tuttiCommUserRank(left, ret_rank), left);
+	return rc ? rc : tt_library(tuttiCommCount(left, ret_nranks), left);
 }
 
 int tt_regroup(struct tt_trainer *t)
 {
-	tuttiComm_t left;
-	int rc = tt_library(tuttiCommShrink(t->comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
-			    t->comm);
+	bool is_world = t->comm == t->world;
+	int rc = tt_shrink(&t->comm, &t->rank, &t->nranks);
 
-	if (rc)
-		return rc;
-	if (t->comm == t->world)
-		t->world = left;
-	tuttiCommDestroy(t->comm);
-	t->comm = left;
-	rc = tt_library(tuttiCommUserRank(left, &t->rank), left);
-	if (!rc)
-		rc = tt_library(tuttiCommCount(left, &t->nranks), left);
+	if (is_world)
+		t->world = t->comm;
 	return rc ? rc : tt_trainer_share(t);
 }
 

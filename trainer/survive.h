@@ -1,15 +1,19 @@
 /*
  * survive.h - after a death: the ranks that are left become a communicator, and agree on where they are
  *
- * --on-failure shrink. Called by train.c; calls tuttiCommShrink.
+ * --on-failure shrink, and strategies that survive anyhow. Called by train.c and strategies; calls
+ * tuttiCommShrink.
  */
 #ifndef TT_TRAINER_SURVIVE_H
 #define TT_TRAINER_SURVIVE_H
 
 #include "trainer.h"
 
-/* Was it a death or a silence that broke t->comm, and nothing of our own? */
-bool tt_can_survive(const struct tt_trainer *t);
+/* Was it a death or a silence that broke comm, and nothing of our own? */
+bool tt_can_survive(tuttiComm_t comm);
+
+/* *comm becomes one of those that are left. Called by all of them. Returns 0 | TT_TRAIN_FAILED. */
+int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
 
 /* done: steps that this rank's parameters have seen. Some rank may have seen one more than others:
  * all get its parameters and velocity. *ret_done: what that comes to. Returns 0 | TT_TRAIN_FAILED,

@@ -135,7 +135,7 @@ static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct
 	bool was_first = t->rank == 0;
 	int rc;
 
-	if (t->config->on_failure != TT_FAILURE_SHRINK || !tt_can_survive(t))
+	if (t->config->on_failure != TT_FAILURE_SHRINK || !tt_can_survive(t->comm))
 		return TT_TRAIN_FAILED;
 	count_bytes(t, result, false);
 	rc = tt_survive(t, done, ret_done);
