@@ -2,6 +2,7 @@
 # train_shaped.sh - synchronising seldom over a slow link: time to an accuracy, mirrored beside local SGD
 #
 #   perf/train_shaped.sh [--svg FILE]         as root, after the build, from the folder of the build
+#   perf/train_shaped.sh --overlap            instead: how much of communication is hidden behind computing
 #   RATE=100mbit H=16 REACH=0.80 STEPS=480
 #
 # Two ranks in two network namespaces, joined by a veth pair whose directions are shaped by `tc tbf`. Time is that of the
@@ -9,8 +10,9 @@
 set -u
 train=${TRAIN:-./trainer/tutti-train}
 rate=${RATE:-100mbit} h=${H:-16} reach=${REACH:-0.80} steps=${STEPS:-480}
-svg=
+svg= overlap=
 [ "${1-}" = --svg ] && svg=$2
+[ "${1-}" = --overlap ] && overlap=1 rate=${RATE:-800mbit} steps=${STEPS:-50}
 . "$(dirname "$0")/two_hosts.sh"
 out=$(mktemp -d)
 trap 'kill $a $b 2>/dev/null; rm -rf "$out"' EXIT
@@ -33,6 +35,25 @@ run() {   # NAME ARGUMENT...: $out/NAME gets lines SECONDS ACCURACY
 }
 seconds() { awk -v least="$reach" '$2 >= least { print $1; exit }' "$out/$1"; }
 total() { tail -n 1 "$out/$1"; }
+
+# Gradients of 1.3 MB that take 30 ms, of which two thirds are the backward pass: in buckets, and all at once after it.
+field() { sed -n "s/.*\"$1\":\([0-9.]*\),.*/\1/p" "$out/log.0" | tail -n 1; }
+exposed() {   # CANONICAL BUCKET_KB: milliseconds of a step in which rank 0 only waits, to $out/exposed; a row
+	run "$1" --model mlp:256,256,256 --canonical "$1" --bucket-kb "$2" --sim-compute-ms 30 --eval-every 100000
+	awk -v s="$(field exposed_comm_share)" -v t="$(field step_ms)" 'BEGIN { printf "%.1f %.1f\n", t, s * t }' >"$out/exposed"
+}
+if [ -n "$overlap" ]; then
+	echo "| 2 ranks, $rate between them | ms a step | exposed ms | in buckets of 128 KiB | exposed ms | hidden |"
+	echo "| --- | ---: | ---: | ---: | ---: | ---: |"
+	for how in off tree; do
+		exposed $how 100000
+		after=$(cat "$out/exposed")
+		exposed $how 128
+		echo "$how $after $(cat "$out/exposed")" |
+			awk '{ printf "| %s | %s | %s | %s | %s | %.0f %% |\n", $1, $2, $3, $4, $5, 100 * (1 - $5 / $3) }'
+	done
+	exit
+fi
 
 run mirrored --strategy mirrored
 run average --strategy average --H "$h"

@@ -9,24 +9,26 @@
  *		wait for all buckets
  *		parameters = descend(parameters, gradients / global batch)
  *
- * With --canonical the gradients are added up over leaves instead, when the pass has ended. All
- * replicas apply the same bits to the same bits, so they stay equal. How the sums are made is
+ * With --canonical a bucket is added up over leaves instead: every rank adds up a part of it, then
+ * all hand their parts out. fixed64 does so when the pass has ended. All replicas apply the same bits to the same bits, so they stay equal. How the sums are made is
  * --algo: reduction to one device, hierarchical copies, rings and trees are this strategy over
  * other plans of the library. Row of the table in strategy.c.
  *
  * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018, Horovod;
  * Li et al. 2020, PyTorch distributed.
  */
+#include "behind.h"
 #include "strategy.h"
 #include "total.h"
 
 #include <stdlib.h>
 
 struct mirrored {
-	tuttiStream_t stream;
-	size_t bucket; /* floats of one; the lowest may be smaller */
-	uint64_t first_ns; /* when the first was given to it */
-	size_t end;    /* gradients from here on have been given to the stream in this step */
+	tuttiStream_t stream;     /* canonical off */
+	struct tt_behind *behind; /* tree and chain */
+	size_t bucket;            /* floats of one; the lowest may be smaller */
+	uint64_t first_ns;        /* when the first was given to the stream */
+	size_t end;               /* gradients from here on have been given to it in this step */
 };
 
 static int mirrored_open(struct tt_trainer *t)
@@ -38,7 +40,10 @@ static int mirrored_open(struct tt_trainer *t)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = m;
 	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
+	if (t->leaves.kind == TT_CANONICAL_OFF)
+		rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
+	else
+		rc = tt_behind_open(t, m->bucket, &m->behind);
 	return rc ? rc : tt_parameters_share(t);
 }
 
@@ -48,6 +53,7 @@ static void mirrored_close(struct tt_trainer *t)
 
 	if (m->stream)
 		tuttiStreamDestroy(m->stream);
+	tt_behind_close(m->behind);
 	free(m);
 }
 
@@ -75,8 +81,7 @@ static int launch(void *arg, size_t from)
 	return TT_TRAIN_OK;
 }
 
-/* Gradients in buckets, summed behind the backward pass. */
-static int step_behind(struct tt_trainer *t, const struct tt_batch *batch)
+static int step_by_stream(struct tt_trainer *t, const struct tt_batch *batch)
 {
 	struct mirrored *m = t->strategy_state;
 	struct tt_ready ready = { launch, t, m->bucket };
@@ -92,13 +97,26 @@ static int step_behind(struct tt_trainer *t, const struct tt_batch *batch)
 	return rc ? rc : waited;
 }
 
-/* Gradients over leaves, summed after it. */
+/* The same for sums over leaves. */
+static int step_by_leaves(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct mirrored *m = t->strategy_state;
+	struct tt_ready ready = { tt_behind_tell, m->behind, m->bucket };
+	int rc = tt_behind_begin(m->behind), waited;
+
+	if (rc)
+		return rc;
+	rc = tt_gradient(t, batch, &ready);
+	waited = tt_behind_wait(m->behind);
+	return rc ? rc : waited;
+}
+
+/* fixed64 wants to know all leaves before it sums any; one rank has nobody to wait for. */
 static int step_after(struct tt_trainer *t, const struct tt_batch *batch)
 {
-	uint64_t waits;
 	int rc = tt_gradient(t, batch, NULL);
+	uint64_t waits = tt_time_ns();
 
-	waits = tt_time_ns();
 	if (!rc)
 		rc = tt_total(t);
 	tt_exposed(t, waits);
@@ -107,8 +125,14 @@ static int step_after(struct tt_trainer *t, const struct tt_batch *batch)
 
 static int mirrored_step(struct tt_trainer *t, const struct tt_batch *batch)
 {
-	int rc = t->leaves.kind == TT_CANONICAL_OFF ? step_behind(t, batch) : step_after(t, batch);
+	int rc;
 
+	if (t->leaves.kind == TT_CANONICAL_OFF)
+		rc = step_by_stream(t, batch);
+	else if (t->leaves.kind == TT_CANONICAL_FIXED64 || t->nranks == 1)
+		rc = step_after(t, batch);
+	else
+		rc = step_by_leaves(t, batch);
 	if (!rc)
 		tt_descend(t, t->leaves.batch);
 	return rc;

@@ -202,15 +202,12 @@ static int total_whole(struct tt_trainer *t)
 	return rc;
 }
 
-/* Everybody's nodes of part r of the array go to worker r, all at once. */
-static int exchange(struct tt_trainer *t, struct tt_pile *pile)
+/* Everybody's nodes of part r of these floats go to worker r, all at once. */
+static int exchange(struct tt_trainer *t, struct tt_pile *pile, size_t first)
 {
-	size_t part = t->sum.stride / (size_t)t->nranks;
+	size_t part = pile->count;
 	int rc = TT_TRAIN_OK;
 
-	pile->n = pile->used = 0;
-	pile->count = part;
-	pile->from = part * (size_t)t->rank;
 	tuttiGroupStart();
 	for (int worker = 0; worker < t->nranks; worker++) {
 		size_t before = pile->n;
@@ -221,11 +218,28 @@ static int exchange(struct tt_trainer *t, struct tt_pile *pile)
 		for (size_t i = before; i < pile->n && !rc; i++)
 			rc = receive(t, pile, i, worker);
 		for (size_t i = 0; i < t->sum.nodes && !rc; i++)
-			rc = tt_library(tuttiSend(own(t, i, part * (size_t)worker), part,
+			rc = tt_library(tuttiSend(own(t, i, first + part * (size_t)worker), part,
 						  tuttiFloat32, worker, t->comm, NULL),
 					t->comm);
 	}
 	return group_end(t, rc);
+}
+
+int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size_t count)
+{
+	int rc;
+
+	pile->n = pile->used = 0;
+	pile->count = count / (size_t)t->nranks;
+	pile->from = first + pile->count * (size_t)t->rank;
+	rc = exchange(t, pile, first);
+	if (rc)
+		return rc;
+	tt_leaves_fold(&t->leaves, pile->node, pile->at, &pile->n, pile->count);
+	tt_pile_store(t, pile);
+	return tt_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
+					 tuttiFloat32, t->comm, NULL),
+			  t->comm);
 }
 
 int tt_total(struct tt_trainer *t)
@@ -238,14 +252,7 @@ int tt_total(struct tt_trainer *t)
 	rc = tt_pile_open(t, &pile, t->sum.stride / (size_t)t->nranks);
 	if (rc)
 		return rc;
-	rc = exchange(t, &pile);
-	if (!rc) {
-		tt_leaves_fold(&t->leaves, pile.node, pile.at, &pile.n, pile.count);
-		tt_pile_store(t, &pile);
-		rc = tt_library(tuttiAllGather(t->wire + pile.from, t->wire, pile.count,
-					       tuttiFloat32, t->comm, NULL),
-				t->comm);
-	}
+	rc = tt_total_part(t, &pile, 0, t->sum.stride);
 	tt_pile_close(&pile);
 	return rc;
 }

@@ -45,6 +45,10 @@ struct tt_passing {
 };
 int tt_pile_pass(struct tt_trainer *t, struct tt_pile *pile, struct tt_passing p);
 
+/* As tt_total, of `count` floats from `first` on, a multiple of the workers within sum.stride; the pile
+ * was opened for a worker's part of them. Not for fixed64, whose exponents are of all leaves. */
+int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size_t count);
+
 /* The pile's one node becomes floats in wire's first node. */
 void tt_pile_store(struct tt_trainer *t, struct tt_pile *pile);
 
