@@ -510,7 +510,11 @@ TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);
 
 /* tuttiCommRegister - tell comm that buff [size bytes] will be used often; a hint, never required, changes no result
- *   handle     for tuttiCommDeregister; freed with comm at the latest */
+ *   buff       stays mapped until the handle is given back: cards may keep it registered and read and write there
+ *   handle     for tuttiCommDeregister; freed with comm at the latest; NULL where size is 0
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (handle or buff NULL; not a handle of comm, or given back) |
+ *              tuttiSystemError (no memory)
+ *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size, void **handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle);
 

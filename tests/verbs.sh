@@ -43,6 +43,8 @@ suite "conformance" test_transports '*' TUTTI_TEST_FEWER=8
 suite "conformance, completions in another order and late" test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "steady state, GIDs, declarations" test_verbs '*'
 suite "which cause is told" test_causes '*card*'
+suite "messages past the rings, registrations" test_verbs_direct '*'
+suite "the same, completions in another order and late" test_verbs_direct '*' TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder
 suite "ranks killed and stopped at steps of plans" test_faults '*/a_rank_killed_at_any*'
 
@@ -68,6 +70,22 @@ env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=0) env_1=(TUTTI_HO
 crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without a card falls back to tcp"
 says 'rank 1: rank 0 by tcp' "so does its peer that has one"
+
+# ---- past the rings -------------------------------------------------------------------------------------------------
+
+port=$((port + 1))
+env_0=(TUTTI_LOG=debug) env_1=(TT_NOTHING=)
+crew 2 --transport verbs -R 1 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring --place out
+claim $? "registered buffers are right"
+# 8 tiles; each is sent twice, and what is received once is reduced, the second time the result
+awk '/rank 0: verbs:/ { for (i = 1; i < NF; i++) { if ($(i + 1) == "work") w = $i; if ($(i + 1) == "messages") m = $i; if ($(i + 1) == "received") r = $i }
+     good += m > 0 && m % 16 == 0 && r == m / 2 && w == m + r } END { exit good != 1 }' "$tmp/rank0"
+claim $? "all is sent from the caller's memory, all results land there: one work request a message, and one that says where"
+port=$((port + 1))
+env_0=(TUTTI_LOG=info TUTTI_TEST_VERBS_FAULT=much-memory@4000000) env_1=(TT_NOTHING=)
+crew 2 --transport verbs -R 1 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
+claim $? "a buffer that cannot be registered: right"
+says 'registering [0-9]* bytes: .*; messages from there are copied' "and it is told why it is slow"
 
 # ---- failing in words -----------------------------------------------------------------------------------------------
 
@@ -107,4 +125,6 @@ for np in 2 3 4; do
 	standing_in timeout 60 $perf --np $np --transport verbs --algo all -b 4 -e 1M -f 64 -n 1 -w 0 -c 1
 	claim $? "$np ranks, all algorithms"
 done
+standing_in timeout 60 $perf --np 3 --transport verbs --algo all -R 1 -b 64K -e 4M -f 64 -n 1 -w 0 -c 1
+claim $? "3 ranks, all algorithms, registered buffers"
 echo "1..$n"

@@ -17,6 +17,8 @@
 struct tt_ib_settings {
 	const char *devices;             /* as TUTTI_SOCKET_IFNAME; "" all */
 	int gid_index, timeout, retries, service_level, traffic_class;
+	int registrations;               /* of callers' memory that are kept; 0: none is made */
+	size_t registered_bytes;         /* of those together; 0: any number */
 };
 
 /* What comm lends to a transport; the tests lend their own. Valid until close. */
@@ -71,7 +73,7 @@ struct tt_remote {
 
 enum {
 	TT_T_RESERVE = 1,    /* sends by reserve + commit */
-	TT_T_POST = 2        /* sends by post; exactly one of the two */
+	TT_T_POST = 2        /* sends by post; exactly one of the two, but see lends */
 };
 
 #define TT_CAST_LINE 56        /* bytes of a small cast in each cache line */
@@ -110,6 +112,18 @@ struct tt_transport {
 	/* POST: queue buf. 1 taken: the caller keeps buf unchanged until completed reaches the value posted has now |
 	 * 0 queue full, nothing taken | < 0 TT_REMOTE (peer gone). May send at once. */
 	int (*post)(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
+
+	/* RESERVE, optional: can these bytes be sent from where they lie? Then post may be used for this message instead of
+	 * reserve and commit; its order among them is that of the calls. post copies what it cannot lend. */
+	bool (*lends)(struct tt_link *l, const void *buf, size_t bytes);
+
+	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes and is to be copied to dst,
+	 * which nobody reads or writes until it has come: then peek may find it there, and give dst itself. May be repeated.
+	 * False: it is of no use for this dst. */
+	bool (*expect)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
+	/* With either of these: an operation has failed and nothing more will be called for its messages but close. On return no
+	 * memory of the caller is read or written any more. Blocks: no. */
+	void (*abandon)(struct tt_endpoint *ep);
 
 	/* The next message, which has exactly this many bytes. 1: *ret_data points at it, readable until release |
 	 * 0: not all there | TT_USAGE: what came has another stamp or length (the peer is in another call) | TT_REMOTE */

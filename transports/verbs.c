@@ -62,9 +62,15 @@ static void verbs_close(struct tt_endpoint *base)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 
+	if (ep->posted)
+		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %llu work requests, %llu signalled; %llu messages sent and %llu received in "
+		       "callers' memory; %llu registrations", base->world->rank, (unsigned long long)ep->posted,
+		       (unsigned long long)ep->signalled, (unsigned long long)ep->lent, (unsigned long long)ep->landed,
+		       (unsigned long long)ep->registrations);
 	say_farewell(ep);
 	for (uint32_t i = 0; i < ep->nlist; i++)
 		tt_ib_queue_free(ep->list[i]);
+	tt_ib_cache_close(ep);
 	tt_ib_close_rails(ep);
 	if (ep->bell >= 0)
 		close(ep->bell);
@@ -92,6 +98,7 @@ static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
 	}
+	tt_ib_cache_open(ep);
 	*ret_ep = ep;
 	return 0;
 }
@@ -308,6 +315,10 @@ const struct tt_transport tt_verbs = {
 	.commit = tt_ib_commit,
 	.peek = tt_ib_peek,
 	.release = tt_ib_release,
+	.lends = tt_ib_lends,
+	.post = tt_ib_post,
+	.expect = tt_ib_expect,
+	.abandon = tt_ib_abandon,
 	.progress = verbs_progress,
 	.fault = tt_ib_fault,
 	.lost = tt_ib_lost,

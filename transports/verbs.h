@@ -2,18 +2,21 @@
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
  * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs; verbs_queue.c makes a queue pair
- * and connects it; verbs_ring.c moves messages; verbs_trouble.c says what went wrong. All call libibverbs by the table
- * (verbs_table.h).
+ * and connects it; verbs_ring.c moves messages; verbs_direct.c those that go past the rings, verbs_memory.c keeps what they
+ * need registered; verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
  *
  * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with immediate data, from a ring
  * of equal layout here: 16 bytes of head, then the payload, which begins on a cache line on both sides. The immediate says
  * where it lies and how many messages of the other direction were released since: that is all the flow control there is.
+ * Behind the receiving ring lies a table in which the peer says where it wants large messages (verbs_direct.c).
  */
 #ifndef TT_VERBS_H
 #define TT_VERBS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
+#include "mem/lasting.h"
 #include "transports/transport.h"
 #include "transports/verbs_table.h"
 
@@ -28,6 +31,8 @@
 #define TT_IB_INLINE_ASK 256   /* bytes we would like the card to take without reading memory */
 #define TT_IB_RING_MIN (16u << 10)
 #define TT_IB_RING_PARTS 4     /* a part of a ring that is freed is told at once */
+#define TT_IB_DIRECT (16u << 10)       /* messages from this size on may go past the rings: a copy of fewer costs less than a wish */
+#define TT_IB_WISH_BYTES 4096u
 
 /* What one rank tells of one port. */
 struct tt_ib_port_card {
@@ -64,6 +69,24 @@ struct tt_ib_hello {
 	char name[64];
 };
 
+/* Where a rank wants message `number` of a link to be written. */
+struct tt_ib_wish {
+	uint64_t addr;
+	uint32_t number, stamp, bytes, rkey, check, zero;
+};
+
+/* verbs_memory.c: registered memory of the caller */
+struct tt_ib_region;
+struct tt_ib_cache {
+	struct tt_lasting_watch watch;
+	struct tt_ib_ep *ep;           /* NULL: not open */
+	pthread_mutex_t lock;          /* guards the rest: whoever frees memory drops its entries */
+	struct tt_interval *ranges;
+	struct tt_ib_region *newest, *oldest;
+	int count, most;
+	size_t bytes, most_bytes;
+};
+
 struct tt_ib_head { uint16_t magic, version; uint32_t bytes, stamp, number; };
 
 enum tt_ib_stage { TT_IB_UNDIALLED, TT_IB_GREETING, TT_IB_CONNECTED, TT_IB_READY };
@@ -80,7 +103,8 @@ struct tt_ib_link {
 	struct tt_ib_offer mine, theirs;        /* GIDs of this pair; all zero without GRH */
 	uint32_t max_inline, psn;
 
-	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving */
+	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving; then the peer's wishes */
+	const struct tt_ib_wish *wishes;       /* [TT_IB_MESSAGES], by number of the message; written by the peer's card */
 	size_t ring_bytes;
 	struct tt_ib_mr *tx_mr, *rx_mr;
 
@@ -96,12 +120,15 @@ struct tt_ib_link {
 	uint32_t unsignalled;
 	uint64_t unsignalled_from;     /* head at the last that was signalled */
 
+	struct tt_ib_posted { struct tt_ib_region *region; uint64_t works; } posts[TT_IB_MESSAGES];  /* not completed; by number
+												      of the post */
 	/* receiving */
 	uint32_t lines[TT_IB_MESSAGES];        /* where messages lie, by number */
+	struct tt_ib_want { struct tt_ib_region *region; uint8_t *dst; size_t bytes; uint32_t stamp; } wants[TT_IB_MESSAGES];
 	uint64_t landed, told;         /* messages that have come; releases that the peer knows of */
 	size_t untold_bytes;
 	uint32_t to_post;
-	bool owing;                    /* a word to the peer found the send queue full */
+	bool owing;                    /* a word to the peer is due: a quarter of the ring was released */
 	bool left;                     /* the peer has closed */
 };
 
@@ -120,6 +147,8 @@ struct tt_ib_ep {
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
 	uint64_t registrations, signalled, posted;
+	uint64_t lent, landed;         /* messages that were read, or written, in the caller's memory */
+	struct tt_ib_cache cache;
 };
 
 /* verbs_device.c ----------------------------------------------------------------------------------------------- */
@@ -157,13 +186,40 @@ void *tt_ib_reserve(struct tt_link *link, size_t bytes);
 void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_ib_release(struct tt_link *link);
+/* A message from registered memory, to where it is wanted or into the ring. 1 | 0 no room */
+int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey);
+void tt_ib_send_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish, size_t place);
 /* Look at the completion queues. > 0 something came | 0 | < 0 */
 int tt_ib_poll(struct tt_ib_ep *ep);
-/* Words that were held back by a full queue. */
+/* Words that are due, since nothing takes the counts along. */
 void tt_ib_pay(struct tt_ib_ep *ep);
 /* Announce that nothing more comes from here. */
 void tt_ib_farewell(struct tt_ib_link *l);
 bool tt_ib_all_done(const struct tt_ib_link *l);
+
+/* verbs_direct.c ----------------------------------------------------------------------------------------------- */
+
+bool tt_ib_lends(struct tt_link *link, const void *buf, size_t bytes);
+int tt_ib_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t stamp);
+bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
+void tt_ib_abandon(struct tt_endpoint *ep);
+/* Does the peer want the next message at a place of its own? */
+bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, struct tt_ib_wish *ret_wish);
+/* More work is done: count the posts that are complete by it. */
+void tt_ib_posts_done(struct tt_ib_link *l);
+/* The message that is being released: what was wanted for it is over. */
+void tt_ib_want_over(struct tt_ib_link *l);
+/* The queue pair is gone: nothing of the caller's is used any more. */
+void tt_ib_give_all(struct tt_ib_link *l);
+
+/* verbs_memory.c ----------------------------------------------------------------------------------------------- */
+
+void tt_ib_cache_open(struct tt_ib_ep *ep);
+void tt_ib_cache_close(struct tt_ib_ep *ep);
+/* Registered memory that holds [p, p + bytes), or NULL. Its keys are good until it is given back, or the memory goes. */
+struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p, size_t bytes,
+				       uint32_t *ret_lkey, uint32_t *ret_rkey);
+void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *region);
 
 /* verbs_trouble.c ---------------------------------------------------------------------------------------------- */
 

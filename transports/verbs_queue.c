@@ -18,7 +18,7 @@
 #include "transports/verbs.h"
 
 #define MAGIC 0x74746962u      /* and the version of the protocol: */
-#define VERSION 1u
+#define VERSION 2u
 #define PAGE 4096u
 #define TIMEOUT 16             /* 4.096 us << 16 = 0.27 s, eight times: a peer is given up after 2 s */
 #define RETRIES 7
@@ -80,19 +80,22 @@ static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *
 static int make_rings(struct tt_ib_link *l)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	size_t bytes;
 	int rc;
 
 	l->ring_bytes = tt_ib_ring_bytes(ep->base.world);
-	l->ring = mmap(NULL, 2 * l->ring_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bytes = 2 * l->ring_bytes + TT_IB_WISH_BYTES;
+	l->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (l->ring == MAP_FAILED) {
 		l->ring = NULL;
 		return tt_fail(TT_SYSTEM, "rank %d: %zu bytes of messages with rank %d: %m", ep->base.world->rank,
-			       2 * l->ring_bytes, l->base.peer);
+			       bytes, l->base.peer);
 	}
-	madvise(l->ring, 2 * l->ring_bytes, MADV_DONTFORK);
-	ep->memory += 2 * l->ring_bytes;
+	l->wishes = (const struct tt_ib_wish *)(l->ring + 2 * l->ring_bytes);
+	madvise(l->ring, bytes, MADV_DONTFORK);
+	ep->memory += bytes;
 	rc = tt_ib_register(ep, l->rail, l->ring, l->ring_bytes, TT_IB_LOCAL_WRITE, &l->tx_mr);
-	return rc ? rc : tt_ib_register(ep, l->rail, l->ring + l->ring_bytes, l->ring_bytes,
+	return rc ? rc : tt_ib_register(ep, l->rail, l->ring + l->ring_bytes, l->ring_bytes + TT_IB_WISH_BYTES,
 					TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &l->rx_mr);
 }
 
@@ -101,7 +104,7 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	struct tt_ib_qp_init init = {
 		.send_cq = cq, .recv_cq = cq, .type = TT_IB_RC,
-		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 1, .max_recv_sge = 1,
+		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 2, .max_recv_sge = 1,
 			 .max_inline_data = TT_IB_INLINE_ASK },
 	};
 	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT, .port_num = l->rail->card.port, .access = TT_IB_REMOTE_WRITE };
@@ -148,7 +151,8 @@ void tt_ib_queue_free(struct tt_ib_link *l)
 	if (l->rx_mr)
 		ep->ib->dereg_mr(l->rx_mr);
 	if (l->ring)
-		munmap(l->ring, 2 * l->ring_bytes);
+		munmap(l->ring, 2 * l->ring_bytes + TT_IB_WISH_BYTES);
+	tt_ib_give_all(l);
 	free(l);
 }
 

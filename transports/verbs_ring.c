@@ -3,9 +3,13 @@
  *
  * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head, then the payload; it never wraps
  * round the end of the ring. The immediate of a message has the line where it lies and the count of messages released;
- * a word is an immediate without a message, sent only when nothing has taken the count along for a quarter of the ring, so
- * that a sender that was refused always learns of room. Bytes of a message are looked at only after its completion: adaptive
+ * a word is an immediate without a message, sent when nothing has taken the count along for a quarter of the ring by the time
+ * this rank has to wait, or for half of it; so a sender that was refused always learns of room: either half of its ring has been
+ * told of, or messages lie here that this rank has still to take, and takes or waits for. Bytes of a message are looked at only after its completion: adaptive
  * routing may write them in any order.
+ *
+ * Large messages may lie elsewhere (verbs_direct.c): a sender that found where the receiver wants one writes it there, says so in
+ * the immediate, and the message has no head.
  *
  * A send queue cannot overflow: work requests are counted, and every TT_IB_SIGNAL-th, or the one that makes a quarter of the ring
  * unreadable for us, asks to be told of.
@@ -21,7 +25,9 @@
 #define WORD (1u << 31)
 #define COUNT_SHIFT 22
 #define COUNT_MASK 0x1ffu      /* more than twice TT_IB_MESSAGES */
-#define LINE_MASK 0x3fffffu
+#define DIRECT (1u << 21)      /* it lies where it was wanted; no line */
+#define LINE_MASK 0x1fffffu
+#define RINGED 1u              /* of DIRECT: it was sent from the ring, so its room there is freed as if it lay in the peer's */
 #define FAREWELL 1u
 #define CQES 16
 
@@ -56,6 +62,18 @@ static void done_to(struct tt_ib_link *l, uint64_t works)
 	l->done = l->sent - ((uint32_t)l->sent - sent);
 	if (l->done && l->sent - l->done < TT_IB_MESSAGES)
 		l->done_tail = l->ends[(l->done - 1) % TT_IB_MESSAGES];
+	tt_ib_posts_done(l);
+}
+
+/* A message lies where it was wanted. */
+static void landed_there(struct tt_ib_link *l, uint32_t bytes)
+{
+	const struct tt_ib_want *want = &l->wants[l->landed % TT_IB_MESSAGES];
+
+	if (!want->region || want->bytes != bytes)
+		tt_ib_fail((struct tt_ib_ep *)l->base.ep, TT_REMOTE, "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
+			   "past the ring, where %zu were wanted", l->base.ep->world->rank, l->base.peer, bytes,
+			   (unsigned long long)l->landed, l->base.channel, want->region ? want->bytes : 0);
 }
 
 static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
@@ -63,10 +81,13 @@ static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 	uint32_t imm = ntohl(wc->imm_data);
 
 	freed_to(l, imm >> COUNT_SHIFT & COUNT_MASK);
-	if (!(imm & WORD))
-		l->lines[l->landed++ % TT_IB_MESSAGES] = imm & LINE_MASK;
-	else if (imm & FAREWELL)
+	if (!(imm & WORD)) {
+		if (imm & DIRECT)
+			landed_there(l, wc->byte_len);
+		l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (DIRECT | LINE_MASK);
+	} else if (imm & FAREWELL) {
 		l->left = true;
+	}
 	l->base.arrived += wc->byte_len;
 	if (++l->to_post == TT_IB_REPOST) {
 		tt_ib_post_receives(l, l->to_post);
@@ -107,34 +128,75 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 
 /* ---- sending ---------------------------------------------------------------------------------------------------- */
 
-/* One work request: bytes from `from` to offset `to` of the peer's ring (0 bytes: nothing but the immediate). */
-static void write_imm(struct tt_ib_link *l, const uint8_t *from, size_t to, size_t bytes, uint32_t imm, bool tell)
+/* One work request. to: an address at the peer. tell: ask to be told when it is complete. */
+static void post_write(struct tt_ib_link *l, struct tt_ib_send_wr *wr, uint32_t bytes, bool tell, const char *what)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_sge sge = { (uintptr_t)from, (uint32_t)bytes, l->tx_mr->lkey };
-	struct tt_ib_send_wr wr = {
-		.sg_list = &sge, .num_sge = bytes > 0, .opcode = TT_IB_WRITE_IMM,
-		.imm_data = htonl(imm | ((uint32_t)l->base.received & COUNT_MASK) << COUNT_SHIFT),
-		.wr = { .rdma = { l->hello.ring + to, l->hello.rkey } },
-	}, *bad;
+	struct tt_ib_send_wr *bad;
 	int error;
 
 	l->sent_at[l->works++ % TT_IB_SENDS] = (uint32_t)l->sent;
-	wr.wr_id = (l->works & 0xffffffff) << 24 | l->index;
+	wr->wr_id = (l->works & 0xffffffff) << 24 | l->index;
 	if (++l->unsignalled >= TT_IB_SIGNAL || l->head - l->unsignalled_from >= l->ring_bytes / TT_IB_RING_PARTS || tell) {
-		wr.send_flags |= TT_IB_SIGNALED;
+		wr->send_flags |= TT_IB_SIGNALED;
 		l->unsignalled = 0;
 		l->unsignalled_from = l->head;
 		ep->signalled++;
 	}
 	if (bytes && bytes <= l->max_inline)
-		wr.send_flags |= TT_IB_INLINE;
+		wr->send_flags |= TT_IB_INLINE;
 	ep->posted++;
+	error = l->rail->context->ops.post_send(l->qp, wr, &bad);
+	if (tt_unlikely(error))
+		tt_ib_bad_post(l, what, error);
+}
+
+static void owe(struct tt_ib_link *l, bool owing)
+{
+	((struct tt_ib_ep *)l->base.ep)->nowing += owing - l->owing;
+	l->owing = owing;
+}
+
+static void told(struct tt_ib_link *l)
+{
 	l->told = l->base.received;
 	l->untold_bytes = 0;
-	error = l->rail->context->ops.post_send(l->qp, &wr, &bad);
-	if (tt_unlikely(error))
-		tt_ib_bad_post(l, bytes ? "a message" : "a word", error);
+	owe(l, false);
+}
+
+/* With an immediate, which takes the count of releases along: pieces to that address (none: nothing but the immediate) */
+static void write_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to, uint32_t rkey, uint32_t imm, bool tell)
+{
+	struct tt_ib_send_wr wr = {
+		.sg_list = pieces, .num_sge = n, .opcode = TT_IB_WRITE_IMM,
+		.imm_data = htonl(imm | ((uint32_t)l->base.received & COUNT_MASK) << COUNT_SHIFT),
+		.wr = { .rdma = { to, rkey } },
+	};
+	uint32_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += pieces[i].length;
+	told(l);
+	post_write(l, &wr, bytes, tell, n ? "a message" : "a word");
+}
+
+static void write_word(struct tt_ib_link *l, uint32_t imm, bool tell)
+{
+	write_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, WORD | imm, tell);
+}
+
+void tt_ib_send_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish, size_t place)
+{
+	struct tt_ib_sge piece = { (uintptr_t)wish, sizeof(*wish), 0 };
+	struct tt_ib_send_wr wr = {
+		.sg_list = &piece, .num_sge = 1, .opcode = TT_IB_WRITE,
+		.wr = { .rdma = { l->hello.ring + l->ring_bytes + place * sizeof(*wish), l->hello.rkey } },
+	};
+
+	if (l->owing)                          /* one work request for both */
+		write_imm(l, &piece, 1, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey, WORD, false);
+	else
+		post_write(l, &wr, sizeof(*wish), false, "a wish");
 }
 
 /* Where the next record of this size begins, if it fits now. */
@@ -166,19 +228,68 @@ void *tt_ib_reserve(struct tt_link *link, size_t bytes)
 	return l->room = l->ring + l->room_start % l->ring_bytes + TT_LINE;
 }
 
+/* The next message takes the room up to end. */
+static void count_message(struct tt_ib_link *l, size_t bytes, uint64_t end)
+{
+	l->room = NULL;
+	l->head = end;
+	l->ends[l->sent++ % TT_IB_MESSAGES] = end;
+	l->base.messages++;
+	l->base.sent_bytes += bytes;
+}
+
+static void put_head(struct tt_ib_link *l, size_t at, size_t bytes, uint32_t stamp)
+{
+	struct tt_ib_head head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)l->sent };
+
+	memcpy(l->ring + at + TT_LINE - HEAD, &head, HEAD);
+}
+
 void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
 	size_t at = l->room_start % l->ring_bytes;
-	struct tt_ib_head head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)l->sent };
+	struct tt_ib_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD, (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
+	struct tt_ib_wish wish;
 
-	memcpy(l->room - HEAD, &head, HEAD);
-	l->room = NULL;
-	l->head = l->room_start + record_bytes(bytes);
-	l->ends[l->sent++ % TT_IB_MESSAGES] = l->head;
-	link->messages++;
-	link->sent_bytes += bytes;
-	write_imm(l, l->ring + at + TT_LINE - HEAD, at + TT_LINE - HEAD, HEAD + bytes, (uint32_t)(at / TT_LINE), false);
+	if (tt_ib_wish_for(l, bytes, stamp, &wish)) {
+		piece.addr += HEAD;
+		piece.length -= HEAD;
+		count_message(l, bytes, l->room_start + record_bytes(bytes));
+		write_imm(l, &piece, 1, wish.addr, wish.rkey, DIRECT | RINGED, false);
+		return;
+	}
+	put_head(l, at, bytes, stamp);
+	count_message(l, bytes, l->room_start + record_bytes(bytes));
+	write_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), false);
+}
+
+int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_ib_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey }, { (uintptr_t)buf, (uint32_t)bytes, lkey } };
+	struct tt_ib_wish wish;
+	uint64_t start;
+	bool wanted = tt_ib_wish_for(l, bytes, stamp, &wish);
+	size_t record = wanted ? 0 : record_bytes(bytes), at;
+
+	if (!fits(l, record, &start)) {
+		int rc = tt_ib_poll(ep);
+
+		if (rc < 0 || !fits(l, record, &start))
+			return rc < 0 ? rc : 0;
+	}
+	at = start % l->ring_bytes;
+	if (!wanted) {
+		pieces[0].addr = (uintptr_t)l->ring + at + TT_LINE - HEAD;
+		put_head(l, at, bytes, stamp);
+	}
+	count_message(l, bytes, start + record);
+	if (wanted)
+		write_imm(l, &pieces[1], 1, wish.addr, wish.rkey, DIRECT, true);
+	else
+		write_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), true);
+	return 1;
 }
 
 /* ---- receiving -------------------------------------------------------------------------------------------------- */
@@ -207,10 +318,24 @@ static int gone(const struct tt_ib_link *l)
 		       (unsigned long long)l->base.received);
 }
 
+/* A message that went past the ring; the sender has seen that length and stamp are what was wanted. */
+static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, const void **ret_data)
+{
+	const struct tt_ib_want *want = &l->wants[l->base.received % TT_IB_MESSAGES];
+
+	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
+		return tt_fail(TT_USAGE, "rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
+			       "expected: the ranks make different calls", l->base.ep->world->rank, l->base.peer, want->bytes,
+			       want->stamp, l->base.channel, bytes, stamp);
+	*ret_data = want->dst;
+	return 1;
+}
+
 int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
 {
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)link->ep;
+	uint32_t line;
 	size_t at;
 	int rc;
 
@@ -218,10 +343,16 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 		rc = tt_ib_poll(ep);
 		if (rc < 0)
 			return rc;
-		if (l->landed == link->received)
+		if (l->landed == link->received) {
+			if (tt_unlikely(ep->nowing))
+				tt_ib_pay(ep);
 			return l->left ? gone(l) : 0;
+		}
 	}
-	at = (size_t)l->lines[link->received % TT_IB_MESSAGES] * TT_LINE + TT_LINE;
+	line = l->lines[link->received % TT_IB_MESSAGES];
+	if (line & DIRECT)
+		return peek_wanted(l, bytes, stamp, ret_data);
+	at = (size_t)line * TT_LINE + TT_LINE;
 	if (at > l->ring_bytes)
 		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring", ep->base.world->rank, link->peer);
 	rc = check(l, (const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD), bytes, stamp);
@@ -231,28 +362,38 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 	return 1;
 }
 
-/* Tell the peer what was released, if that is due and nothing else will. */
+/* Tell the peer what was released. */
 static void tell(struct tt_ib_link *l)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	bool full = l->works - l->works_done >= TT_IB_SENDS - 1;
+	if (l->left)
+		owe(l, false);
+	else if (l->works - l->works_done < TT_IB_SENDS - 1)
+		write_word(l, 0, false);
+}
 
-	if (full != l->owing)
-		ep->nowing += full ? 1 : -1;
-	l->owing = full;
-	if (!full && !l->left)
-		write_imm(l, l->ring, 0, 0, WORD, false);
+/* Bytes of the ring that the message at hand takes, here or at the sender */
+static size_t room_of(const struct tt_ib_link *l)
+{
+	uint32_t line = l->lines[l->base.received % TT_IB_MESSAGES];
+
+	if (line & DIRECT)
+		return line & RINGED ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes) : 0;
+	return record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes + ((size_t)line + 1) * TT_LINE - HEAD))->bytes);
 }
 
 void tt_ib_release(struct tt_link *link)
 {
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
-	size_t at = (size_t)l->lines[link->received % TT_IB_MESSAGES] * TT_LINE + TT_LINE;
 
-	l->untold_bytes += record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD))->bytes);
+	l->untold_bytes += room_of(l);
+	((struct tt_ib_ep *)link->ep)->landed += !!(l->lines[link->received % TT_IB_MESSAGES] & DIRECT);
+	tt_ib_want_over(l);
 	link->received++;
-	if (link->received - l->told >= TT_IB_MESSAGES / TT_IB_RING_PARTS ||
-	    l->untold_bytes >= l->ring_bytes / TT_IB_RING_PARTS)
+	if (link->received - l->told < TT_IB_MESSAGES / TT_IB_RING_PARTS &&
+	    l->untold_bytes < l->ring_bytes / TT_IB_RING_PARTS)
+		return;
+	owe(l, true);
+	if (link->received - l->told >= TT_IB_MESSAGES / 2 || l->untold_bytes >= l->ring_bytes / 2)
 		tell(l);
 }
 
@@ -268,7 +409,7 @@ void tt_ib_pay(struct tt_ib_ep *ep)
 void tt_ib_farewell(struct tt_ib_link *l)
 {
 	if (!l->left)
-		write_imm(l, l->ring, 0, 0, WORD | FAREWELL, true);
+		write_word(l, FAREWELL, true);
 }
 
 bool tt_ib_all_done(const struct tt_ib_link *l)

@@ -14,21 +14,28 @@ TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
 	return tt_result(ptr ? tt_memory_free(ptr) : 0);
 }
 
-/* A registration is a promise of reuse; no transport of this version gains from it, so it is checked and kept only. */
+/* Nothing is registered with a card before a call uses it. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size, void **handle)
 {
-	int rc = tt_comm_check(comm);
+	int rc = tt_comm_visit(comm);
 
-	if (!rc && (!handle || (!buff && size)))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: buff %p, handle %p", comm->rank, buff, (void *)handle);
 	if (rc)
 		return tt_result(rc);
-	*handle = buff;
-	return tuttiSuccess;
+	if (!handle || (!buff && size))
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: buff %p, handle %p", comm->rank, buff, (void *)handle);
+	else
+		rc = tt_comm_register(comm, buff, size, handle);
+	atomic_fetch_sub(&comm->inside, 1);
+	return tt_result(rc);
 }
 
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle)
 {
-	(void)handle;
-	return tt_result(tt_comm_check(comm));
+	int rc = tt_comm_visit(comm);
+
+	if (rc)
+		return tt_result(rc);
+	rc = tt_comm_deregister(comm, handle);
+	atomic_fetch_sub(&comm->inside, 1);
+	return tt_result(rc);
 }

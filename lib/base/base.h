@@ -88,7 +88,7 @@ extern const size_t tt_env_rows;
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma, *gpu;
 	const char *ib_hca;
-	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc;
+	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc, ib_registrations, ib_registered_mb;
 	const char *ports;
 	const char *launch, *root, *secret, *secret_file;      /* with rank, nranks: tuttiCommInitEnv */
 	int64_t timeout_ms, tile_bytes, rank, nranks;  /* -1 where unset and without default */

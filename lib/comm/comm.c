@@ -52,6 +52,7 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	c->ib = (struct tt_ib_settings){
 		.devices = c->ib_devices, .gid_index = (int)ret_env->ib_gid_index, .timeout = (int)ret_env->ib_timeout,
 		.retries = (int)ret_env->ib_retries, .service_level = (int)ret_env->ib_sl, .traffic_class = (int)ret_env->ib_tc,
+		.registrations = (int)ret_env->ib_registrations, .registered_bytes = (size_t)ret_env->ib_registered_mb << 20,
 	};
 	return tt_reduce_isa_set(ret_env->isa);
 }
@@ -240,6 +241,7 @@ void tt_comm_free(tuttiComm_t c)
 	tt_gpu_close(c);
 	tt_mail_close(c->mail);
 	tt_endpoints_close(c);
+	tt_comm_deregister_all(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
 	for (struct tt_kept *k = c->kept; k; k = next) {

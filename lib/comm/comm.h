@@ -107,6 +107,7 @@ struct tuttiComm {
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
 	struct tt_endpoint **via;              /* [nranks] */
+	bool expects;                          /* one of them wants to know where messages belong */
 	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
 
 	/* calls */
@@ -132,6 +133,7 @@ struct tuttiComm {
 	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet chosen */
 	void *scratch;
 	size_t scratch_bytes;
+	struct tt_registration *registrations; /* under lock */
 	struct tt_user_op *user_ops;
 	int nuser_ops;
 
@@ -237,6 +239,11 @@ void tt_comm_free(tuttiComm_t comm);
 /* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this rank is in meanwhile.
  * 0 | < 0 */
 int tt_comm_connect(tuttiComm_t comm, int peer, int channel, const struct tt_stuck *in, uint64_t deadline_ns);
+
+/* register.c. 0 | TT_SYSTEM; 0 | TT_ARG */
+int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);
+int tt_comm_deregister(tuttiComm_t comm, void *handle);
+void tt_comm_deregister_all(tuttiComm_t comm);
 
 /* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
 int tt_comm_failed(tuttiComm_t comm, int code);

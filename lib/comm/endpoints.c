@@ -89,6 +89,7 @@ static void choose_ways(tuttiComm_t c)
 		for (int i = 0; i < c->nep && !c->via[peer]; i++)
 			if (c->ep[i]->t->reaches(c->ep[i], peer))
 				c->via[peer] = c->ep[i];
+		c->expects |= c->via[peer] && c->via[peer]->t->expect;
 		if (c->via[peer] && (!peer || c->via[peer]->t->spins < c->spins))
 			c->spins = c->via[peer]->t->spins;
 		if (c->via[peer])

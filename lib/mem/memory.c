@@ -3,7 +3,8 @@
  *
  * Called by api, and by transports that let peers read it. Each piece is a memfd, so that a rank of the same host can map
  * it, and nothing is left when the last process that has it is gone. A list remembers the pieces, so that a pointer that is not
- * ours is refused instead of unmapping something else. Without a descriptor for it a piece is private memory.
+ * ours is refused instead of unmapping something else. Without a descriptor for it a piece is private memory. Each lasts until it
+ * is freed, so cards may keep it registered (lasting.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mem/lasting.h"
 #include "mem/memory.h"
 
 #define HUGE_PAGE (2u << 20)
@@ -21,6 +23,7 @@ struct piece {
 	struct piece *next;
 	void *ptr;
 	struct tt_window window;       /* fd -1: private */
+	struct tt_lasting lasting;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards pieces and numbers */
@@ -85,6 +88,7 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 	p->next = pieces;
 	pieces = p;
 	pthread_mutex_unlock(&lock);
+	tt_lasting_add(&p->lasting, p->ptr, p->window.bytes);
 	return 0;
 free_piece:
 	free(p);
@@ -94,6 +98,7 @@ free_piece:
 /* A peer may still map it, and even be in the middle of reading: the memory goes, the mapping stays readable. */
 static void release(struct piece *p)
 {
+	tt_lasting_remove(&p->lasting);
 	if (p->window.fd >= 0) {
 		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)p->window.bytes);
 		close(p->window.fd);

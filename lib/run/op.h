@@ -48,6 +48,7 @@ struct tt_cursor {
 	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message, within the step */
 	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
 	bool more;                      /* a step of the row has messages behind this round's */
+	uint32_t told_tile, told_step, told_sub;       /* foresee.c: up to where transports know */
 	uint8_t lane, channel;
 	bool finished, computed;        /* computed: dst is written, only the post of `to` is missing */
 };
@@ -55,6 +56,7 @@ struct tt_cursor {
 /* A posted send whose bytes still lie in the user's buffer: later writes there must wait for it. */
 struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *end; };
 #define TT_MAX_PENDING 64
+#define TT_LARGE_BYTES (16u << 10)     /* messages from this size on: is there a way to send or receive them in place? */
 
 enum tt_direct_phase {
 	TT_DIRECT_START, TT_DIRECT_MEET, TT_DIRECT_AGREE, TT_DIRECT_SUM, TT_DIRECT_FETCH, TT_DIRECT_LEAVE
@@ -76,6 +78,7 @@ struct tt_op {
 	bool direct;                    /* reads peers' buffers instead: */
 	struct tt_trial *trial;         /* of direct_way.c, in which this call counts; NULL: in none */
 	int awaited;                    /* express, direct: the first rank whose cast is not there */
+	bool foresees;                  /* its messages are large, and some transport wants to know where they belong */
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 

@@ -16,6 +16,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->comm = r->comm;
 	op->request = r;
 	op->started = op->complete = op->express = op->cast = op->direct = false;
+	op->foresees = false;
 	op->ncursors = op->nfinished = op->npending = 0;
 	op->trial = NULL;
 }
@@ -39,6 +40,7 @@ static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
 	op->group = b->group;
 	op->width = b->width;
 	op->ncursors = op->plan->nlanes * op->width;
+	op->foresees = op->comm->expects && op->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width, .lane = (uint8_t)(i / op->width),
 						    .channel = (uint8_t)i };

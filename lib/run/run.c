@@ -66,6 +66,15 @@ static int round_of(struct tt_op **set)
 	return moved;
 }
 
+/* Its buffers are the caller's again. */
+static void abandon(const struct tt_op *set)
+{
+	for (; set; set = set->next)
+		for (int i = 0; i < set->comm->nep; i++)
+			if (set->comm->ep[i]->t->abandon)
+				set->comm->ep[i]->t->abandon(set->comm->ep[i]);
+}
+
 int tt_run(struct tt_op *set)
 {
 	struct tt_wait w = { .comm = set->comm };
@@ -84,8 +93,10 @@ int tt_run(struct tt_op *set)
 		}
 	}
 	tt_wait_reset(&w);
-	if (tt_unlikely(rc < 0))
+	if (tt_unlikely(rc < 0)) {
 		tt_trouble_spread(set, rc);
+		abandon(set);
+	}
 	return rc < 0 ? rc : 0;
 }
 

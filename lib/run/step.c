@@ -11,35 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/op.h"
-
-static struct tt_link *link_of(const struct tt_op *op, const struct tt_cursor *cu, tt_ref wire)
-{
-	return op->comm->links[cu->channel * op->comm->nranks + (int)tt_ref_index(wire)];
-}
-
-static char *address(const struct tt_op *op, const struct tt_cursor *cu, tt_ref r)
-{
-	return op->base[tt_ref_buf(r)] + (tt_ref_index(r) + cu->sub) * op->unit + cu->tile * op->tile_bytes;
-}
-
-/* Bytes of this step's message: from any local operand, since all have equal lengths. */
-static size_t length(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s, uint32_t nblocks)
-{
-	tt_ref r = tt_ref_buf(s->dst) != TT_NONE ? s->dst : s->src[0];
-	size_t first = 0, from, end, to;
-
-	if (op->plan->rule == TT_EVEN)
-		first = (tt_ref_index(r) % op->plan->nblocks + cu->sub) * op->unit;
-	from = first + cu->tile * op->tile_bytes;
-	end = first + nblocks * op->unit;
-	if (end > op->total)
-		end = op->total;
-	if (op->ntiles == 1)
-		return from < end ? end - from : 0;
-	to = from + op->tile_bytes < end ? from + op->tile_bytes : end;
-	return from < to ? to - from : 0;
-}
+#include "run/step.h"
 
 bool tt_op_settled(struct tt_op *op)
 {
@@ -52,8 +24,7 @@ bool tt_op_settled(struct tt_op *op)
 	return kept == 0;
 }
 
-/* Would writing [p, p + bytes) change bytes that a socket has still to take? */
-static bool still_needed(struct tt_op *op, const char *p, size_t bytes)
+bool tt_step_needed(struct tt_op *op, const char *p, size_t bytes)
 {
 	if (tt_likely(op->npending == 0) || tt_op_settled(op))
 		return false;
@@ -117,10 +88,10 @@ static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *
 /* A message that only has to land, and perhaps be posted on: sockets put it in place without a stage. */
 static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, struct tt_link *l, size_t bytes)
 {
-	char *dst = address(op, cu, s->dst);
+	char *dst = tt_step_address(op, cu, s->dst);
 	int rc;
 
-	if (still_needed(op, dst, bytes))
+	if (tt_step_needed(op, dst, bytes))
 		return 0;
 	rc = l->t->recv(l, dst, bytes, op->stamp);
 	if (rc > 0) {
@@ -138,35 +109,51 @@ static int refused(const struct tt_link *to)
 	return rc < 0 ? rc : 0;
 }
 
+/* Can the message be sent from a place where it lies, or will lie in any case? Then it needs no room of the transport's. */
+static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s, struct tt_link *to,
+		       const char *dst, size_t bytes)
+{
+	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
+
+	if (!to->t->lends || bytes < TT_LARGE_BYTES)
+		return false;
+	if (!dst && s->op == TT_COPY && tt_ref_buf(s->src[0]) != TT_WIRE)
+		p = tt_step_address(op, cu, s->src[0]);
+	return p && to->t->lends(to, p, bytes);
+}
+
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
 {
-	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? link_of(op, cu, s->to) : NULL, *from[TT_MAX_SOURCES];
-	char *dst = tt_ref_buf(s->dst) != TT_NONE ? address(op, cu, s->dst) : NULL, *room = NULL;
+	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL, *from[TT_MAX_SOURCES];
+	char *dst = tt_ref_buf(s->dst) != TT_NONE ? tt_step_address(op, cu, s->dst) : NULL, *room = NULL;
 	const void *src[TT_MAX_SOURCES];
 	int rc, wires = 0;
 
 	if (cu->computed)
 		return post_result(op, cu, to, dst, NULL, bytes);
-	if (to && (to->t->flags & TT_T_RESERVE) && !(room = to->t->reserve(to, bytes)))
+	if (to && (to->t->flags & TT_T_RESERVE) && !lies_ready(op, cu, s, to, dst, bytes) &&
+	    !(room = to->t->reserve(to, bytes)))
 		return refused(to);
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref r = i < 2 ? s->src[i] : tt_step_source(s, i);
 
 		if (tt_ref_buf(r) != TT_WIRE) {
-			src[i] = address(op, cu, r);
+			src[i] = tt_step_address(op, cu, r);
 			continue;
 		}
-		from[wires] = link_of(op, cu, r);
+		from[wires] = tt_step_link(op, cu, r);
 		if (s->op == TT_COPY && !room && from[wires]->t->recv) {
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
+		if (op->foresees && s->op == TT_COPY && dst && from[wires]->t->expect && !tt_step_needed(op, dst, bytes))
+			from[wires]->t->expect(from[wires], 0, dst, bytes, op->stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
 		if (rc <= 0)
 			return rc;
 		wires++;
 	}
-	if (dst && still_needed(op, dst, bytes))
+	if (dst && tt_step_needed(op, dst, bytes))
 		return 0;
 	tt_fault_point(op->comm);
 	compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
@@ -189,14 +176,6 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 		return true;
 	other = &op->cursor[s->wait_lane * op->width + cu->tile % op->width];
 	return other->finished || other->tile > cu->tile || (other->tile == cu->tile && other->step > s->wait_step);
-}
-
-/* Blocks of the next message of a step; 0 when the other steps of its row have more messages than it. */
-static uint32_t message_blocks(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s)
-{
-	uint32_t left = s->nblocks > cu->sub ? s->nblocks - cu->sub : 0;
-
-	return left < op->group ? left : op->group;
 }
 
 static void step_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
@@ -239,14 +218,16 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 		op->nfinished++;
 		return 1;
 	}
+	if (op->foresees)
+		tt_foresee(op, cu);
 	while (!cu->finished) {
 		const struct tt_step *s = &op->plan->steps[lane->first + cu->step];
-		uint32_t nblocks = s->op == TT_NOP ? s->nblocks : message_blocks(op, cu, s);
+		uint32_t nblocks = s->op == TT_NOP ? s->nblocks : tt_step_blocks(op, cu, s);
 		size_t bytes;
 
 		if (!may_start(op, cu, s))
 			return moved;
-		bytes = s->op == TT_NOP || !nblocks ? 0 : length(op, cu, s, nblocks);
+		bytes = s->op == TT_NOP || !nblocks ? 0 : tt_step_bytes(op, cu, s, nblocks);
 		if (bytes) {
 			int rc = execute(op, cu, s, bytes);
 
@@ -255,6 +236,8 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 			moved = 1;
 		}
 		move_on(op, cu, s, nblocks);
+		if (op->foresees)
+			tt_foresee(op, cu);
 	}
 	return 1;
 }
@@ -268,13 +251,13 @@ static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_curs
 		return NULL;
 	for (int i = 0; !cu->computed && i < s->nsrc; i++) {
 		tt_ref r = tt_step_source(s, i);
-		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? link_of(op, cu, r) : NULL;
-		size_t bytes = length(op, cu, s, message_blocks(op, cu, s));
+		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? tt_step_link(op, cu, r) : NULL;
+		size_t bytes = tt_step_bytes(op, cu, s, tt_step_blocks(op, cu, s));
 
 		if (l && ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, bytes, op->stamp, &data) <= 0))
 			return l;
 	}
-	return tt_ref_buf(s->to) == TT_WIRE ? link_of(op, cu, s->to) : NULL;
+	return tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL;
 }
 
 int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)

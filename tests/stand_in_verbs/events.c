@@ -51,12 +51,23 @@ bool hear(int fd, uint64_t *ret_what)
 	return recv(fd, ret_what, sizeof(*ret_what), 0) == sizeof(*ret_what);
 }
 
-bool fault(const char *kind, uint64_t count)
+/* The number behind that kind of fault, 0: it is not asked for. */
+static uint64_t asked(const char *kind)
 {
 	const char *set = getenv("TUTTI_TEST_VERBS_FAULT");
 	size_t bytes = strlen(kind);
 
-	return set && !strncmp(set, kind, bytes) && set[bytes] == '@' && strtoull(set + bytes + 1, NULL, 10) == count;
+	return set && !strncmp(set, kind, bytes) && set[bytes] == '@' ? strtoull(set + bytes + 1, NULL, 10) : 0;
+}
+
+bool fault(const char *kind, uint64_t count)
+{
+	return count && asked(kind) == count;
+}
+
+bool fault_from(const char *kind, uint64_t value)
+{
+	return asked(kind) && value >= asked(kind);
 }
 
 bool mood(const char *word)

@@ -140,7 +140,7 @@ int ibv_close_device(struct tt_ib_context *context)
 int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr)
 {
 	(void)context;
-	*attr = (struct tt_ib_device_attr){ .phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 1 };
+	*attr = (struct tt_ib_device_attr){ .phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 2 };
 	return 0;
 }
 
@@ -198,7 +198,7 @@ struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int a
 	struct mr *m = calloc(1, sizeof(*m));
 	uint32_t i = 0;
 
-	if (!m || fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
+	if (!m || fault_from("much-memory", bytes) || fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
 		free(m);
 		errno = ENOMEM;
 		return NULL;
@@ -295,7 +295,8 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	struct qp *q = calloc(1, sizeof(*q));
 	uint32_t i = 0;
 
-	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH || init->cap.max_recv_wr > MAX_RECVS) {
+	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH || init->cap.max_recv_wr > MAX_RECVS ||
+	    init->cap.max_send_sge > 2) {
 		free(q);
 		errno = EINVAL;
 		return NULL;
@@ -309,6 +310,7 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 				     .qp_num = new_number(), .type = TT_IB_RC };
 	all->qp[i] = (struct shared_qp){
 		.used = true, .pid = getpid(), .number = q->base.qp_num, .context = ((struct context *)pd->context)->number,
+		.pd = pd->handle, .pieces = init->cap.max_send_sge,
 		.send_depth = init->cap.max_send_wr, .recv_depth = init->cap.max_recv_wr, .inline_max = MAX_INLINE,
 		.send_cq = ((struct cq *)init->send_cq)->index, .recv_cq = ((struct cq *)init->recv_cq)->index,
 	};
@@ -316,7 +318,7 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	return &q->base;
 }
 
-/* Only forward, one state at a time, and with everything that the state needs. */
+/* Only forward, one state at a time, and with everything that the state needs; or to the end. */
 int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 {
 	static const int needs[] = {
@@ -330,7 +332,9 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 	int rc = 0;
 
 	lock();
-	if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS || attr->qp_state != q->state + 1 ||
+	if (attr->qp_state == TT_IB_ERR && mask == TT_IB_QP_STATE)
+		work_stop(q);
+	else if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS || attr->qp_state != q->state + 1 ||
 	    mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
 		rc = EINVAL;
 	else if (attr->qp_state == TT_IB_RTR && (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))

@@ -6,11 +6,12 @@
  * process_vm_writev. So there is no thread, and every order of things can be had by holding completions back.
  * objects.c makes and frees what there is, work.c carries out, events.c tells.
  *
- * Strict: states of queue pairs, keys, bounds and access rights, depths of all queues, receives that are missing (a card
+ * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still registered), bounds and access rights, depths of all queues, receives that are missing (a card
  * would wait for them), memory handed back while registered queues still use it, objects freed in the wrong order.
  * TUTTI_TEST_VERBS_MOOD: "reorder" gives completions of different queue pairs in random order; "delay" holds them back.
  * TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write (memory: registration), once:
- *   drop remote-access local-protection rnr flush port-down device-gone memory no-memory-at-all
+ *   drop remote-access local-protection rnr flush port-down device-gone memory
+ * or much-memory@BYTES: whenever so much is to be registered at once.
  */
 #ifndef STAND_IN_H
 #define STAND_IN_H
@@ -33,7 +34,7 @@ struct entry { struct tt_ib_wc wc; uint32_t qp; uint64_t frees; bool send; };
 struct shared_qp {
 	bool used;
 	pid_t pid;
-	uint32_t number, dest, context;
+	uint32_t number, dest, context, pd, pieces;
 	int state;
 	uint32_t send_depth, recv_depth, inline_max, send_cq, recv_cq;
 	uint64_t posted, freed;                /* work requests of the send queue */
@@ -80,7 +81,8 @@ void work_stop(struct shared_qp *qp);      /* to ERR; what is queued is flushed 
 int listen_on(uint32_t number);
 void tell(uint32_t number, uint64_t what);
 bool hear(int fd, uint64_t *ret_what);
-bool fault(const char *kind, uint64_t count);
+bool fault(const char *kind, uint64_t count);          /* this time */
+bool fault_from(const char *kind, uint64_t value);     /* whenever it is that much */
 bool mood(const char *word);
 #pragma GCC visibility pop
 

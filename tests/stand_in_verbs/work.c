@@ -107,16 +107,17 @@ int work_arm(struct tt_ib_cq *cq, int solicited_only)
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-static bool covers(const struct shared_mr *m, pid_t pid, uint32_t key, uint64_t start, uint64_t bytes, int access)
+static bool covers(const struct shared_mr *m, pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes, int access)
 {
-	return m->used && m->pid == pid && m->key == key && (m->access & access) == access && start >= m->start &&
+	return m->used && m->pid == pid && m->pd == pd && m->key == key && (m->access & access) == access && start >= m->start &&
 	       start + bytes <= m->start + m->bytes;
 }
 
-static bool registered(pid_t pid, uint32_t key, uint64_t start, uint64_t bytes, int access)
+/* Keys are never used twice, so those of memory that was handed back are good for nothing. */
+static bool registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes, int access)
 {
 	for (int i = 0; i < MAX_MRS; i++)
-		if (covers(&shared()->mr[i], pid, key, start, bytes, access))
+		if (covers(&shared()->mr[i], pid, pd, key, start, bytes, access))
 			return true;
 	return false;
 }
@@ -154,26 +155,57 @@ static int injected(uint64_t number)
 	       fault("device-gone", number) ? -TT_IB_EVENT_DEVICE_FATAL : 0;
 }
 
+static uint64_t bytes_of(const struct tt_ib_send_wr *wr)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < wr->num_sge; i++)
+		bytes += wr->sg_list[i].length;
+	return bytes;
+}
+
+/* Are all pieces this process's to be read? Inline ones need no key. */
+static bool readable(const struct shared_qp *q, const struct tt_ib_send_wr *wr)
+{
+	bool good = true;
+
+	for (int i = 0; i < wr->num_sge && !(wr->send_flags & TT_IB_INLINE); i++)
+		good = good && registered(q->pid, q->pd, wr->sg_list[i].lkey, wr->sg_list[i].addr, wr->sg_list[i].length, 0);
+	return good;
+}
+
+/* The last piece first, for the same reason as in move. */
+static bool move_all(pid_t pid, const struct tt_ib_send_wr *wr)
+{
+	uint64_t to = wr->wr.rdma.remote_addr + bytes_of(wr);
+	bool good = true;
+
+	for (int i = wr->num_sge - 1; i >= 0 && good; i--) {
+		to -= wr->sg_list[i].length;
+		good = move(pid, wr->sg_list[i].addr, to, wr->sg_list[i].length);
+	}
+	return good;
+}
+
 /* 0 or the status of its completion */
 static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr, struct shared_qp **ret_peer)
 {
-	const struct tt_ib_sge *s = wr->sg_list;
-	uint64_t bytes = wr->num_sge ? s->length : 0;
+	uint64_t bytes = bytes_of(wr);
 	struct shared_qp *peer = find(q->dest);
 
-	if (bytes && !(wr->send_flags & TT_IB_INLINE) && !registered(q->pid, s->lkey, s->addr, bytes, 0))
+	if (!readable(q, wr))
 		return TT_IB_WC_LOC_PROT;
 	if (peer && peer->state == TT_IB_ERR)
 		return SILENCE;
 	if (!peer || peer->dest != q->number || (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
 		return TT_IB_WC_RETRY;
-	if (bytes && !registered(peer->pid, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, bytes, TT_IB_REMOTE_WRITE)) {
+	if (bytes && !registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, bytes, TT_IB_REMOTE_WRITE)) {
 		tell(peer->context, TT_IB_EVENT_QP_ACCESS_ERR);
 		return TT_IB_WC_REM_ACCESS;
 	}
-	if (peer->recv_head == peer->recv_tail)
+	if (wr->opcode == TT_IB_WRITE_IMM && peer->recv_head == peer->recv_tail)
 		return TT_IB_WC_RNR_RETRY;
-	if (bytes && !move(peer->pid, s->addr, wr->wr.rdma.remote_addr, bytes))
+	if (!move_all(peer->pid, wr))
 		return TT_IB_WC_RETRY;
 	*ret_peer = peer;
 	return 0;
@@ -185,8 +217,8 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	struct shared_qp *peer = NULL;
 	struct tt_ib_wc wc = { .qp_num = q->number, .opcode = 1 };
 
-	if (wr->opcode != TT_IB_WRITE_IMM || wr->num_sge > 1 ||
-	    (wr->send_flags & TT_IB_INLINE && wr->sg_list->length > q->inline_max))
+	if ((wr->opcode != TT_IB_WRITE_IMM && wr->opcode != TT_IB_WRITE) || wr->num_sge > (int)q->pieces ||
+	    (wr->send_flags & TT_IB_INLINE && bytes_of(wr) > q->inline_max))
 		return EINVAL;
 	if (q->state != TT_IB_RTS && q->state != TT_IB_ERR)
 		return EINVAL;
@@ -205,8 +237,10 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	wc.wr_id = wr->wr_id;
 	if (wr->send_flags & TT_IB_SIGNALED)
 		complete(q, true, &wc, q->posted);
+	if (wr->opcode == TT_IB_WRITE)
+		return 0;
 	wc = (struct tt_ib_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS], .opcode = TT_IB_WC_IMM,
-				.byte_len = wr->num_sge ? wr->sg_list->length : 0, .imm_data = wr->imm_data,
+				.byte_len = (uint32_t)bytes_of(wr), .imm_data = wr->imm_data,
 				.qp_num = peer->number, .wc_flags = 2 };
 	complete(peer, false, &wc, 0);
 	return 0;
