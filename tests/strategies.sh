@@ -225,6 +225,19 @@ claim "and say that one died" equals died 1
 train --canonical tree --steps 200 --np 4 --kill 0@50,3@51 --on-failure shrink --transport tcp --metrics "$out/p.csv"
 claim "so when rank 0 dies, and another a step later" same
 claim "whoever is rank 0 then goes on writing the metrics" [ "$(cut -d, -f1 "$out/p.csv" | sort -un | wc -l)" = 201 ]
+hash_of --canonical tree --steps 12 --strategy one
+for how in "reduce-to-one --kill 0@7" "hierarchical-copy --kill 1@5,2@6" "central --kill 1@5"; do
+	train --canonical tree --steps 12 --np 3 --on-failure shrink --strategy $how
+	claim "$how: the others end with the bits of one" same
+done
+train --steps 12 --np 3 --on-failure shrink --strategy central --kill 0@5
+claim "central storage dies with its rank 0, in words" ended 1 'rank 0, whose host kept the parameters, died'
+for how in supervisor diloco; do
+	train --np 3 --steps 40 --strategy average --H 4 --average $how --kill 0@17,1@22 --on-failure shrink
+	claim "average, $how: one of three is left, and ends" equals died 2
+done
+train "${spare[@]}" --kill 0@9,2@12 --sim-compute-ms 1 --on-failure shrink
+claim "spare goes on without rank 0, which added up" equals died 2
 train --steps 30 --np 3 --kill 1@9
 claim "without --on-failure shrink a death ends the training" ended 1 'rank [02]: .*rank 1'
 train "${async[@]}" --steps 60 --kill 1@10,3@20 --sim-compute-ms 2
@@ -249,7 +262,8 @@ claim "ps-sync ends in words when a worker dies" ended 1 'worker 1 died'
 wrong() { local sentence=$1; shift; train "$@"; claim "$*: status 2" ended 2 "$sentence"; }
 wrong 'does not add up gradients' --np 2 --strategy average --canonical tree
 wrong 'adds up floats' --np 2 --strategy ps-sync --canonical fixed64
-wrong 'cannot go on after a death' --np 2 --strategy central --on-failure shrink
+wrong 'servers wait for every worker; use mirrored' --np 2 --strategy ps-sync --on-failure shrink
+wrong 'whatever this option says' --np 2 --strategy downpour --on-failure shrink
 wrong 'two groups' --strategy hierarchical-copy
 wrong 'RANK:FACTOR' --np 2 --slow 3
 wrong 'RANK@STEP' --np 2 --kill 3:1

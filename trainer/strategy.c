@@ -34,11 +34,8 @@ int tt_strategy_find(struct tt_trainer *t)
 				     "--canonical: %s does not add up gradients over all ranks; use "
 				     "--canonical off, or another --strategy",
 				     c->strategy);
-	if (c->on_failure == TT_FAILURE_SHRINK && !(*at)->shrinks)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--on-failure shrink: %s cannot go on after a death; use stop, or "
-				     "another --strategy",
-				     c->strategy);
+	if (c->on_failure == TT_FAILURE_SHRINK && (*at)->no_shrink)
+		return tt_train_fail(TT_TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;
 	return TT_TRAIN_OK;
 }

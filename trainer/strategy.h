@@ -22,7 +22,7 @@ struct tt_strategy_ops {
 	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its rows */
 	bool leaves;     /* can add up over leaves (--canonical) */
 	bool survives;   /* deaths of workers do not end it */
-	bool shrinks;    /* its state survives --on-failure shrink: only tt_trainer's, or elsewhere */
+	const char *no_shrink; /* why --on-failure shrink is not for it; NULL: it goes on */
 
 	/* Hands rank 0's parameters out, sets t->strategy_state. Also called on servers. Returns 0 |
 	 * TT_TRAIN_USAGE (not with so many ranks, ...) | TT_TRAIN_FAILED; on failure close is
@@ -41,6 +41,10 @@ struct tt_strategy_ops {
 	/* What a server does instead of steps, until the workers have settled for the last time. NULL:
 	 * there are no servers. */
 	int (*serve)(struct tt_trainer *t);
+
+	/* --on-failure shrink, after a death: regroups (survive.h), and agrees with the others on the state
+	 * to go on from. done, ret_done as of tt_survive. NULL: tt_trainer's state is all there is. */
+	int (*rejoin)(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
 	/* For a checkpoint, on rank 0 after settle: host[parameters] = the optimizer's state. NULL:
 	 * it is the velocity of the ranks. */

@@ -20,12 +20,15 @@
  * Douillard et al. 2023, DiLoCo.
  */
 #include "strategy.h"
+#include "survive.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct average {
 	int64_t since; /* steps since the last average */
+	uint64_t met;  /* averages so far */
+	float *own;    /* this rank's parameters before the average under way */
 	float *kept;   /* easgd: the centre; diloco: where the round started */
 	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all parameters */
 };
@@ -39,11 +42,12 @@ static int average_open(struct tt_trainer *t)
 	if (!a)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
-	if (how == TT_AVERAGE_SUPERVISOR)
-		more *= t->rank == 0 ? (size_t)t->nranks : 0;
+	if (how == TT_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
+		more *= t->rank == 0 || t->config->on_failure == TT_FAILURE_SHRINK ? t->nranks : 0;
+	a->own = malloc(bytes);
 	a->kept = calloc(1, bytes);
 	a->more = calloc(1, more ? more : 1);
-	if (!a->kept || !a->more)
+	if (!a->own || !a->kept || !a->more)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory to average %zu bytes", bytes);
 	rc = tt_parameters_share(t);
 	if (!rc)
@@ -55,6 +59,7 @@ static void average_close(struct tt_trainer *t)
 {
 	struct average *a = t->strategy_state;
 
+	free(a->own);
 	free(a->kept);
 	free(a->more);
 	free(a);
@@ -91,16 +96,18 @@ static void divide(float *at, size_t count, int by)
 static int easgd(struct tt_trainer *t, struct average *a, float *at)
 {
 	float alpha = (float)t->config->alpha;
-	int rc;
 
 	for (size_t i = 0; i < t->model.parameters; i++) {
 		a->more[i] = alpha * (at[i] - a->kept[i]);
 		at[i] -= a->more[i];
 	}
-	rc = allreduce(t, a->more);
+	return allreduce(t, a->more);
+}
+
+static void move_centre(const struct tt_trainer *t, struct average *a)
+{
 	for (size_t i = 0; i < t->model.parameters; i++)
 		a->kept[i] += a->more[i];
-	return rc;
 }
 
 /* at: the mean of all */
@@ -121,28 +128,37 @@ static void outer_step(struct tt_trainer *t, struct average *a, float *at)
 static int meet(struct tt_trainer *t)
 {
 	struct average *a = t->strategy_state;
+	size_t bytes = t->model.parameters * sizeof(float);
 	float *at = tt_parameters_out(t), stop = t->stopping;
 	uint64_t waits = tt_time_ns();
 	int how = t->config->average, rc;
 
+	memcpy(a->own, at, bytes);
 	if (how == TT_AVERAGE_EASGD)
 		rc = easgd(t, a, at);
 	else if (how == TT_AVERAGE_SUPERVISOR)
 		rc = supervise(t, at, a->more);
 	else
 		rc = allreduce(t, at);
-	if (how != TT_AVERAGE_EASGD)
-		divide(at, t->model.parameters, t->nranks);
-	if (how == TT_AVERAGE_DILOCO)
-		outer_step(t, a, at);
-	tt_parameters_in(t);
 	if (!rc)
 		rc = tt_library(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
-	t->stopping = stop > 0.0f;
 	tt_exposed(t, waits);
+	if (rc) { /* somebody died: as if it had not been begun */
+		memcpy(at, a->own, bytes);
+		return rc;
+	}
+	if (how == TT_AVERAGE_EASGD)
+		move_centre(t, a);
+	else
+		divide(at, t->model.parameters, t->nranks);
+	if (how == TT_AVERAGE_DILOCO)
+		outer_step(t, a, at);
+	tt_parameters_in(t);
+	t->stopping = stop > 0.0f;
 	a->since = 0;
+	a->met++;
 	return rc;
 }
 
@@ -174,6 +190,49 @@ static int average_settle(struct tt_trainer *t, bool last)
 	return rc;
 }
 
+/* A rank that has met once more than others hands its parameters out, and what it keeps; where all
+ * have met as often each goes on from its own. */
+static int share_newest(struct tt_trainer *t, struct average *a, uint64_t met[2])
+{
+	size_t n = t->model.parameters;
+	bool behind = a->met < met[0];
+	float *at = tt_parameters_out(t);
+	int root = (int)(UINT64_MAX - met[1]), rc = TT_TRAIN_OK;
+	float *arrays[] = { at, a->kept, t->config->average == TT_AVERAGE_DILOCO ? a->more : a->kept };
+
+	for (int i = 0; i < 3 && !rc; i++) {
+		memcpy(a->own, arrays[i], n * sizeof(float));
+		rc = tt_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL), t->comm);
+		if (!rc && behind)
+			memcpy(arrays[i], a->own, n * sizeof(float));
+	}
+	tt_parameters_in(t);
+	a->met = met[0];
+	a->since = t->config->local_steps; /* all meet after the next step */
+	return rc;
+}
+
+/* Those that are left take their last step again, at the newest of their parameters. */
+static int average_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+{
+	struct average *a = t->strategy_state;
+	uint64_t met[3]; /* the most; the complement of the first rank that has; steps done */
+	int rc = tt_regroup(t);
+
+	met[0] = a->met;
+	if (!rc)
+		rc = tt_library(tuttiAllReduce(met, met, 1, tuttiUint64, tuttiMax, t->comm, NULL),
+				t->comm);
+	met[1] = a->met == met[0] ? UINT64_MAX - (uint64_t)t->rank : 0;
+	met[2] = done;
+	if (!rc)
+		rc = tt_library(tuttiAllReduce(met + 1, met + 1, 2, tuttiUint64, tuttiMax, t->comm,
+					       NULL),
+				t->comm);
+	*ret_done = met[2];
+	return rc ? rc : share_newest(t, a, met);
+}
+
 const struct tt_strategy_ops tt_strategy_average = {
 	.name = "average",
 	.help = "ranks train alone, and average their parameters every --H steps",
@@ -182,4 +241,5 @@ const struct tt_strategy_ops tt_strategy_average = {
 	.close = average_close,
 	.step = average_step,
 	.settle = average_settle,
+	.rejoin = average_rejoin,
 };

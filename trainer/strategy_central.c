@@ -7,12 +7,14 @@
  *		rank 0: parameters = descend(parameters, total / global batch), on the host, once
  *		every device copies the parameters from the host
  *
- * Devices hold no optimizer. Row of the table in strategy.c.
+ * Devices hold no optimizer. Under --on-failure shrink only rank 0's death ends it. Row of the table
+ * in strategy.c.
  *
  * Source: TensorFlow's CentralStorageStrategy.
  */
 #include "store.h"
 #include "strategy.h"
+#include "survive.h"
 #include "total.h"
 
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 
 struct central {
 	struct tt_store store; /* rank 0 */
+	uint64_t steps;        /* that it has seen */
 	struct tt_pile pile;
 };
 
@@ -31,6 +34,7 @@ static int central_open(struct tt_trainer *t)
 	if (!c)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = c;
+	c->steps = t->first_step;
 	rc = tt_pile_open(t, &c->pile, t->floats);
 	if (!rc && t->rank == 0)
 		rc = tt_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
@@ -58,6 +62,7 @@ static void descend_here(struct tt_trainer *t, struct central *c)
 	tt_pile_store(t, &c->pile);
 	tt_store_descend(&c->store, t->wire, 1.0f / (float)t->leaves.batch, t->rate);
 	memcpy(t->wire, c->store.parameters, c->store.count * sizeof(float));
+	c->steps = t->step;
 }
 
 static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
@@ -83,6 +88,30 @@ static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
 	return rc;
 }
 
+/* Whatever the others have seen: what counts is rank 0's, if it is still there. */
+static int central_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+{
+	struct central *c = t->strategy_state;
+	int rc = tt_regroup(t);
+
+	(void)done;
+	*ret_done = c->store.parameters ? c->steps : UINT64_MAX;
+	if (!rc && c->store.parameters)
+		memcpy(t->wire, c->store.parameters, c->store.count * sizeof(float));
+	if (!rc)
+		rc = tt_library(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
+	if (!rc && *ret_done == UINT64_MAX)
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "rank 0, whose host kept the parameters, died; go on from the last "
+				   "checkpoint by --resume");
+	if (!rc)
+		rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
+				t->comm);
+	if (!rc)
+		tt_parameters_adopt(t, t->wire);
+	return rc;
+}
+
 static int central_state(struct tt_trainer *t, float *host)
 {
 	struct central *c = t->strategy_state;
@@ -99,5 +128,6 @@ const struct tt_strategy_ops tt_strategy_central = {
 	.open = central_open,
 	.close = central_close,
 	.step = central_step,
+	.rejoin = central_rejoin,
 	.state = central_state,
 };

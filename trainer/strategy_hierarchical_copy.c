@@ -90,15 +90,11 @@ static int one_pack(struct tt_trainer *t, struct tt_pile *pile, struct group mai
 	return rc ? rc : copy_to_group(t, pile, mine);
 }
 
-static int hc_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int all_packs(struct tt_trainer *t, struct tt_pile *pile)
 {
-	struct tt_pile *pile = t->strategy_state;
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	int rc = tt_gradient(t, batch, NULL), half = t->nranks / 2;
-	uint64_t waits = tt_time_ns();
+	int rc = tt_pile_begin(t), half = t->nranks / 2;
 
-	if (!rc)
-		rc = tt_pile_begin(t);
 	for (size_t pack = 0; pack * most < t->floats && !rc; pack++) {
 		int main0 = (int)(pack % (size_t)t->nranks), main1 = (main0 + half) % t->nranks;
 		bool low = main0 < half;
@@ -109,6 +105,16 @@ static int hc_step(struct tt_trainer *t, const struct tt_batch *batch)
 		pile->count = t->floats - pile->from < most ? t->floats - pile->from : most;
 		rc = low ? one_pack(t, pile, lower, upper) : one_pack(t, pile, upper, lower);
 	}
+	return rc;
+}
+
+static int hc_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	int rc = tt_gradient(t, batch, NULL);
+	uint64_t waits = tt_time_ns();
+
+	if (!rc) /* one: the others have died */
+		rc = t->nranks == 1 ? tt_total(t) : all_packs(t, t->strategy_state);
 	tt_exposed(t, waits);
 	if (!rc)
 		tt_descend(t, t->leaves.batch);

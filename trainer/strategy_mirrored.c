@@ -142,7 +142,6 @@ const struct tt_strategy_ops tt_strategy_mirrored = {
 	.name = "mirrored",
 	.help = "a replica on every rank, gradients are allreduced in every step",
 	.leaves = true,
-	.shrinks = true,
 	.open = mirrored_open,
 	.close = mirrored_close,
 	.step = mirrored_step,

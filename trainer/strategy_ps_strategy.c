@@ -169,6 +169,8 @@ const struct tt_strategy_ops tt_strategy_ps_strategy = {
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
+	.no_shrink = "ps-strategy goes on without workers that die, whatever this option says, and not "
+		     "without servers; leave it out",
 	.open = strategy_open,
 	.close = strategy_close,
 	.step = strategy_step,

@@ -69,6 +69,8 @@ const struct tt_strategy_ops tt_strategy_ps_sync = {
 	.help = "--ps servers wait for all workers, add up, descend",
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.leaves = true,
+	.no_shrink = "ps-sync's servers wait for every worker; use mirrored, which has the same bits "
+		     "under --canonical, or ps-async",
 	.open = sync_open,
 	.close = sync_close,
 	.step = sync_step,

@@ -181,6 +181,18 @@ static int spare_step(struct tt_trainer *t, const struct tt_batch *batch)
 	return rc;
 }
 
+/* Those that are left: a communicator of their own, whose operations count from 1. */
+static int begin_again(struct tt_trainer *t, struct spare *s)
+{
+	int rc;
+
+	s->aside = -t->step;
+	s->applied = 0;
+	s->k = s->k < t->nranks ? s->k : t->nranks;
+	rc = learn_names(t, s);
+	return rc ? rc : tt_spare_state_open(&s->state, t);
+}
+
 /* All who are alive meet, and learn from the mask who is not: those go on in a communicator of their
  * own. */
 static int spare_settle(struct tt_trainer *t, bool last)
@@ -201,14 +213,25 @@ static int spare_settle(struct tt_trainer *t, bool last)
 	tt_spare_state_unlock(&s->state);
 	if (q.count == t->nranks)
 		return TT_TRAIN_OK;
-	s->aside = -t->step;
-	s->applied = 0;
 	tt_spare_state_close(&s->state);
 	rc = tt_regroup(t);
-	s->k = s->k < t->nranks ? s->k : t->nranks;
+	return rc ? rc : begin_again(t, s);
+}
+
+/* Rank 0, which added up, died: those that are left go on from the newest total that any of them has. */
+static int spare_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+{
+	struct spare *s = t->strategy_state;
+	uint64_t seen = s->applied - s->aside;
+	int rc;
+
+	(void)done;
+	tt_spare_state_close(&s->state);
+	rc = tt_regroup(t);
 	if (!rc)
-		rc = learn_names(t, s);
-	return rc ? rc : tt_spare_state_open(&s->state, t);
+		rc = tt_catch_up(t, seen, &t->step);
+	*ret_done = t->step;
+	return rc ? rc : begin_again(t, s);
 }
 
 static void spare_tell(const struct tt_trainer *t)
@@ -230,5 +253,6 @@ const struct tt_strategy_ops tt_strategy_spare = {
 	.close = spare_close,
 	.step = spare_step,
 	.settle = spare_settle,
+	.rejoin = spare_rejoin,
 	.tell = spare_tell,
 };

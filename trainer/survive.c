@@ -10,9 +10,20 @@
 bool tt_can_survive(tuttiComm_t comm)
 {
 	tuttiResult_t broken = tuttiSuccess;
+	int nranks = 0;
 
 	tuttiCommGetAsyncError(comm, &broken);
-	return broken == tuttiRemoteError || broken == tuttiTimeout;
+	if (broken != tuttiSuccess)
+		return broken == tuttiRemoteError || broken == tuttiTimeout;
+	tuttiCommCount(comm, &nranks);
+	for (int r = 0; r < nranks; r++) { /* messages may tell of a death before collectives do */
+		tuttiRankState_t state = tuttiRankAlive;
+
+		tuttiCommRankState(comm, r, &state);
+		if (state == tuttiRankDead)
+			return true;
+	}
+	return false;
 }
 
 int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
@@ -39,8 +50,7 @@ int tt_regroup(struct tt_trainer *t)
 	return rc ? rc : tt_trainer_share(t);
 }
 
-/* The first rank that has seen the most steps hands its state out. */
-static int catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+int tt_catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 {
 	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
 	int best = 0, rc;
@@ -57,10 +67,12 @@ static int catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 
 int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 {
-	int before = t->nranks, rc = tt_regroup(t);
+	int before = t->nranks, rc;
 
-	if (!rc)
-		rc = catch_up(t, done, ret_done);
+	if (t->strategy->rejoin)
+		rc = t->strategy->rejoin(t, done, ret_done);
+	else if (!(rc = tt_regroup(t)))
+		rc = tt_catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)
 		printf("step %" PRIu64 "  %d of %d ranks died; %d go on\n", *ret_done + 1,
 		       before - t->nranks, before, t->nranks);

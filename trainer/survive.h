@@ -20,7 +20,9 @@ int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
  * also when deaths go on happening meanwhile. */
 int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
-/* The workers that are left become t->comm; world stays, for messages. Called by all that are left. */
+/* The parts of tt_survive: the workers that are left become t->comm; world stays, for messages. Called by all that are left. */
 int tt_regroup(struct tt_trainer *t);
+/* The first rank whose parameters have seen the most steps hands them out, and its velocity. */
+int tt_catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
 #endif

@@ -129,8 +129,8 @@ static int look_back(struct tt_trainer *t, struct progress *p, bool last, struct
 /* ---- all steps ------------------------------------------------------------------------------ */
 
 /* After a failure in the step after `done`: may the others go on? *ret_done: what they have done. */
-static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_result *result,
-		 uint64_t *ret_done)
+static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_note *note,
+		 struct tt_result *result, uint64_t *ret_done)
 {
 	bool was_first = t->rank == 0;
 	int rc;
@@ -142,7 +142,10 @@ static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct
 	if (!rc && t->rank == 0 && !was_first)
 		rc = tt_metrics_open(&p->metrics, t, true);
 	count_bytes(t, result, false);
-	return rc;
+	if (rc || *ret_done < p->steps)
+		return rc;
+	note->step = *ret_done; /* it was the last step, and some rank had taken it */
+	return look_back(t, p, true, note, result);
 }
 
 static void conclude(const struct tt_trainer *t, const struct progress *p,
@@ -167,7 +170,7 @@ static int all_steps(struct tt_trainer *t, struct progress *p, struct tt_result 
 			rc = look_back(t, p, t->step >= p->steps || result->stopped, &note, result);
 		if (!rc)
 			done = t->step;
-		else if (go_on(t, p, done, result, &done))
+		else if (go_on(t, p, done, &note, result, &done))
 			return TT_TRAIN_FAILED;
 	}
 	conclude(t, p, &note, result);
