@@ -89,60 +89,129 @@ def expect(condition, text):
         raise AssertionError(f"rank {os.environ['RANK']}: {text}")
 
 
-def input_of(torch, rank, count, dtype, device):
-    """Small whole numbers, so that every type holds sums and products of 4 ranks exactly."""
-    return ((torch.arange(count, device=device) + 2 * rank) % 3).to(dtype)
+def input_of(torch, rank, count, dtype):
+    """Small whole numbers, so that every type holds sums and products of 4 ranks exactly. On the host, as all that is
+    compared: what is tested is the library, not kernels of PyTorch's."""
+    return ((torch.arange(count) + 2 * rank) % 3).to(dtype)
+
+
+def same(x, want, text):
+    import torch
+    as_bytes = lambda t: t.contiguous().view(torch.uint8)
+    expect(torch.equal(as_bytes(x.cpu()), as_bytes(want.to(x.dtype))), text)
+
+
+def on_nccl(dist):
+    return dist.get_backend() == "nccl"
 
 
 def reductions(torch, dist, device, dtype, count):
     n, me = dist.get_world_size(), dist.get_rank()
-    inputs = [input_of(torch, r, count, dtype, device) for r in range(n)]
+    inputs = [input_of(torch, r, count, dtype) for r in range(n)]
+    mine = inputs[me].to(device)
     stack = torch.stack([x.double() for x in inputs])
     wanted = {"SUM": stack.sum(0), "PRODUCT": stack.prod(0), "MIN": stack.min(0)[0], "MAX": stack.max(0)[0]}
-    if dtype.is_floating_point and dist.get_backend() == "nccl":
+    if dtype.is_floating_point and on_nccl(dist):
         wanted["AVG"] = stack.mean(0)
     for name, want in wanted.items():
-        x = inputs[me].clone()
-        dist.all_reduce(x, op=getattr(dist.ReduceOp, name))
-        expect(torch.equal(x.double(), want), f"all_reduce {name} {dtype}")
-    x = inputs[me].clone()
+        op = getattr(dist.ReduceOp, name)
+        x = mine.clone()
+        dist.all_reduce(x, op=op)
+        same(x, want, f"all_reduce {name} {dtype}")
+        if on_nccl(dist):
+            part = torch.empty(count // n, dtype=dtype, device=device)
+            dist.reduce_scatter_tensor(part, mine, op=op)
+            same(part, want.view(n, -1)[me], f"reduce_scatter {name} {dtype}")
+    x = mine.clone()
     dist.reduce(x, n - 1)
-    expect(me != n - 1 or torch.equal(x.double(), wanted["SUM"]), f"reduce {dtype}")
-    if dist.get_backend() == "nccl":
-        part = torch.empty(count // n, dtype=dtype, device=device)
-        dist.reduce_scatter_tensor(part, inputs[me])
-        expect(torch.equal(part.double(), wanted["SUM"].view(n, -1)[me]), f"reduce_scatter {dtype}")
+    if me == n - 1:
+        same(x, wanted["SUM"], f"reduce {dtype}")
 
 
 def copies(torch, dist, device, dtype, count):
     n, me = dist.get_world_size(), dist.get_rank()
-    inputs = [input_of(torch, r, count, dtype, device) for r in range(n)]
-    x = inputs[me].clone()
+    inputs = [input_of(torch, r, count, dtype) for r in range(n)]
+    mine, out = inputs[me].to(device), torch.empty(count, dtype=dtype, device=device)
+    x = mine.clone()
     dist.broadcast(x, 1)
-    expect(torch.equal(x, inputs[1]), f"broadcast {dtype}")
+    same(x, inputs[1], f"broadcast {dtype}")
     everything = torch.empty(n * count, dtype=dtype, device=device)
-    dist.all_gather_into_tensor(everything, inputs[me])
-    expect(torch.equal(everything, torch.cat(inputs)), f"all_gather {dtype}")
-    if dist.get_backend() == "nccl":
-        out = torch.empty_like(inputs[me])
-        dist.all_to_all_single(out, inputs[me])
-        expect(torch.equal(out, torch.cat([i.view(n, -1)[me] for i in inputs])), f"all_to_all {dtype}")
-    out = torch.empty_like(inputs[me])
+    dist.all_gather_into_tensor(everything, mine)
+    same(everything, torch.cat([i.view(torch.uint8) for i in inputs]).view(dtype), f"all_gather {dtype}")
+    pieces = [torch.empty_like(mine) for _ in range(n)]
+    dist.all_gather(pieces, mine)
+    for r in range(n):
+        same(pieces[r], inputs[r], f"all_gather to a list {dtype}")
+    if on_nccl(dist):
+        dist.all_to_all_single(out, mine)
+        same(out, torch.cat([i.view(n, -1)[me].view(torch.uint8) for i in inputs]).view(dtype), f"all_to_all {dtype}")
     left, right = (me - 1) % n, (me + 1) % n
-    work = dist.batch_isend_irecv([dist.P2POp(dist.isend, inputs[me], right), dist.P2POp(dist.irecv, out, left)])
+    work = dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, right), dist.P2POp(dist.irecv, out, left)])
     for w in work:
         w.wait()
-    expect(torch.equal(out, inputs[left]), f"send and recv {dtype}")
+    same(out, inputs[left], f"send and recv in a batch {dtype}")
+    if me == 0:
+        dist.send(mine, n - 1)
+    elif me == n - 1:
+        dist.recv(out, 0)
+        same(out, inputs[0], f"send and recv {dtype}")
+
+
+def others(torch, dist, device):
+    """What frameworks call besides: rooted and uneven ones, scaled sums, subgroups, several at once."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    inputs = [input_of(torch, r, 4096, torch.float32) for r in range(n)]
+    mine = inputs[me].to(device)
+    pieces = [torch.empty_like(mine) for _ in range(n)] if me == 1 else None
+    dist.gather(mine, pieces, dst=1)
+    for r in range(n if me == 1 else 0):
+        same(pieces[r], inputs[r], "gather")
+    out = torch.empty_like(mine)
+    dist.scatter(out, [i.to(device) for i in inputs] if me == 1 else None, src=1)
+    same(out, inputs[me], "scatter")
+    group = dist.new_group(list(range(n - 1)))         # a split of the first, with a rank that is not in it
+    if me < n - 1:
+        x = mine.clone()
+        dist.all_reduce(x, group=group)
+        same(x, sum(inputs[:n - 1]), "all_reduce in a subgroup")
+    first, second = dist.new_group(list(range(n))), dist.new_group(list(range(n)))
+    a, b = mine.clone(), mine.clone()
+    works = [dist.all_reduce(a, group=first, async_op=True), dist.all_reduce(b, group=second, async_op=True)]
+    for w in works:
+        w.wait()
+    same(a, sum(inputs), "all_reduce in one of two groups at once")
+    same(b, sum(inputs), "all_reduce in the other")
+    if on_nccl(dist):
+        uneven(torch, dist, device)
+
+
+def uneven(torch, dist, device):
+    n, me = dist.get_world_size(), dist.get_rank()
+    sent = [torch.full((me + p,), float(10 * me + p)) for p in range(n)]
+    out = torch.empty(sum(r + me for r in range(n)), device=device)
+    dist.all_to_all_single(out, torch.cat(sent).to(device), [r + me for r in range(n)], [me + p for p in range(n)])
+    same(out, torch.cat([torch.full((r + me,), float(10 * r + me)) for r in range(n)]), "uneven all_to_all")
+    x = torch.full((1000,), float(me)).to(device)
+    dist.all_reduce(x, op=dist._make_nccl_premul_sum(0.5))
+    same(x, torch.full((1000,), sum(range(n)) / 2), "all_reduce of scaled inputs")
 
 
 def collectives(torch, dist, device):
-    if dist.get_backend() == "nccl":
+    if on_nccl(dist):
         expect(torch.cuda.nccl.version() == (2, 28, 9), f"version {torch.cuda.nccl.version()}")
-    half = [torch.float16, torch.bfloat16] if dist.get_backend() == "nccl" else []
-    for dtype in [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32, torch.float64] + half:
+    whole = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32, torch.float64]
+    half = [torch.float16, torch.bfloat16] if on_nccl(dist) else []
+    only_copied = [torch.float8_e4m3fn, torch.float8_e5m2] if on_nccl(dist) else []     # PyTorch does not reduce these
+    for dtype in whole + half + only_copied:
         for count in (4, 4096, 1 << 20):
-            reductions(torch, dist, device, dtype, count)
+            if dtype not in only_copied:
+                reductions(torch, dist, device, dtype, count)
             copies(torch, dist, device, dtype, count)
+    if on_nccl(dist):
+        x = torch.tensor([dist.get_rank() == 1, False]).to(device)
+        dist.all_reduce(x)
+        same(x, torch.tensor([True, False]), "all_reduce of truth values")
+    others(torch, dist, device)
     dist.barrier()
 
 
@@ -206,7 +275,9 @@ def rank(args):
     device = torch.device("cuda:0" if args.device == "cuda" else "cpu")
     if args.device == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group(args.backend, timeout=datetime.timedelta(seconds=60))
+    # With a device_id communicators are made at once, and those of subgroups are splits; without, at their first call.
+    eager = device if args.backend == "nccl" and args.part == "collectives" else None
+    dist.init_process_group(args.backend, timeout=datetime.timedelta(seconds=60), device_id=eager)
     for name in ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]:
         {"collectives": collectives, "ddp": ddp, "killed": killed}[name](torch, dist, device)
     dist.destroy_process_group()
