@@ -5,7 +5,11 @@
 set -u
 . "${top_srcdir:-.}/tests/training"
 stand_in=$PWD/tests/stand_in
-on() { LD_LIBRARY_PATH=$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; }
+on() {   # COMMAND ...: where CUDA is the stand-in
+	local LD_LIBRARY_PATH=$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	export LD_LIBRARY_PATH
+	"$@"
+}
 
 # perf TOOL ARGUMENT...: status in $status, stdout in $out/log, stderr in $out/err
 perf() {
@@ -65,6 +69,67 @@ claim "no such device name" ended 2 'not one of: cpu cuda cuda:N'
 timeout 60 perf/allreduce_perf --np 2 --device cuda >"$out/log" 2>"$out/err" </dev/null
 status=$?
 claim "without CUDA it is refused once, in words" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
+
+# ---- the trainer ---------------------------------------------------------------------------------------------------
+
+parameters=25450
+small=(--data synth --model mlp:32 --global-batch 61 --steps 20 --eval-every 100000)
+train() { on run 60 "${small[@]}" "$@"; }
+same() { [ "$status" = 0 ] && [ "$(field hash)" = "$want" ]; }
+equals() { [ "$status" = 0 ] && [ "$(tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\([0-9]*\)[],}].*/\1/p")" = "$2" ]; }
+
+run 60 "${small[@]}" --strategy one --metrics "$out/one.csv"
+for np in 1 4; do
+	train --np $np --device cuda:0 --check-replicas 1 --bucket-kb 8 --metrics "$out/p.csv"
+	claim "mlp on a GPU, $np ranks: replicas are equal after every step" ended 0
+	claim "mlp on a GPU, $np ranks: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
+done
+train --np 2 --device cuda --check-replicas 0
+claim "the GPU gets the first parameters and four bytes a step, and no gradients" \
+	equals bytes_to_device $((4 * parameters + 4 * 20))
+run 60 "${small[@]}" --model linear --strategy one --metrics "$out/one.csv"
+train --np 2 --device cuda --model linear --metrics "$out/p.csv"
+claim "linear on a GPU: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
+
+few=(--steps 4 --global-batch 250 --lr 0.02)
+for how in tree fixed64; do
+	run 60 "${small[@]}" "${few[@]}" --canonical $how --strategy one
+	want=$(field hash)
+	for strategy in "one" "mirrored --np 3" "reduce-to-one --np 3" "hierarchical-copy --np 4" "central --np 2"; do
+		[ $how = tree ] || [ "$strategy" = "mirrored --np 3" ] || continue
+		# shellcheck disable=SC2086
+		train "${few[@]}" --device cuda --canonical $how --strategy $strategy
+		claim "$how: $strategy on a GPU has the bits of one processor" same
+	done
+done
+train "${few[@]}" --device cuda --canonical tree --strategy ps-sync --np 2 --ps 1
+claim "and ps-sync" [ "$status" = 0 ]
+for strategy in "reduce-to-one --np 2" "average --np 2 --H 2" "ps-async --np 2 --ps 1" "ps-strategy --np 2 --ps 1 --devices 2" \
+	"downpour --np 2 --ps 1" "spare --np 3 --k 2"; do
+	# shellcheck disable=SC2086
+	train "${few[@]}" --device cuda:0 --strategy $strategy
+	claim "$strategy on a GPU" is device cuda
+done
+train --device cuda --np 3 --kill 1@9 --on-failure shrink
+claim "a rank dies, the others go on" eval 'ended 0 && equals died 1'
+TUTTI_TEST_CUDA_FAIL=cuLaunchKernel:70:700 train --device cuda
+claim "a kernel that cannot be launched ends the training, in words" ended 1 'device cuda: .*700'
+train --np 2 --device cuda:3
+claim "a device that is not there is refused once" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
+run 60 "${small[@]}" --device cuda --np 2
+claim "without CUDA the device is refused once" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
+
+# Two ranks that something else started: each takes the GPU of its place on the host.
+port=$((21000 + $$ % 9000))
+for r in 1 0; do
+	TUTTI_TEST_CUDA_DEVICES=2 TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=s on timeout 60 "$prog" \
+		"${small[@]}" --device cuda >"$out/log.$r" 2>"$out/err" </dev/null &
+done
+wait $!
+status=$?
+wait
+mv "$out/log.0" "$out/log"
+claim "ranks that something else started train on GPUs" ended 0
 
 echo "1..$n"
 exit $failed

@@ -31,7 +31,7 @@ static void make_subject(struct subject *s, const char *text)
 {
 	struct tt_model_size size = { INPUTS, CLASSES, ROWS, 4 };
 
-	cr_assert_eq(tt_device_open(&s->device, "cpu"), 0, "%s", tt_train_error());
+	cr_assert_eq(tt_device_open(&s->device, "cpu", false), 0, "%s", tt_train_error());
 	cr_assert_eq(tt_model_open(&s->model, text, &s->device, &size), 0, "%s", tt_train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
@@ -258,7 +258,7 @@ Test(model, bad_shapes_are_refused)
 	struct tt_device device;
 	struct tt_model other;
 
-	cr_assert_eq(tt_device_open(&device, "cpu"), 0);
+	cr_assert_eq(tt_device_open(&device, "cpu", false), 0);
 	cr_expect_eq(tt_model_open(&other, "cnn", &device, &size), TT_TRAIN_USAGE); /* 2 x 2 */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct tt_model model;
@@ -268,5 +268,5 @@ Test(model, bad_shapes_are_refused)
 		cr_expect_not_null(strstr(tt_train_error(), bad[i]), "%s", tt_train_error());
 	}
 	tt_device_close(&device);
-	cr_expect_eq(tt_device_open(&device, "abacus"), TT_TRAIN_USAGE);
+	cr_expect_eq(tt_device_open(&device, "abacus", false), TT_TRAIN_USAGE);
 }

@@ -20,6 +20,7 @@
 struct tt_device {
 	const struct tt_device_ops *ops;
 	void *state;         /* the device's own */
+	bool canonical;      /* bits must be those of the processor */
 	uint64_t put_bytes;  /* copied to memory that the host cannot touch, and from it */
 	uint64_t get_bytes;
 };
@@ -31,7 +32,13 @@ struct tt_planes {
 
 struct tt_device_ops {
 	const char *name, *help;
-	bool apart; /* its memory is its own: the host and the library must copy (put, get) */
+	bool apart;   /* its memory is its own: the host must copy (put, get) */
+	bool reached; /* if so: the library's calls take it all the same */
+
+	/* Before a rank joins, in its thread: the device that `name` means becomes the rank's, so that
+	 * the library takes its memory. local_rank: among those of its host. NULL: nothing to be
+	 * done. Returns 0 | TT_TRAIN_USAGE (not on this host). */
+	int (*take)(const char *name, int local_rank);
 
 	/* Sets d->state. Returns 0 | TT_TRAIN_FAILED | TT_TRAIN_USAGE (not on this host). */
 	int (*open)(struct tt_device *d);
@@ -42,6 +49,17 @@ struct tt_device_ops {
 	void (*free)(struct tt_device *d, void *memory);
 	void (*put)(struct tt_device *d, void *to, const void *from_host, size_t bytes);
 	void (*get)(struct tt_device *d, void *to_host, const void *from, size_t bytes);
+
+	/* Waits until all is done. Returns 0 | TT_TRAIN_FAILED: something failed since open. NULL: all
+	 * is done when its call returns. */
+	int (*settle)(struct tt_device *d);
+
+	/* The library's calls beside the computing, where memory is apart and reached: a stream for
+	 * them; what they are given from now on comes behind all computed so far; waits for them.
+	 * NULL: host streams do. */
+	void *(*beside)(struct tt_device *d);
+	void (*lead)(struct tt_device *d);
+	int (*join)(struct tt_device *d);
 
 	/* x[rows][pixels] = the images of these samples, 0..255 as 0..1, minus mean */
 	void (*gather)(struct tt_device *d, const uint8_t *host_images,
@@ -93,12 +111,21 @@ struct tt_device_ops {
 			const float *gradient, float *velocity, float *weight);
 };
 
-extern const struct tt_device_ops tt_device_cpu, tt_device_blas, tt_device_sim;
+extern const struct tt_device_ops tt_device_cpu, tt_device_blas, tt_device_sim,
+	tt_device_cuda;
 extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */
 
-/* Returns 0 | TT_TRAIN_USAGE (no such device, or not on this host) | TT_TRAIN_FAILED. Close with
- * tt_device_close. */
-int tt_device_open(struct tt_device *d, const char *name);
+/* The device's row by its name, which may have a number behind a colon; NULL after a sentence. */
+const struct tt_device_ops *tt_device_find(const char *name);
+
+/* canonical: its bits must be those of the processor. Returns 0 | TT_TRAIN_USAGE (no such device, or
+ * not on this host) | TT_TRAIN_FAILED. Close with tt_device_close. */
+int tt_device_open(struct tt_device *d, const char *name, bool canonical);
 void tt_device_close(struct tt_device *d);
+
+static inline int tt_device_settle(struct tt_device *d)
+{
+	return d->ops->settle ? d->ops->settle(d) : 0;
+}
 
 #endif

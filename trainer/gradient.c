@@ -5,6 +5,7 @@
 #include "fault.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The images go to t->x, the labels to t->labels; returns the logits. */
 static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples,
@@ -85,10 +86,22 @@ int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct
 	tt_fault_linger(t, t->floats);
 	rc = t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, o.logits, &t->sum,
 				    t->gradients, &pass);
+	if (!rc)
+		rc = tt_device_settle(&t->device);
 	end = tt_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
 	tt_timeline_add(&t->timeline, TT_TIME_COMPUTE, t->step, begin, end);
 	return rc;
+}
+
+void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL])
+{
+	const float *tail = t->wire + t->model.parameters;
+
+	if (t->wire_apart)
+		t->device.ops->get(&t->device, ret_tail, tail, TT_TAIL * sizeof(*tail));
+	else
+		memcpy(ret_tail, tail, TT_TAIL * sizeof(*tail));
 }
 
 void tt_descend(struct tt_trainer *t, size_t samples)
@@ -132,16 +145,22 @@ void tt_parameters_adopt(struct tt_trainer *t, const float *host)
 	t->device.ops->put(&t->device, t->parameters, host, t->model.parameters * sizeof(float));
 }
 
-/* A device's array of as many floats as there are parameters; wire's memory serves on the way. */
+/* A device's array of as many floats as there are parameters; where the library does not take its
+ * memory, wire's serves on the way. */
 static int share_array(struct tt_trainer *t, float *array, int root)
 {
 	size_t count = t->model.parameters, bytes = count * sizeof(float);
-	int rc;
+	const struct tt_device_ops *d = t->device.ops;
+	bool copied = d->apart && !d->reached;
+	float *at = copied ? t->wire : array;
+	int rc = tt_device_settle(&t->device);
 
-	t->device.ops->get(&t->device, t->wire, array, bytes);
-	rc = tt_library(tuttiBcast(t->wire, count, tuttiFloat32, root, t->comm, NULL), t->comm);
+	if (!rc && copied)
+		d->get(&t->device, at, array, bytes);
 	if (!rc)
-		t->device.ops->put(&t->device, array, t->wire, bytes);
+		rc = tt_library(tuttiBcast(at, count, tuttiFloat32, root, t->comm, NULL), t->comm);
+	if (!rc && copied)
+		d->put(&t->device, array, at, bytes);
 	return rc;
 }
 
@@ -197,6 +216,9 @@ int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory to evaluate %zu samples",
 				     share.count);
 	free(host);
+	rc = tt_device_settle(&t->device);
+	if (rc)
+		return rc;
 	rc = tt_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
 			t->comm);
 	*ret_accuracy = sums[0] / (double)set->samples;

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 #include "data.h"
+#include "device.h"
 #include "fail.h"
 #include "fault.h"
 #include "metrics.h"
@@ -18,7 +19,9 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TOOL "tutti-train"
 
@@ -58,22 +61,72 @@ static void catch_signals(void)
 	sigaction(SIGHUP, &action, NULL);
 }
 
+static int passed_on(tuttiResult_t result)
+{
+	int code = tt_library(result, NULL);
+
+	return code && result == tuttiInvalidArgument ? TT_TRAIN_USAGE : code;
+}
+
+/* How many ranks of its host are before this one? */
+static int find_local_rank(tuttiComm_t comm, int *ret_rank)
+{
+	char mine[64] = "", (*all)[64];
+	int rank, nranks, rc;
+
+	gethostname(mine, sizeof(mine) - 1);
+	tuttiCommUserRank(comm, &rank);
+	tuttiCommCount(comm, &nranks);
+	all = calloc((size_t)nranks, sizeof(*all));
+	if (!all)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the hosts of %d ranks", nranks);
+	rc = passed_on(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
+	*ret_rank = 0;
+	for (int r = 0; r < rank; r++)
+		*ret_rank += !strcmp(all[r], mine);
+	free(all);
+	return rc;
+}
+
+/* Ranks that something else started join, learn their place on the host, take their devices, and then join with them. */
+static int join_env(const struct tt_device_ops *device, const char *name, tuttiConfig_t *config,
+		    tuttiComm_t *ret_comm)
+{
+	tuttiComm_t first;
+	int rank, place = 0, rc;
+
+	if (!device || !device->take)
+		return passed_on(tuttiCommInitEnv(ret_comm, config));
+	rc = passed_on(tuttiCommInitEnv(&first, config));
+	if (rc)
+		return rc;
+	tuttiCommUserRank(first, &rank);
+	rc = find_local_rank(first, &place);
+	if (!rc)
+		rc = device->take(name, place);
+	if (!rc)
+		rc = passed_on(tuttiCommSplit(first, 0, rank, ret_comm, config));
+	if (rc)
+		tuttiCommAbort(first);
+	else
+		tuttiCommDestroy(first);
+	return rc;
+}
+
 static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 {
+	const struct tt_device_ops *device = tt_device_find(job->config.device);
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	tuttiResult_t result;
-	int code;
+	int rc = TT_TRAIN_OK;
 
 	config.transport = job->config.transport;
 	config.algo = job->config.algo;
 	config.name = TOOL;
-	if (job->config.np)
-		result = tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank,
-						 &config);
-	else
-		result = tuttiCommInitEnv(ret_comm, &config);
-	code = tt_library(result, NULL);
-	return code && result == tuttiInvalidArgument ? TT_TRAIN_USAGE : code;
+	if (!job->config.np)
+		return join_env(device, job->config.device, &config, ret_comm);
+	if (device && device->take)
+		rc = device->take(job->config.device, rank);
+	return rc ? rc : passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
 }
 
 static void print_result(const struct tt_trainer *t, const struct tt_result *r)

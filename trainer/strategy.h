@@ -21,6 +21,7 @@ struct tt_strategy_ops {
 	enum tt_optimizer optimizer;
 	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its rows */
 	bool leaves;     /* can add up over leaves (--canonical) */
+	bool by_calls;   /* wire is touched by the library's calls only, so any memory they take will do */
 	bool survives;   /* deaths of workers do not end it */
 	const char *no_shrink; /* why --on-failure shrink is not for it; NULL: it goes on */
 

@@ -237,6 +237,7 @@ const struct tt_strategy_ops tt_strategy_average = {
 	.name = "average",
 	.help = "ranks train alone, and average their parameters every --H steps",
 	.own_pace = true,
+	.by_calls = true,
 	.open = average_open,
 	.close = average_close,
 	.step = average_step,

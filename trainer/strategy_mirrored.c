@@ -24,7 +24,6 @@
 #include <stdlib.h>
 
 struct mirrored {
-	tuttiStream_t stream;     /* canonical off */
 	struct tt_behind *behind; /* tree and chain */
 	size_t bucket;            /* floats of one; the lowest may be smaller */
 	uint64_t first_ns;        /* when the first was given to the stream */
@@ -41,7 +40,7 @@ static int mirrored_open(struct tt_trainer *t)
 	t->strategy_state = m;
 	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
 	if (t->leaves.kind == TT_CANONICAL_OFF)
-		rc = tt_library(tuttiStreamCreate(&m->stream), NULL);
+		rc = tt_beside_open(t);
 	else
 		rc = tt_behind_open(t, m->bucket, &m->behind);
 	return rc ? rc : tt_parameters_share(t);
@@ -51,8 +50,7 @@ static void mirrored_close(struct tt_trainer *t)
 {
 	struct mirrored *m = t->strategy_state;
 
-	if (m->stream)
-		tuttiStreamDestroy(m->stream);
+	tt_beside_close(t);
 	tt_behind_close(m->behind);
 	free(m);
 }
@@ -71,8 +69,9 @@ static int launch(void *arg, size_t from)
 
 		if (first < from)
 			break;
+		tt_beside_lead(t);
 		result = tuttiAllReduce(bucket, bucket, m->end - first, tuttiFloat32, tuttiSum,
-					t->comm, m->stream);
+					t->comm, t->beside);
 		if (result != tuttiSuccess)
 			return tt_library(result, t->comm);
 		m->first_ns = m->end == t->floats ? tt_time_ns() : m->first_ns;
@@ -91,7 +90,7 @@ static int step_by_stream(struct tt_trainer *t, const struct tt_batch *batch)
 	m->end = t->floats;
 	rc = tt_gradient(t, batch, &ready);
 	waits = tt_time_ns();
-	waited = tt_library(tuttiStreamSynchronize(m->stream), t->comm);
+	waited = tt_beside_wait(t);
 	tt_timeline_add(&t->timeline, TT_TIME_HIDDEN, t->step, m->first_ns, waits);
 	tt_exposed(t, waits);
 	return rc ? rc : waited;
@@ -142,6 +141,7 @@ const struct tt_strategy_ops tt_strategy_mirrored = {
 	.name = "mirrored",
 	.help = "a replica on every rank, gradients are allreduced in every step",
 	.leaves = true,
+	.by_calls = true,
 	.open = mirrored_open,
 	.close = mirrored_close,
 	.step = mirrored_step,

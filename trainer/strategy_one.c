@@ -34,6 +34,7 @@ const struct tt_strategy_ops tt_strategy_one = {
 	.name = "one",
 	.help = "a single rank, nothing is communicated",
 	.leaves = true,
+	.by_calls = true,
 	.no_shrink = "one is a single rank, and none is left when it dies; use --save-every",
 	.open = one_open,
 	.step = one_step,

@@ -44,9 +44,8 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 /* ---- a step --------------------------------------------------------------------------------- */
 
 static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_batch *batch,
-		     uint64_t before, uint64_t took, struct tt_note *note)
+		     const float tail[TT_TAIL], uint64_t before, uint64_t took, struct tt_note *note)
 {
-	const float *tail = t->wire + t->model.parameters;
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->own_pace ? (double)batch->rows : all;
 	uint64_t step = t->step; /* spare may have taken several */
@@ -79,6 +78,7 @@ static int take_step(struct tt_trainer *t, struct progress *p, uint64_t step, st
 	uint64_t begin = tt_time_ns(), exposed = t->exposed_ns;
 	struct tt_batch batch = { .stop = tt_stop_signal != 0 };
 	struct tt_node rows = tt_leaves_rows(&t->leaves, t->sum.run);
+	float tail[TT_TAIL];
 	int rc;
 
 	t->step = step;
@@ -91,10 +91,9 @@ static int take_step(struct tt_trainer *t, struct progress *p, uint64_t step, st
 	if (rc)
 		return rc;
 	count_bytes(t, result, true);
-	result->stopped = t->strategy->own_pace
-				  ? t->stopping
-				  : t->wire[t->model.parameters + TT_TAIL_STOP] > 0.0f;
-	rc = note_step(t, p, &batch, step - 1, tt_time_ns() - begin, note);
+	tt_tail(t, tail);
+	result->stopped = t->strategy->own_pace ? t->stopping : tail[TT_TAIL_STOP] > 0.0f;
+	rc = note_step(t, p, &batch, tail, step - 1, tt_time_ns() - begin, note);
 	note->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc;
 }

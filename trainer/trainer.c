@@ -61,7 +61,8 @@ int tt_trainer_share(struct tt_trainer *t)
 	bytes = (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride * sizeof(float);
 	t->gradients = d->alloc(&t->device, bytes);
 	t->wire = t->gradients;
-	if (d->apart && tuttiMemAlloc((void **)&t->wire, bytes) != tuttiSuccess)
+	t->wire_apart = d->apart && d->reached && t->strategy->by_calls && c->canonical == TT_CANONICAL_OFF;
+	if (d->apart && !t->wire_apart && tuttiMemAlloc((void **)&t->wire, bytes) != tuttiSuccess)
 		t->wire = NULL;
 	if (c->canonical != TT_CANONICAL_OFF)
 		t->sum.scratch = d->alloc(&t->device,
@@ -157,7 +158,8 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 	if (!rc)
 		rc = tt_fault_check_ranks(t);
 	if (!rc)
-		rc = tt_device_open(&t->device, config->device);
+		rc = tt_device_open(&t->device, config->device,
+				    config->canonical != TT_CANONICAL_OFF);
 	if (!rc)
 		rc = open_model(t);
 	if (!rc)

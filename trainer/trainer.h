@@ -2,8 +2,9 @@
  * trainer.h - one rank that trains: its parts, and what strategies call
  *
  * main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
- * memory that neither the host nor the library can touch; strategies therefore work on t->wire,
- * which tt_gradient fills and tt_descend reads, and on what tt_parameters_out gives.
+ * memory that the host cannot touch; strategies therefore work on t->wire, which tt_gradient fills
+ * and tt_descend reads, and on what tt_parameters_out gives. wire is memory of the device where the
+ * library's calls take that and nobody else touches it (tt_strategy_ops.by_calls).
  */
 #ifndef TT_TRAINER_TRAINER_H
 #define TT_TRAINER_TRAINER_H
@@ -45,7 +46,9 @@ struct tt_trainer {
 	float *parameters, *velocity; /* device memory; velocity NULL: the optimizer is elsewhere */
 	float *gradients;             /* device memory, [sum.nodes, at least 1][sum.stride] */
 	size_t floats;                /* model.parameters + TT_TAIL, of each node in use */
-	float *wire;                  /* host memory as gradients; the same where that can be */
+	float *wire;                  /* as gradients; the same memory where that can be */
+	bool wire_apart;              /* the host cannot touch wire */
+	tuttiStream_t beside;         /* NULL until tt_beside_open */
 	float *host_parameters;       /* of a device that is apart, else NULL */
 	int64_t *whole;               /* fixed64.h: as wire's first node; made when needed */
 	int32_t *exponent;            /* fixed64.h: of each tensor and of the tail */
@@ -87,6 +90,16 @@ int tt_trainer_share(struct tt_trainer *t);
  * or NULL; the tail is final before the first call of ready. Returns 0 or what ready->fn returned.
  */
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
+
+/* The tail of wire's first node. */
+void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL]);
+
+/* A stream for the library's calls on wire beside the backward pass. lead: the calls from now on come
+ * behind all that is computed. wait: until all calls are done. */
+int tt_beside_open(struct tt_trainer *t);
+void tt_beside_lead(struct tt_trainer *t);
+int tt_beside_wait(struct tt_trainer *t);
+void tt_beside_close(struct tt_trainer *t);
 
 /* One step of gradient descent by the first node of wire, which holds the sums over `samples`
  * samples. */

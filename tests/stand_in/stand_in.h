@@ -87,13 +87,14 @@ int stand_in_add(tt_custream stream, const struct node *node);
 void stand_in_run(const struct node *node);
 struct stream *stand_in_stream(tt_custream stream);
 
-/* The kernels of lib/run/kernels.cu, compiled for the host; kernels.c. A kernel has one parameter, a struct. */
+/* Kernels, compiled for the host: the library's (kernels.c) and the trainer's (train_kernels.c). A kernel has one
+ * parameter, a struct. */
 struct stand_in_kernel {
 	const char *name;
 	void (*run)(const void *params);       /* one block */
 	size_t bytes;
 };
-extern const struct stand_in_kernel stand_in_kernels[];
+extern const struct stand_in_kernel stand_in_kernels[], stand_in_train_kernels[];
 extern __thread unsigned stand_in_block, stand_in_blocks;
 
 #endif

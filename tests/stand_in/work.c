@@ -101,16 +101,22 @@ EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 	return 0;
 }
 
+static const struct stand_in_kernel *find_kernel(const struct stand_in_kernel *k, const char *name)
+{
+	while (k->name && strcmp(k->name, name))
+		k++;
+	return k->name ? k : NULL;
+}
+
 EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *name)
 {
+	const struct stand_in_kernel *k = find_kernel(stand_in_kernels, name);
+
 	ENTER();
 	(void)module;
-	for (const struct stand_in_kernel *k = stand_in_kernels; k->name; k++)
-		if (!strcmp(k->name, name)) {
-			*ret_function = (tt_cufn)(uintptr_t)k;
-			return 0;
-		}
-	return TT_CU_NOT_FOUND;
+	k = k ? k : find_kernel(stand_in_train_kernels, name);
+	*ret_function = (tt_cufn)(uintptr_t)k;
+	return k ? 0 : TT_CU_NOT_FOUND;
 }
 
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function, int threads, size_t shared)

@@ -1,0 +1,75 @@
+/*
+ * device_cuda.h - what the files of the device cuda share: its state, memory on the way to it, and its operations
+ *
+ * device_cuda.c opens it, has memory and streams; device_cuda_compute.c launches kernels and matrix products.
+ */
+#ifndef TT_TRAINER_DEVICE_CUDA_H
+#define TT_TRAINER_DEVICE_CUDA_H
+
+#include "cublas.h"
+#include "cuda_kernels.h"
+#include "device.h"
+#include "mem/cuda.h"
+
+enum { TT_CUDA_PINNED = 1 << 20 };
+
+#define TT_CUDA_NUMBER(name, type) KERNEL_##name,
+enum tt_cuda_kernel { TT_CUDA_KERNELS(TT_CUDA_NUMBER) KERNELS };
+#undef TT_CUDA_NUMBER
+
+struct tt_cuda_pinned {
+	char *at;
+	size_t bytes, used;
+};
+struct tt_cuda_area {
+	tt_cuptr at;
+	size_t bytes;
+};
+
+struct tt_cuda_state {
+	const struct tt_cuda *cu;
+	tt_custream stream, beside;
+	tt_cuevent mark;               /* of the stream, for the one beside it */
+	tt_cufn kernel[KERNELS];
+	unsigned blocks;               /* of a kernel, at most */
+	struct tt_cublas blas;
+	void *handle;                  /* cuBLAS's; NULL with --canonical */
+	struct tt_cuda_pinned pinned;          /* what is on its way to the GPU */
+	struct tt_cuda_area images, labels, losses;
+	char error[512];               /* of the first call that failed, or empty */
+};
+
+/* Keeps the driver's error, if it is the first; the operations then do nothing. */
+void tt_on_cuda_keep(struct tt_cuda_state *c, int rc, const char *what);
+
+/* Pinned memory for at most TT_CUDA_PINNED bytes; what was in it has left when it is used again. */
+char *tt_on_cuda_pin(struct tt_device *d, size_t bytes);
+void tt_on_cuda_copy(struct tt_device *d, tt_cuptr to, const char *from, size_t bytes);
+
+/* So much memory of the device's own; 0 after a failure. Grows when a larger batch comes. */
+tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t bytes);
+
+/* As in device.h */
+void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
+			size_t rows, size_t pixels, float mean, float *x);
+void tt_on_cuda_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
+		      struct tt_matrix b, float *to, size_t ldc);
+void tt_on_cuda_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
+		      float *y);
+void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias);
+void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float *to);
+void tt_on_cuda_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+			float *patches);
+void tt_on_cuda_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+		      float *x);
+void tt_on_cuda_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x,
+		      uint8_t *which);
+void tt_on_cuda_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
+			   const uint8_t *which, float *dy);
+void tt_on_cuda_relu_back(struct tt_device *d, size_t count, const float *y, float *dy);
+void tt_on_cuda_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
+		      float *logits, float *loss);
+void tt_on_cuda_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
+			 const float *gradient, float *velocity, float *weight);
+
+#endif
