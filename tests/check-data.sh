@@ -38,14 +38,22 @@ same() { run 300 --data fashion --canonical tree "$@"; claim "$*: the bits of on
 one --steps 100
 for np in 2 3 4 8; do same --steps 100 --np $np --transport shm; done
 same --steps 100 --np 3 --transport tcp
-for algo in ring tree hierarchical reduce-to-one recursive-doubling halving-doubling; do
-	same --steps 100 --np 4 --algo $algo
-done
+algorithms=(ring tree recursive-doubling halving-doubling reduce-to-one hierarchical hierarchical-copy one-shot two-shot)
+for algo in "${algorithms[@]}"; do same --steps 100 --np 4 --algo $algo; done
 same --steps 100 --np 4 --ps 2 --strategy ps-sync
 same --steps 100 --np 4 --strategy central
 same --steps 100 --np 4 --strategy reduce-to-one
 one --steps 200
 same --steps 200 --np 4 --kill 2@137 --on-failure shrink
+twenty=(--model cnn --steps 20 --eval-every 100000)
+one "${twenty[@]}"
+for np in 2 3 4 8; do same "${twenty[@]}" --np $np; done
+same "${twenty[@]}" --np 3 --transport tcp
+same "${twenty[@]}" --np 3 --ps 2 --strategy ps-sync
+same "${twenty[@]}" --np 3 --strategy central --device sim
+for algo in "${algorithms[@]}"; do same "${twenty[@]}" --np 4 --algo $algo; done
+one "${twenty[@]}" --canonical fixed64    # whose sums are allreduces by that algorithm
+for algo in "${algorithms[@]}"; do same "${twenty[@]}" --canonical fixed64 --np 4 --algo $algo; done
 
 # ---- cnn, 3 epochs -----------------------------------------------------------------------------------------------
 

@@ -132,36 +132,42 @@ int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step)
 
 /* ---- reading ---------------------------------------------------------------------------------- */
 
-/* What differs from this training, or NULL. */
-static const char *mismatch(const struct header *got, const struct header *want)
+/* Which option differs from this training's, and what it was; false: none does. */
+static bool differs(const struct header *got, const struct header *want, char text[128])
 {
+	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
+	bool leaves = got->canonical != TT_CANONICAL_OFF;
+
 	if (strncmp(got->model, want->model, sizeof(got->model)) ||
 	    got->parameters != want->parameters)
-		return "--model";
-	if (strncmp(got->data, want->data, sizeof(got->data)))
-		return "--data";
-	if (got->seed != want->seed)
-		return "--seed";
-	if (got->batch != want->batch)
-		return "--global-batch";
-	if (got->canonical != want->canonical ||
-	    (got->canonical != TT_CANONICAL_OFF && got->leaf != want->leaf))
-		return "--canonical or --leaf";
-	return got->adagrad != want->adagrad ? "--adagrad" : NULL;
+		snprintf(text, 128, "--model %.63s", got->model);
+	else if (strncmp(got->data, want->data, sizeof(got->data)))
+		snprintf(text, 128, "--data %.15s", got->data);
+	else if (got->seed != want->seed)
+		snprintf(text, 128, "--seed %" PRIu64, got->seed);
+	else if (got->batch != want->batch)
+		snprintf(text, 128, "--global-batch %" PRIu64, got->batch);
+	else if (got->canonical != want->canonical)
+		snprintf(text, 128, "--canonical %s", canonical[got->canonical % 4]);
+	else if (leaves && got->leaf != want->leaf)
+		snprintf(text, 128, "--leaf %" PRIu64, got->leaf);
+	else if (got->adagrad != want->adagrad)
+		snprintf(text, 128, "%s--adagrad", got->adagrad ? "" : "no ");
+	else
+		return false;
+	return true;
 }
 
 static int judge(const char *path, FILE *f, const struct header *want, struct header *h,
 		 float *numbers)
 {
-	const char *option;
+	char option[128];
 
 	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
 		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
 				     path);
-	option = mismatch(h, want);
-	if (option)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--resume %s: that training had another %s; give the same",
+	if (differs(h, want, option))
+		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: that training had %s; give the same",
 				     path, option);
 	if (fread(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
 	    fgetc(f) != EOF || h->hash != hash_of(*h, numbers))

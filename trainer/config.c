@@ -182,6 +182,13 @@ static void list_tables(void)
 		add_line(device_help, tt_devices[i]->name, tt_devices[i]->help);
 }
 
+void tt_config_defaults(struct tt_config *ret_config)
+{
+	char *nothing[] = { (char[]){ "tutti-train" }, NULL };
+
+	tt_options_read(&usage, 1, nothing, ret_config);
+}
+
 int tt_config_read(int argc, char **argv, struct tt_config *ret_config)
 {
 	list_tables();

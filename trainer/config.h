@@ -48,4 +48,7 @@ struct tt_config {
 /* Returns 0: go on | 1: help was printed | 2: a sentence went to stderr. */
 int tt_config_read(int argc, char **argv, struct tt_config *ret_config);
 
+/* What it says when nothing is said. */
+void tt_config_defaults(struct tt_config *ret_config);
+
 #endif

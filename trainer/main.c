@@ -13,6 +13,7 @@
 #include "metrics.h"
 #include "perf/launch.h"
 #include "perf/output.h"
+#include "sense.h"
 #include "strategy.h"
 #include "train.h"
 
@@ -155,12 +156,12 @@ static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 static int train(const struct job *job, tuttiComm_t world)
 {
 	struct tt_trainer t;
-	struct tt_result result;
+	struct tt_result result = { 0 };
 	int rc = tt_trainer_open(&t, &job->config, &job->data, world);
 
 	if (!rc)
 		rc = tt_serves(&t) ? t.strategy->serve(&t) : tt_train(&t, &result);
-	if (!rc && t.rank == 0)
+	if (result.steps && t.rank == 0)
 		print_result(&t, &result);
 	/* the ranks that --np starts find the same fault in the same values: it is said once */
 	if (rc && (rc != TT_TRAIN_USAGE || !job->config.np || t.rank == 0))
@@ -201,6 +202,8 @@ static int check(struct job *job)
 
 	if (!rc)
 		rc = tt_strategy_find(&t);
+	if (!rc)
+		rc = tt_sense_check(&job->config);
 	if (!rc && job->config.np)
 		rc = tt_metrics_check(&job->config);
 	if (!rc && job->config.np) {

@@ -83,10 +83,15 @@ static int open_server(struct server *s)
 	return rc ? rc : open_logs(s);
 }
 
-static void close_server(struct server *s)
+/* Returns 0 | TT_TRAIN_FAILED: what was recorded is not all there. */
+static int close_server(struct server *s)
 {
-	if (s->record)
-		fclose(s->record);
+	bool bad = s->record && ferror(s->record);
+	int rc = TT_TRAIN_OK;
+
+	if (s->record && (fclose(s->record) || bad))
+		rc = tt_train_fail(TT_TRAIN_FAILED, "--record %s.%d: cannot be written to its end: %m",
+				   s->t->config->record, s->number);
 	if (s->replay)
 		fclose(s->replay);
 	tt_store_close(&s->store);
@@ -95,6 +100,7 @@ static void close_server(struct server *s)
 	free(s->at);
 	free(s->room);
 	free(s->message);
+	return rc;
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -387,12 +393,12 @@ static int serve(struct server *s)
 int tt_server_run(struct tt_trainer *t, struct tt_ps *ps)
 {
 	struct server s = { .t = t, .ps = ps, .workers = t->nranks };
-	int rc;
+	int rc, closed;
 
 	s.number = t->rank - t->nranks;
 	rc = open_server(&s);
 	if (!rc)
 		rc = serve(&s);
-	close_server(&s);
-	return rc;
+	closed = close_server(&s);
+	return rc ? rc : closed;
 }

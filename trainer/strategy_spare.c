@@ -204,9 +204,11 @@ static int spare_settle(struct tt_trainer *t, bool last)
 						 t->comm, NULL, &q),
 			    t->comm);
 
-	(void)last;
 	if (rc)
 		return rc;
+	if (last && s->record && (fflush(s->record) || ferror(s->record)))
+		return tt_train_fail(TT_TRAIN_FAILED, "--record %s: cannot be written to its end: %m",
+				     t->config->record);
 	s->aside++;
 	tt_spare_state_lock(&s->state);
 	s->state.version = ++s->applied;

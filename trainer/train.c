@@ -195,9 +195,6 @@ int tt_train(struct tt_trainer *t, struct tt_result *ret_result)
 	if (!rc && t->config->timeline)
 		rc = tt_timeline_write(t, t->config->timeline);
 	closed = tt_metrics_close(&p.metrics, t->config);
-	if (!rc)
-		rc = closed;
-	if (!rc)
-		*ret_result = result;
-	return rc;
+	*ret_result = result;
+	return rc ? rc : closed;
 }
