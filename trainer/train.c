@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 volatile sig_atomic_t tt_stop_signal;
 
@@ -127,6 +128,15 @@ static int look_back(struct tt_trainer *t, struct progress *p, bool last, struct
 
 /* ---- all steps ------------------------------------------------------------------------------ */
 
+/* Adds to the sentence what could be done. */
+static int hint(void)
+{
+	char text[900];
+
+	snprintf(text, sizeof(text), "%s", tt_train_error());
+	return tt_train_fail(TT_TRAIN_FAILED, "%s; with --on-failure shrink the others go on", text);
+}
+
 /* After a failure in the step after `done`: may the others go on? *ret_done: what they have done. */
 static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_note *note,
 		 struct tt_result *result, uint64_t *ret_done)
@@ -134,8 +144,10 @@ static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct
 	bool was_first = t->rank == 0;
 	int rc;
 
-	if (t->config->on_failure != TT_FAILURE_SHRINK || !tt_can_survive(t->comm))
+	if (!tt_can_survive(t->comm))
 		return TT_TRAIN_FAILED;
+	if (t->config->on_failure != TT_FAILURE_SHRINK)
+		return t->strategy->no_shrink ? TT_TRAIN_FAILED : hint();
 	count_bytes(t, result, false);
 	rc = tt_survive(t, done, ret_done);
 	if (!rc && t->rank == 0 && !was_first)
