@@ -77,6 +77,8 @@ static void verbs_close(struct tt_endpoint *base)
 	free(ep->list);
 	free(ep->links);
 	free(ep->cards);
+	free(ep->reached);
+	free(ep->host);
 	free(ep);
 }
 
@@ -124,6 +126,17 @@ static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
 	return rc;
 }
 
+int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards, struct tt_ib_ep **ret_ep)
+{
+	struct tt_ib_card card = { 0 };
+	int rc = make_endpoint(world, ret_ep);
+
+	if (rc)
+		return rc;
+	memcpy((*ret_ep)->cards, cards, (size_t)world->nranks * sizeof(card));
+	return open_rails(*ret_ep, &card);
+}
+
 static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
 	struct tt_ib_card card = { 0 };
@@ -138,6 +151,8 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
 	if (!rc && !card.usable && world->insist)
 		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s", world->rank, text);
+	if (!rc)
+		rc = tt_ib_try(ep);
 	if (rc) {
 		verbs_close(&ep->base);
 		return rc;
@@ -153,7 +168,7 @@ static bool verbs_reaches(struct tt_endpoint *base, int peer)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 	const struct tt_ib_card *mine = &ep->cards[base->world->rank], *theirs = &ep->cards[peer];
 
-	return peer != base->world->rank && tt_ib_common_rails(mine, theirs) > 0 &&
+	return peer != base->world->rank && ep->reached[ep->host[peer]] && tt_ib_common_rails(mine, theirs) > 0 &&
 	       (base->world->insist || !(mine->software || theirs->software));
 }
 

@@ -1,9 +1,10 @@
 /*
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
- * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs; verbs_queue.c makes a queue pair
- * and connects it; verbs_ring.c moves messages; verbs_direct.c those that go past the rings, verbs_memory.c keeps what they
- * need registered; verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
+ * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs; verbs_try.c tries whom they reach;
+ * verbs_queue.c makes a queue pair and connects it; verbs_ring.c moves messages; verbs_direct.c those that go past the
+ * rings, verbs_memory.c keeps what they need registered; verbs_trouble.c says what went wrong. All call libibverbs by the
+ * table (verbs_table.h).
  *
  * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with immediate data, from a ring
  * of equal layout here: 16 bytes of head, then the payload, which begins on a cache line on both sides. The immediate says
@@ -130,6 +131,7 @@ struct tt_ib_link {
 	uint32_t to_post;
 	bool owing;                    /* a word to the peer is due: a quarter of the ring was released */
 	bool left;                     /* the peer has closed */
+	bool lost;                     /* a completion said that something failed */
 };
 
 struct tt_ib_ep {
@@ -138,6 +140,8 @@ struct tt_ib_ep {
 	struct tt_ib_rail rail[TT_IB_RAILS];
 	int nrails, bell, nowing;
 	struct tt_ib_card *cards;      /* [nranks] */
+	int *host;                     /* [nranks] hosts by number, from 0 on */
+	bool *reached;                 /* by host: messages went both ways; one's own is, untried */
 	struct tt_ib_link **links;     /* [nranks * nchannels] */
 	struct tt_ib_link **list;      /* [nlist] the same without holes */
 	uint32_t nlist;
@@ -165,6 +169,14 @@ bool tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_
 		       struct tt_ib_offer *ret_b);
 #define TT_IB_GID_TEXT 64
 const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
+
+/* verbs_try.c -------------------------------------------------------------------------------------------------- */
+
+/* Fill ep->host and ep->reached. Collective; ep->cards are known. 0 | TT_SYSTEM: verbs was asked for, and a host is not
+ * reached | < 0 */
+int tt_ib_try(struct tt_ib_ep *ep);
+/* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody. 0 | TT_SYSTEM */
+int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards, struct tt_ib_ep **ret_ep);
 
 /* verbs_queue.c ------------------------------------------------------------------------------------------------ */
 

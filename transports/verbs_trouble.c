@@ -80,6 +80,7 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 	const char *cause = cause_of(wc->status, &code);
 	char where[300];
 
+	l->lost = true;
 	if (ep->failed || l->left || tt_ib_events(ep))         /* the card may know what happened */
 		return;
 	if (wc->status == TT_IB_WC_FLUSH)
