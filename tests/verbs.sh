@@ -87,6 +87,24 @@ crew 2 --transport verbs -R 1 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "a buffer that cannot be registered: right"
 says 'registering [0-9]* bytes: .*; messages from there are copied' "and it is told why it is slow"
 
+# a card on both, but: what leads where is found out by a message each way
+apart() {  # DESCRIPTION WORDS VARIABLE... (of host a)
+	port=$((port + 1))
+	env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug "${@:3}") env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug TUTTI_IB_GID_INDEX=3)
+	crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'rank 0: rank 1 by tcp' "$tmp/out" && grep -q 'rank 1: rank 0 by tcp' "$tmp/out" &&
+		grep -qE "$2" "$tmp/rank0" && [ "$(grep -c 'is not reached by verbs' "$tmp/rank0")" -le 1 ]
+	claim $? "$1: by tcp, found out once, and said in a line"
+}
+apart "a firewall between the hosts" 'host of rank 1 is not reached by verbs: .*retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@1
+apart "GIDs of another subnet" 'rank 0: rank 1 by tcp' TUTTI_IB_GID_INDEX=0
+env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FAULT=drop@1) env_1=(TUTTI_HOST_ID=b) port=$((port + 1))
+crew 2 --transport verbs -b 64K -e 64K -n 2 -w 1 -c 1
+[ $? = 2 ] && grep -q 'init: transport verbs: the host of rank 1 is not reached: .*retry counter exceeded' "$tmp/rank0"
+claim $? "who asks for verbs by name and is not reached gets an error at the join"
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug) env_1=(TUTTI_HOST_ID=b) port=$((port + 1))
+crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && [ "$(grep -c 'verbs: 1 work requests' "$tmp/rank0")" = 1 ]
+claim $? "communicators of the same hosts are not tried again"
+
 # ---- failing in words -----------------------------------------------------------------------------------------------
 
 # Both ranks end with an error that has these words, before the deadline, and none says that work was flushed.

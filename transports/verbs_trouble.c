@@ -2,48 +2,55 @@
  * verbs_trouble.c - what a card's numbers mean, said so that an operator can act
  *
  * Called by the other files of the transport. The first failure of an endpoint stays: its sentence is given to every call
- * after it. What the peer or the network may be to blame for (TT_REMOTE) is a symptom, and gives way to what this host's
- * card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed out of a queue pair is the consequence of
+ * after it. A completion that failed (TT_REMOTE) is a symptom, and gives way to what this host's card itself reports
+ * (TT_SYSTEM), whichever comes first. Work that was flushed out of a queue pair is the consequence of
  * something else and never named as the cause while anything better is known.
  */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "transports/verbs.h"
 
-static const struct { int status, code; const char *cause; } causes[] = {
-	{ TT_IB_WC_LOC_LEN, TT_SYSTEM, "a length that this card cannot send" },
-	{ TT_IB_WC_LOC_QP_OP, TT_SYSTEM, "an operation that this queue pair cannot do: an error in Tutti" },
-	{ TT_IB_WC_LOC_PROT, TT_SYSTEM, "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
-	{ TT_IB_WC_LOC_ACCESS, TT_SYSTEM, "memory of this rank that may not be written: an error in Tutti" },
-	{ TT_IB_WC_BAD_RESP, TT_REMOTE, "the peer's card answered with something unexpected" },
-	{ TT_IB_WC_REM_INV_REQ, TT_REMOTE, "the peer had no receive for it, or the message was too long: an error in Tutti" },
-	{ TT_IB_WC_REM_ACCESS, TT_REMOTE, "the peer's memory may not be written there: its registration is gone, or an error "
-					  "in Tutti" },
-	{ TT_IB_WC_REM_OP, TT_REMOTE, "the peer's card could not carry it out" },
-	{ TT_IB_WC_RETRY, TT_REMOTE, "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
-				     "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
-	{ TT_IB_WC_RNR_RETRY, TT_REMOTE, "the peer had no receive ready: an error in Tutti" },
-	{ TT_IB_WC_REM_ABORT, TT_REMOTE, "the peer's card gave up" },
-	{ TT_IB_WC_FATAL, TT_SYSTEM, "the card failed" },
-	{ TT_IB_WC_RESP_TIMEOUT, TT_REMOTE, "the peer's card was too slow to answer" },
-	{ TT_IB_WC_GENERAL, TT_REMOTE, "the card says no more than that" },
-	{ 0, TT_REMOTE, "no cause is known for this number" },
+static const struct { int status; const char *cause; } causes[] = {
+	{ TT_IB_WC_LOC_LEN, "a length that this card cannot send" },
+	{ TT_IB_WC_LOC_QP_OP, "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
+				"down" },
+	{ TT_IB_WC_LOC_PROT, "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
+	{ TT_IB_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
+	{ TT_IB_WC_BAD_RESP, "the peer's card answered with something unexpected" },
+	{ TT_IB_WC_REM_INV_REQ, "the peer had no receive for it, or the message was too long: an error in Tutti" },
+	{ TT_IB_WC_REM_ACCESS, "the peer's memory may not be written there: its registration is gone, or an error "
+			       "in Tutti" },
+	{ TT_IB_WC_REM_OP, "the peer's card could not carry it out" },
+	{ TT_IB_WC_RETRY, "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
+			  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
+	{ TT_IB_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
+	{ TT_IB_WC_REM_ABORT, "the peer's card gave up" },
+	{ TT_IB_WC_FATAL, "the card failed" },
+	{ TT_IB_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
+	{ TT_IB_WC_GENERAL, "the card says no more than that" },
+	{ 0, "no cause is known for this number" },
 };
+
+/* Of what endpoints have failed with: tt_ib_lost looks from another thread. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...)
 {
 	va_list args;
 
+	pthread_mutex_lock(&lock);
 	if (!ep->failed || (ep->failed == TT_REMOTE && code == TT_SYSTEM)) {
 		va_start(args, fmt);
 		vsnprintf(ep->text, sizeof(ep->text), fmt, args);
 		va_end(args);
 		ep->failed = code;
 	}
+	pthread_mutex_unlock(&lock);
 	return tt_ib_failed(ep);
 }
 
@@ -52,13 +59,12 @@ int tt_ib_failed(struct tt_ib_ep *ep)
 	return tt_fail(ep->failed, "%s", ep->text);
 }
 
-static const char *cause_of(int status, int *ret_code)
+static const char *cause_of(int status)
 {
 	size_t i = 0;
 
 	while (causes[i].status && causes[i].status != status)
 		i++;
-	*ret_code = causes[i].code;
 	return causes[i].cause;
 }
 
@@ -76,8 +82,7 @@ static const char *ends(const struct tt_ib_link *l, char text[300])
 void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	int me = ep->base.world->rank, code;
-	const char *cause = cause_of(wc->status, &code);
+	int me = ep->base.world->rank;
 	char where[300];
 
 	l->lost = true;
@@ -87,11 +92,11 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 		tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: the queue pair was stopped, and the card did not say why", me,
 			   ends(l, where));
 	else
-		tt_ib_fail(ep, code, "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me, ends(l, where),
+		tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me, ends(l, where),
 			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
 			   (unsigned long long)(wc->wr_id >> 63 ? l->landed :
 						l->sent_at[((wc->wr_id >> 24) - 1) % TT_IB_SENDS]),
-			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err, cause);
+			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err, cause_of(wc->status));
 }
 
 int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
@@ -157,25 +162,39 @@ int tt_ib_fault(struct tt_endpoint *base)
 	return tt_ib_events(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
 }
 
-/* A queue pair stops when a write fails, and why stands in a completion queue that is only read when this rank sends
- * there again. */
-bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
+/* Has a queue pair to peer stopped? */
+static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-	int n = base->world->nchannels;
+	int n = ep->base.world->nchannels;
 
 	for (int channel = 0; channel < n; channel++) {
 		struct tt_ib_link *l = __atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
 		struct tt_ib_qp_attr attr = { 0 };
 		struct tt_ib_qp_init init = { 0 };
-		char where[300];
 
-		if (!l || __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) != TT_IB_READY || l->left ||
-		    ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) || attr.qp_state != TT_IB_ERR)
-			continue;
+		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_IB_READY && !l->left &&
+		    !ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) && attr.qp_state == TT_IB_ERR)
+			return l;
+	}
+	return NULL;
+}
+
+/* A queue pair stops when a write fails, and why stands in a completion queue that is only read when this rank sends
+ * there again. Unless it has been read by now, or the card has reported something. */
+bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	const struct tt_ib_link *l = stopped(ep, peer);
+	char where[300];
+
+	if (!l)
+		return false;
+	tt_ib_events(ep);
+	pthread_mutex_lock(&lock);
+	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
+	pthread_mutex_unlock(&lock);
+	if (!text[0])
 		snprintf(text, bytes, "rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
 			 "rank's card did not answer, or refused it", base->world->rank, ends(l, where));
-		return true;
-	}
-	return false;
+	return true;
 }

@@ -60,14 +60,14 @@ tc qdisc del dev va root; tc qdisc del dev vb root
 # ---- breaking -------------------------------------------------------------------------------------------------------
 
 start 3 --transport verbs -b 64K -e 64K -n 100000 -w 1
-await 4
+await
 kill_rank 1
 finish
 all_ended 3 && [ "$(grep -c '^rank [02].*rank 1' "$tmp/out")" -ge 2 ]
 claim $? "kill -9 of a rank: all others end and name it"
 
 start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
-await 2
+await
 ip link set vb down
 finish
 all_ended 2
@@ -78,7 +78,7 @@ ip link set vb up
 # This kernel's rdma_rxe waits with the removal of a card until nobody uses it, but says before that its port is down if the
 # interface under it goes.
 start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
-await 2
+await
 timeout 100 ip link del va &
 removal=$!
 finish

@@ -24,8 +24,12 @@ finish() {
 across() { start "$@"; finish; }
 # what the kernel still holds of queue pairs (and of registrations)
 held() { rdma resource show "${1:-qp}" | grep -c 'pid [0-9]'; }
-# until N queue pairs are at work
-await() { for _ in $(seq 300); do [ "$(held)" -ge "$1" ] && return; sleep .1; done; }
+# until the cards have much to do
+sent() { cat /sys/class/infiniband/rxe[ab]/ports/1/hw_counters/sent_pkts | awk '{ n += $1 } END { print n }'; }
+await() {
+	local before=$(sent)
+	for _ in $(seq 400); do [ $(($(sent) - before)) -gt 400 ] && return; sleep .1; done
+}
 # Kill rank N's program, not the timeout around it.
 kill_rank() { pkill -9 -P "${pids[$1]}"; wait "${pids[$1]}" 2>/dev/null; }
 # All ended with an error, and none because of the deadline.

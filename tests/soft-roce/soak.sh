@@ -43,7 +43,7 @@ deaths() {
 		np=$((2 + RANDOM % 2)) victim=$((RANDOM % np))
 		what=$((RANDOM % 10))
 		start $np --transport verbs -b 4K -e 64K -f 4 -n 100000 -w 1
-		await $((np * 2 - 2))
+		await
 		sleep .$((RANDOM % 10))
 		case $what in
 		[0-6]) what="rank $victim of $np killed" kill=$((kill + 1)); kill_rank $victim ;;
