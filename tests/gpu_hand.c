@@ -43,14 +43,14 @@ static size_t out_parts(const struct call *c, int n)
 	return c->what == TT_ALLGATHER || c->what == TT_ALLTOALL || c->what == TT_GATHER ? (size_t)n : 1;
 }
 
-size_t hand_in_bytes(const struct hand *h, const struct call *c)
+static size_t in_bytes(const struct hand *h, const struct call *c)
 {
 	bool gives = h->rank == c->root || (c->what != TT_BROADCAST && c->what != TT_SCATTER);
 
 	return gives ? c->count * tt_type_bytes(c->type) * in_parts(c, h->n) : 0;
 }
 
-size_t hand_out_bytes(const struct hand *h, const struct call *c)
+static size_t out_bytes(const struct hand *h, const struct call *c)
 {
 	bool gives = h->rank == c->root || (c->what != TT_REDUCE && c->what != TT_GATHER);
 
@@ -58,7 +58,7 @@ size_t hand_out_bytes(const struct hand *h, const struct call *c)
 }
 
 /* Any bits: also NaN, infinities, denormals */
-void hand_fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned long long seed)
+static void fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned long long seed)
 {
 	for (size_t i = 0; hand_tame && i < bytes / tt_type_bytes(type); i++)
 		tt_element_set(p, i, type, (double)(random_of(seed, i) & 1));
@@ -129,8 +129,8 @@ static size_t expect(const struct hand *h, const struct call *c)
 	}
 }
 
-tuttiResult_t hand_issue(const struct call *c, tuttiComm_t comm, const void *in, void *out, tuttiRedOp_t op,
-			 tuttiStream_t stream)
+static tuttiResult_t issue(const struct call *c, tuttiComm_t comm, const void *in, void *out, tuttiRedOp_t op,
+			   tuttiStream_t stream)
 {
 	switch (c->what) {
 	case TT_ALLREDUCE:
@@ -164,19 +164,19 @@ static tuttiRedOp_t op_of(struct hand *h, const struct call *c, tuttiComm_t comm
 }
 
 /* Inputs of all ranks are known to each; this rank's go to device memory. */
-void hand_load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out)
+static void load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out)
 {
 	size_t part = c->count * tt_type_bytes(c->type);
 
 	for (int r = 0; r < h->n; r++)
-		hand_fill(h->inputs[r], part * in_parts(c, h->n), c->type,
+		fill(h->inputs[r], part * in_parts(c, h->n), c->type,
 		     (unsigned long long)r * 131 + c->count * 7 + c->op);
 	h->cu->memset8_async(out, 0xee, part * out_parts(c, h->n), h->stream);
 	h->cu->htod_async(in, h->inputs[h->rank], part * in_parts(c, h->n), h->stream);
 	h->cu->stream_synchronize(h->stream);
 }
 
-void hand_compare(struct hand *h, const struct call *c, tuttiResult_t rc, size_t bytes)
+static void compare(struct hand *h, const struct call *c, tuttiResult_t rc, size_t bytes)
 {
 	if (rc || memcmp(h->got, h->want, bytes)) {
 		size_t i = 0;
@@ -201,14 +201,33 @@ void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm)
 		in = out + (uint64_t)h->rank * part;
 	else if (c->in_place)
 		out = c->what == TT_REDUCE_SCATTER || c->what == TT_SCATTER ? in + (uint64_t)h->rank * part : in;
-	hand_load(h, c, in, out);
-	rc = hand_issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op, c->blocking ? NULL : h->stream);
+	load(h, c, in, out);
+	rc = issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op, c->blocking ? NULL : h->stream);
 	bytes = expect(h, c);
 	if (!c->blocking)
 		h->cu->dtoh_async(h->got, out, bytes, h->stream), h->cu->stream_synchronize(h->stream);
 	else
 		h->cu->dtoh(h->got, out, bytes);
-	hand_compare(h, c, rc, bytes);
+	compare(h, c, rc, bytes);
+	if (c->scalar != 0)
+		tuttiRedOpDestroy(op, comm);
+}
+
+void hand_beside_host(struct hand *h, const struct call *c, tuttiComm_t comm)
+{
+	size_t given = in_bytes(h, c), gotten = out_bytes(h, c);
+	tt_cuptr out = c->in_place ? h->in : h->out;
+	tuttiRedOp_t op = op_of(h, c, comm);
+	tuttiResult_t rc;
+
+	load(h, c, h->in, h->out);
+	rc = issue(c, comm, h->inputs[h->rank], h->want, op, NULL);
+	if (!rc)
+		rc = issue(c, comm, (void *)(uintptr_t)(given ? h->in : 0), (void *)(uintptr_t)(gotten ? out : 0), op,
+				h->stream);
+	h->cu->dtoh_async(h->got, out, gotten, h->stream);
+	h->cu->stream_synchronize(h->stream);
+	compare(h, c, rc, gotten);
 	if (c->scalar != 0)
 		tuttiRedOpDestroy(op, comm);
 }

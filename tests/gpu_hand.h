@@ -36,13 +36,7 @@ void hand_close(struct hand *h);
 /* Makes the call, and compares what comes with rank order's bits; counts what is wrong in h, and says it. */
 void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm);
 
-/* The parts of it. Bytes of the buffers that this rank gives; what lies in them; the call; is `got` what `want` is? */
-size_t hand_in_bytes(const struct hand *h, const struct call *c);
-size_t hand_out_bytes(const struct hand *h, const struct call *c);
-void hand_fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned long long seed);
-void hand_load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out);
-tuttiResult_t hand_issue(const struct call *c, tuttiComm_t comm, const void *in, void *out, tuttiRedOp_t op,
-			 tuttiStream_t stream);
-void hand_compare(struct hand *h, const struct call *c, tuttiResult_t rc, size_t bytes);
+/* The same beside the same call on host memory, by whatever algorithm the communicator was told. */
+void hand_beside_host(struct hand *h, const struct call *c, tuttiComm_t comm);
 
 #endif

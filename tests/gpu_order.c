@@ -196,6 +196,48 @@ static void two_gpus_of_a_process_take_turns_with_host_memory(void)
 	claim(team_play(2, MEET, true, on_host_memory) == 0);
 }
 
+/* Large sums and messages over the network, from and to device memory. A GPU that is slow shows what waits for it. */
+static int large_and_far(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	size_t count = 1u << 20;
+	int *x = malloc(4 * count), wrong = 0;
+	tt_cuptr p, q;
+
+	(void)arg;
+	cu->mem_alloc(&p, 4 * count), cu->mem_alloc(&q, 4 * count);
+	for (int k = 0; k < 3; k++) {
+		for (size_t i = 0; i < count; i++)
+			x[i] = (int)i + rank + k;
+		cu->htod(p, x, 4 * count);
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32, tuttiSum, *comm, NULL);
+		cu->dtoh(x, q, 4 * count);
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != n * ((int)i + k) + n * (n - 1) / 2;
+		tuttiGroupStart();
+		tuttiSend((void *)(uintptr_t)p, count, tuttiInt32, (rank + 1) % n, *comm, NULL);
+		tuttiRecv((void *)(uintptr_t)q, count, tuttiInt32, (rank + n - 1) % n, *comm, NULL);
+		wrong += tuttiGroupEnd();
+		cu->dtoh(x, q, 4 * count);
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != (int)i + (rank + n - 1) % n + k;
+	}
+	if (!getenv("TUTTI_TEST_GPU"))
+		wrong += !atomic_load(&(*comm)->gpu->overlaps);
+	cu->mem_free(p), cu->mem_free(q);
+	free(x);
+	return wrong;
+}
+
+static void what_is_large_travels_while_the_rest_of_it_is_copied(void)
+{
+	setenv("TUTTI_TEST_CUDA_DELAY_US", "2000", 1);
+	setenv("TUTTI_TRANSPORT", "tcp", 1);
+	claim(team_play(2, STAGED, false, large_and_far) == 0);
+	setenv("TUTTI_ALGO", "ring", 1);
+	claim(team_play(3, STAGED, false, large_and_far) == 0);
+}
+
 const struct gpu_case gpu_order[] = {
 	GPU_CASE(calls_on_different_streams_run_in_call_order),
 	GPU_CASE(calls_on_different_streams_run_in_call_order_however_slow_a_stream_is),
@@ -205,5 +247,6 @@ const struct gpu_case gpu_order[] = {
 	GPU_CASE(messages_and_collectives_take_turns),
 	GPU_CASE(a_rank_without_a_gpu_sums_with_ranks_that_have_one),
 	GPU_CASE(two_gpus_of_a_process_take_turns_with_host_memory),
-	{ NULL, NULL },
+	GPU_CASE(what_is_large_travels_while_the_rest_of_it_is_copied),
+	{ NULL, NULL, false },
 };

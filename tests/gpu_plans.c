@@ -11,36 +11,6 @@
 #include "gpu_team.h"
 #include "run/op.h"
 
-static tuttiRedOp_t op_of(struct hand *h, const struct call *c, tuttiComm_t comm)
-{
-	unsigned char scalar[8];
-	tuttiRedOp_t op = c->op;
-
-	tt_element_set(scalar, 0, c->type, c->scalar + h->rank);
-	if (c->scalar != 0 && tuttiRedOpCreatePreMulSum(&op, scalar, c->type, tuttiScalarHostImmediate, comm))
-		h->wrong++;
-	return op;
-}
-
-static void beside_the_host(struct hand *h, const struct call *c, tuttiComm_t comm)
-{
-	size_t in_bytes = hand_in_bytes(h, c), out_bytes = hand_out_bytes(h, c);
-	tt_cuptr out = c->in_place ? h->in : h->out;
-	tuttiRedOp_t op = op_of(h, c, comm);
-	tuttiResult_t rc;
-
-	hand_load(h, c, h->in, h->out);
-	rc = hand_issue(c, comm, h->inputs[h->rank], h->want, op, NULL);
-	if (!rc)
-		rc = hand_issue(c, comm, (void *)(uintptr_t)(in_bytes ? h->in : 0), (void *)(uintptr_t)(out_bytes ? out : 0), op,
-				h->stream);
-	h->cu->dtoh_async(h->got, out, out_bytes, h->stream);
-	h->cu->stream_synchronize(h->stream);
-	hand_compare(h, c, rc, out_bytes);
-	if (c->scalar != 0)
-		tuttiRedOpDestroy(op, comm);
-}
-
 /* Few and many bytes, types whose sums round, inputs that are scaled and sums that are divided. */
 static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what)
 {
@@ -61,10 +31,10 @@ static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what
 		c.in_place &= what == TT_ALLREDUCE;
 		if (!tt_needs[what].reduces)
 			c.op = tuttiSum, c.scalar = 0;
-		beside_the_host(h, &c, comm);
+		hand_beside_host(h, &c, comm);
 	}
 	if (what == TT_ALLREDUCE || what == TT_REDUCE)          /* more than one tile */
-		beside_the_host(h, &(struct call){ .what = what, .count = HAND_MOST / 4 - 5, .type = tuttiFloat32 }, comm);
+		hand_beside_host(h, &(struct call){ .what = what, .count = HAND_MOST / 4 - 5, .type = tuttiFloat32 }, comm);
 }
 
 static bool first_of_its_name(int row)
@@ -127,5 +97,5 @@ static void every_algorithm_gives_the_bits_it_gives_on_the_host(void)
 
 const struct gpu_case gpu_plans[] = {
 	GPU_CASE(every_algorithm_gives_the_bits_it_gives_on_the_host),
-	{ NULL, NULL },
+	{ NULL, NULL, false },
 };

@@ -60,5 +60,5 @@ bool gpu_thorough(void)
 {
 	const char *tier = getenv("TT_TIER");
 
-	return getenv("TUTTI_TEST_GPU") || (tier && strcmp(tier, "default"));
+	return !getenv("TT_GPU_BRIEF") && (getenv("TUTTI_TEST_GPU") || (tier && strcmp(tier, "default")));
 }

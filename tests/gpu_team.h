@@ -30,12 +30,14 @@ int team_failures(struct team *t);
 /* The same for n ranks that run fn and have 20 s for a call. */
 int team_play(int n, int way, bool threads, rank_fn *fn);
 
-/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU? */
+/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU, if
+ * not under tools that take long (TT_GPU_BRIEF)? */
 bool gpu_thorough(void);
 
 /* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */
-struct gpu_case { const char *name; void (*run)(void); };
-#define GPU_CASE(name) { #name, name }
-extern const struct gpu_case gpu_values[], gpu_plans[], gpu_order[], gpu_trouble[];      /* the last has no name */
+struct gpu_case { const char *name; void (*run)(void); bool is_long; };
+#define GPU_CASE(name) { #name, name, false }
+#define GPU_LONG_CASE(name) { #name, name, true }      /* only where gpu_thorough */
+extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];      /* the last has no name */
 
 #endif

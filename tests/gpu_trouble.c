@@ -190,5 +190,5 @@ const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),
 	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),
-	{ NULL, NULL },
+	{ NULL, NULL, false },
 };

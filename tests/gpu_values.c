@@ -96,5 +96,5 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(kernels_that_streams_order_give_the_hosts_bits),
 	GPU_CASE(without_kernels_stages_give_the_hosts_bits),
 	GPU_CASE(two_gpus_of_a_process_are_reached_when_that_was_tried),
-	{ NULL, NULL },
+	{ NULL, NULL, false },
 };

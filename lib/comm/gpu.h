@@ -44,6 +44,8 @@ struct tt_gpu {
 	/* staging (run/gpu_stage.c) */
 	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not yet */
 	struct tt_staged *staged;
+	tt_custream copies_in, copies_out;     /* of the worker's: to and from stages; NULL: not yet */
+	atomic_uint_fast64_t overlaps;         /* looks at inputs of which a part had come; for tests */
 	void (*close_stages)(struct tt_gpu *d);
 
 	/* watching */

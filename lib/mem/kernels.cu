@@ -30,6 +30,8 @@
 struct __align__(16) pair { uint64_t a, b; };
 
 DEV void put_release(uint32_t *p, uint32_t v) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+/* For counters that only the host looks at: a release would wait for all writes before it, one of them over the bus. */
+DEV void put_count(uint32_t *p, uint32_t v) { asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 DEV void put_relaxed(uint64_t *p, uint64_t v) { asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
 
 DEV uint32_t get_acquire(uint32_t *p)
@@ -83,6 +85,7 @@ DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
 struct pair { uint64_t a, b; };
 
 DEV void put_release(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+DEV void put_count(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 DEV void put_relaxed(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 DEV uint32_t get_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DEV uint64_t get_relaxed(uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }

@@ -208,7 +208,7 @@ KERNEL(OF(tt))
 		failed = 0;
 	SYNC();
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
-		put_release(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
+		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
 	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))
 		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 			if (p != j->rank)
@@ -238,7 +238,7 @@ KERNEL(OF(tt))
 	if (THREAD == 0 && j->way != TT_DEV_ALONE)
 		mine->epoch[BLOCK] = epoch;
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_ENDS))
-		put_release(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);
+		put_count(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);
 }
 
 #undef PASTE2

@@ -98,8 +98,8 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the device current; stages may be allocated while something is captured. leave undoes both. */
-static int enter(struct tt_gpu *d)
+/* Makes the device current; stages may be allocated while something is captured. tt_gpu_end_calls undoes both. */
+int tt_gpu_begin_calls(struct tt_gpu *d)
 {
 	int mode = TT_CU_CAPTURE_RELAXED;
 
@@ -108,7 +108,7 @@ static int enter(struct tt_gpu *d)
 	return mode;
 }
 
-static void leave(struct tt_gpu *d, int mode)
+void tt_gpu_end_calls(struct tt_gpu *d, int mode)
 {
 	d->cu->capture_mode(&mode);
 	tt_gpu_leave(d->ctx);
@@ -161,13 +161,13 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 
 	if (rc)
 		return rc;
-	mode = enter(d);
+	mode = tt_gpu_begin_calls(d);
 	rc = begin(d, stream, &capturing);
 	if (!rc)
 		rc = launch(call, stream);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	leave(d, mode);
+	tt_gpu_end_calls(d, mode);
 	return rc ? failed(c, rc) : 0;
 }
 
@@ -184,13 +184,13 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 	}
 	if (rc)
 		return rc;
-	mode = enter(d);
+	mode = tt_gpu_begin_calls(d);
 	rc = begin(d, stream, &capturing);
 	if (!rc)
 		rc = tt_gpu_stage(d, calls, n, stream, capturing);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	leave(d, mode);
+	tt_gpu_end_calls(d, mode);
 	return rc ? failed(calls[0].request->comm, rc) : 0;
 }
 

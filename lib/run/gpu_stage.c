@@ -3,11 +3,11 @@
  *
  * Called by gpu.c for what has no kernels: sends and receives, ranks on several hosts, more ranks than kernels take, ranks
  * without a GPU beside ranks with one, host memory on a CUDA stream. What lies on the stream for a batch of calls:
- *   copies to the stage; a host function that hands the batch to the device's worker, a host stream; a wait for the word that
- *   the worker writes when the batch is done, and that the stream sets back; copies from the stage
- * The stage is tuttiMemAlloc's memory, so peers on the host read it where it is. A batch draws its turn when it is
- * enqueued; one in a graph draws it at each replay. A stage is used again when the stream has left it; one in a graph
- * belongs to the graph. Calls are not pipelined: what is large is copied whole before it travels.
+ *   copies of small inputs to the stage; a host function that hands the batch to the device's worker, a host stream; a wait for
+ *   the word that the worker writes when the batch is done, and that the stream sets back; copies of small outputs from it
+ * What is large is copied by streams of the worker's while the call runs (gpu_gate.c). The stage is tuttiMemAlloc's memory, so
+ * peers on the host read it where it is. A batch draws its turn when it is enqueued; one in a graph draws it at each replay. A
+ * stage is used again when the stream has left it; one in a graph belongs to the graph.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 #include "mem/memory.h"
 #include "run/gpu.h"
 
-#define FLAG_BYTES 4096                /* before the buffers of a stage */
+#define LARGE_BYTES (1u << 20)         /* a buffer that is worth several copies */
+#define WORD_BYTES 64                  /* from the flag to the words of gates, one a call, before the buffers of a stage */
 #define MOST_STAGES 8                  /* that wait to be used again */
 
 struct tt_staged {
@@ -28,15 +29,29 @@ struct tt_staged {
 	bool captured;
 	struct tt_batch *batch;                /* drawn; NULL: of a graph, then these: */
 	struct tt_request *requests;
+	struct tt_gate *gates;                 /* one a request, some in use */
 	size_t n;
 };
 
+static void let_stream_go(struct tt_staged *s)
+{
+	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
+}
+
+/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under way. */
 static void done(void *arg, int rc)
 {
 	struct tt_staged *s = arg;
+	int mode = tt_gpu_begin_calls(s->d);
+	bool failed = s->d->cu->stream_synchronize(s->d->copies_in) || s->d->cu->stream_synchronize(s->d->copies_out);
 
-	(void)rc;                              /* the communicator has it */
-	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
+	(void)rc;
+	tt_gpu_end_calls(s->d, mode);
+	for (size_t i = 0; i < s->n; i++)
+		failed |= s->gates[i].failed;
+	if (failed)
+		tt_comm_failed(s->d->comm, TT_CUDA);
+	let_stream_go(s);
 }
 
 /* On a thread of the driver: no call of CUDA's is allowed here. */
@@ -48,7 +63,7 @@ static void go(void *arg)
 	s->batch = NULL;
 	if (!b) {
 		tt_comm_failed(s->d->comm, TT_SYSTEM);
-		done(s, TT_SYSTEM);
+		let_stream_go(s);
 		return;
 	}
 	b->done = done;
@@ -67,6 +82,7 @@ static void free_stage(struct tt_staged *s)
 		tt_memory_free(s->memory);
 	}
 	free(s->requests);
+	free(s->gates);
 	free(s);
 }
 
@@ -76,13 +92,13 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 	void *p = NULL;
 	int rc;
 
-	if (!s || tt_memory_alloc(FLAG_BYTES + bytes, &p)) {
+	if (!s || tt_memory_alloc(bytes, &p)) {
 		free(s);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", d->comm->rank, bytes);
 	}
 	s->d = d;
 	s->bytes = bytes;
-	rc = d->cu->host_register(p, FLAG_BYTES + bytes, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
+	rc = d->cu->host_register(p, bytes, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
 	if (rc) {
 		tt_memory_free(p);
 		free(s);
@@ -138,7 +154,7 @@ static size_t lines(size_t bytes)
 
 static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
 {
-	size_t bytes = 0;
+	size_t bytes = (n + 1) * WORD_BYTES;
 
 	for (size_t i = 0; i < n; i++)
 		bytes += (calls[i].in_device ? lines(calls[i].in_bytes) : 0) +
@@ -146,18 +162,40 @@ static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
 	return bytes;
 }
 
+/* What gpu_gate.c copies while the request runs; what is small lies on the user's stream. */
+static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
+{
+	struct tt_gate *g = &s->gates[i];
+	size_t at = (i + 1) * WORD_BYTES;
+
+	*g = (struct tt_gate){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in, .stage_out = s->requests[i].out,
+			       .in_bytes = c->in_bytes, .out_bytes = c->out_bytes,
+			       .word = (uint32_t *)(s->memory + at), .word_at = s->flag + at };
+	if (c->in_device)
+		g->in = (uintptr_t)c->request->in;
+	if (c->out_device)
+		g->out = (uintptr_t)c->request->out;
+	s->requests[i].gate = g;
+}
+
+static bool is_large(const struct tt_gpu_call *c)
+{
+	return (c->in_device && c->in_bytes >= LARGE_BYTES) || (c->out_device && c->out_bytes >= LARGE_BYTES);
+}
+
 /* The requests with stages in the place of device memory, and the copies to them */
 static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, struct tt_request *requests,
 		   tt_custream stream)
 {
-	char *p = s->memory + FLAG_BYTES;
+	char *p = s->memory + (n + 1) * WORD_BYTES;
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++) {
 		requests[i] = *calls[i].request;
 		requests[i].stream = NULL;
 		if (calls[i].in_device) {
-			rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in, calls[i].in_bytes, stream);
+			if (!is_large(&calls[i]))
+				rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in, calls[i].in_bytes, stream);
 			requests[i].in = p;
 			p += lines(calls[i].in_bytes);
 		}
@@ -165,6 +203,8 @@ static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t 
 			requests[i].out = p;
 			p += lines(calls[i].out_bytes);
 		}
+		if (is_large(&calls[i]))
+			set_gate(s, i, &calls[i]);
 	}
 	return rc;
 }
@@ -175,7 +215,7 @@ static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++)
-		if (calls[i].out_device)
+		if (calls[i].out_device && !is_large(&calls[i]))
 			rc = s->d->cu->htod_async((uintptr_t)calls[i].request->out, requests[i].out, calls[i].out_bytes,
 						  stream);
 	return rc;
@@ -220,22 +260,39 @@ static void close_stages(struct tt_gpu *d)
 	if (d->worker)
 		tt_stream_destroy(d->worker);
 	d->worker = NULL;
+	if (d->copies_in)
+		d->cu->stream_destroy(d->copies_in);
+	if (d->copies_out)
+		d->cu->stream_destroy(d->copies_out);
+}
+
+static int open_worker(struct tt_gpu *d)
+{
+	int rc;
+
+	d->close_stages = close_stages;
+	if (!d->copies_in && (rc = d->cu->stream_create(&d->copies_in, TT_CU_STREAM_APART)))
+		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
+	if (!d->copies_out && (rc = d->cu->stream_create(&d->copies_out, TT_CU_STREAM_APART)))
+		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
+	return d->worker ? 0 : tt_stream_create(&d->worker);
 }
 
 int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream, bool capturing)
 {
 	struct tt_staged *s = NULL;
-	int rc = d->worker ? 0 : tt_stream_create(&d->worker);
+	int rc = open_worker(d);
 
-	d->close_stages = close_stages;
 	if (rc || (rc = take_stage(d, stage_bytes(calls, n), capturing, &s)))
 		return rc;
 	s->next = d->staged;
 	d->staged = s;
 	free(s->requests);
+	free(s->gates);
 	s->n = n;
 	s->requests = calloc(n, sizeof(*s->requests));
-	if (!s->requests)
+	s->gates = calloc(n, sizeof(*s->gates));
+	if (!s->requests || !s->gates)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu calls", d->comm->rank, n);
 	return put_on_stream(s, calls, n, stream);
 }

@@ -33,6 +33,21 @@ struct tt_request {
 	uint64_t ticket;
 	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
 	uint64_t scalar;
+	struct tt_gate *gate;           /* in and out are stages of device memory, copied while it runs; NULL: no */
+};
+
+/* gpu_stage.c makes it, gpu_gate.c moves it; the fields behind the line belong to the operation. */
+struct tt_gate {
+	struct tt_gpu *d;
+	char *stage_in, *stage_out;
+	uint64_t in, out;               /* on the device; 0: nothing to copy */
+	size_t in_bytes, out_bytes;
+	uint32_t *word;                 /* tiles that have come; pinned, written by the device, for which it is: */
+	uint64_t word_at;
+	/* ---- */
+	uint32_t come, gone;            /* tiles of in that are here, of out that went back */
+	uint32_t group;                 /* tiles copied at a time */
+	bool late, failed;              /* out goes back at the end only; did not */
 };
 
 /* request.c. What a collective needs: a buffer of every rank (in_all, out_all), else of the root only; a root or peer;
@@ -81,6 +96,7 @@ struct tt_op {
 	bool foresees;                  /* its messages are large, and some transport wants to know where they belong */
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
+	struct tt_gate *gate;           /* the request's */
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
@@ -163,6 +179,17 @@ void tt_direct_begin(struct tt_op *op);
 int tt_direct_advance(struct tt_op *op);
 int tt_op_otherwise(struct tt_op *op);
 
+
+/* gpu_gate.c, for operations that have one. begin: whole: all inputs are read at once; look: has this tile come (open: the
+ * same, quickly); flow: what is final goes back; end: the rest. 0 | < 0 */
+int tt_gate_begin(struct tt_op *op, bool whole);
+bool tt_gate_look(struct tt_op *op, uint32_t tile);
+static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
+{
+	return tile < op->gate->come || tt_gate_look((struct tt_op *)(uintptr_t)op, tile);
+}
+int tt_gate_flow(struct tt_op *op);
+void tt_gate_end(struct tt_op *op);
 
 /* run.c: the operations of a set, and those to be started after them, to completion; on failure their communicators are
  * broken, everywhere. 0 | the first failure */

@@ -19,6 +19,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->foresees = false;
 	op->ncursors = op->nfinished = op->npending = 0;
 	op->trial = NULL;
+	op->gate = r->gate;
 }
 
 /* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
@@ -192,6 +193,12 @@ static int start_p2p(struct tt_op *op)
 	op->seq = ++counter[r->root];
 	op->stamp = tt_call_stamp(&op->call, op->seq);
 	tt_control_note_message(op->comm->ctl, r->send, r->root, op->seq, &op->call);
+	if (tt_unlikely(op->gate != NULL)) {
+		int rc = tt_gate_begin(op, false);
+
+		if (rc)
+			return rc;
+	}
 	return connect_link(op, r->root, TT_P2P_CHANNEL);
 }
 
@@ -229,6 +236,8 @@ static int start_collective(struct tt_op *op)
 		tt_direct_begin(op);
 	else if ((rc = by_messages(op)))
 		return rc;
+	if (tt_unlikely(op->gate != NULL) && (rc = tt_gate_begin(op, op->express || op->direct || op->scaled)))
+		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);
 	return 0;
@@ -265,6 +274,8 @@ void tt_op_finish(struct tt_op *op)
 		else if (op->trial)
 			tt_way_learn(op);
 	}
+	if (tt_unlikely(op->gate != NULL))
+		tt_gate_end(op);
 	op->complete = true;
 	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);

@@ -34,6 +34,12 @@ static int advance(struct tt_op *op)
 		moved |= rc > 0;
 		tt_op_settled(op);
 	}
+	if (tt_unlikely(op->gate != NULL)) {
+		int rc = tt_gate_flow(op);
+
+		if (rc < 0)
+			return rc;
+	}
 	if (op->nfinished == op->ncursors && op->npending == 0) {
 		tt_op_finish(op);
 		moved = 1;

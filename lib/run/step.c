@@ -172,6 +172,8 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 {
 	const struct tt_cursor *other;
 
+	if (tt_unlikely(op->gate != NULL) && !tt_gate_open(op, cu->tile))
+		return false;
 	if (tt_likely(s->wait_lane == TT_NO_LANE))
 		return true;
 	other = &op->cursor[s->wait_lane * op->width + cu->tile % op->width];

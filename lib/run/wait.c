@@ -100,7 +100,7 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	bool mixed = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
-		mixed |= op->comm != c;
+		mixed |= op->comm != c || op->gate;      /* copies wake nobody */
 		for (uint32_t i = 0; op->comm == c && i < op->ncursors; i++) {
 			struct tt_endpoint *ep = NULL;
 
