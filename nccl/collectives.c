@@ -3,6 +3,7 @@
  *
  * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has is not let through.
  */
+#include "mem/reduce.h"
 #include "nccl/layer.h"
 
 #define EQUAL(name) _Static_assert((int)nccl##name == (int)tutti##name, #name)
@@ -109,12 +110,29 @@ NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff,
 		   result;
 }
 
+/* What kernels cannot do in place, messages can: all are copied out before the first is copied in. */
+static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t, tuttiStream_t stream)
+{
+	tuttiResult_t result = tuttiGroupStart();
+
+	for (int peer = 0; peer < nranks && !result; peer++) {
+		result = tuttiSend(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t, stream);
+		if (!result)
+			result = tuttiRecv(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t, stream);
+	}
+	return result ? (tuttiGroupEnd(), result) : tuttiGroupEnd();
+}
+
 NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
 	  ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclAlltoAll", &result);
+	int n;
 
+	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes && !tuttiCommCount(t, &n) &&
+	    count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n && nc_on_device(sendbuff))
+		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t, STREAM(sendbuff, recvbuff)));
 	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t, STREAM(sendbuff, recvbuff))) : result;
 }
 

@@ -49,6 +49,14 @@ static bool of_cuda(const struct tt_cuda *cu, const void *ptr)
 	return ptr && !tt_cuda_classify(cu, ptr, &m) && m.kind != TT_MEM_HOST;
 }
 
+bool nc_on_device(const void *ptr)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_mem m;
+
+	return cu && ptr && !tt_cuda_classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
+}
+
 /* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless all is host memory. */
 tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out)
 {

@@ -4,6 +4,7 @@
  * Called by init.c and config.c; base/env.c asks for what stands in for a TUTTI_ variable that is not set. Few have a
  * counterpart; the others are named once at the log's level debug and have no effect. The environment itself is not changed.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,19 +25,33 @@ static const char *stand_in(const char *name)
 	return !strcmp(name, "TUTTI_SOCKET_IFNAME") && ifname && *ifname ? ifname : NULL;
 }
 
-/* NCCL_DEBUG in TUTTI_LOG's levels. */
+/* People ask NCCL_DEBUG=VERSION which file they really run. */
+static void tell_version(void)
+{
+	Dl_info here = { 0 };
+
+	tt_log(TT_LOG_INFO, "NCCL version %d.%d.%d is answered by Tutti %d.%d.%d, %s", NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH,
+	       TUTTI_MAJOR, TUTTI_MINOR, TUTTI_PATCH,
+	       dladdr(&values, &here) && here.dli_fname ? here.dli_fname : "in this program");
+}
+
+/* NCCL_DEBUG in TUTTI_LOG's levels. With each of NCCL's own levels the version is told. */
 static void set_log(void)
 {
 	static const struct { const char *name; int level; } levels[] = {
-		{ "WARN", TT_LOG_WARN }, { "INFO", TT_LOG_INFO }, { "TRACE", TT_LOG_DEBUG },
+		{ "VERSION", 0 }, { "WARN", TT_LOG_WARN }, { "INFO", TT_LOG_INFO }, { "TRACE", TT_LOG_DEBUG },
 	};
-	const char *debug = getenv("NCCL_DEBUG");
+	const char *debug = getenv("TUTTI_LOG") ? NULL : getenv("NCCL_DEBUG");
+	int level = -1;
 
-	if (getenv("TUTTI_LOG") || !debug)
-		return;
-	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++)
+	for (size_t i = 0; debug && i < sizeof(levels) / sizeof(levels[0]); i++)
 		if (!strcasecmp(debug, levels[i].name))
-			tt_log_set(levels[i].level);
+			level = levels[i].level;
+	if (level >= 0)
+		tt_log_set(TT_LOG_INFO);
+	tell_version();
+	if (level >= 0)
+		tt_log_set(level);
 }
 
 static void tell_ignored(void)

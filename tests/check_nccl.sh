@@ -111,6 +111,9 @@ point $? "NCCL_SOCKET_IFNAME is heeded" "$(cat "$tmp/log")"
 NCCL_DEBUG=TRACE NCCL_ALGO=ring timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
 grep -q 'debug: NCCL_ALGO has no effect' "$tmp/log"
 point $? "a variable without a meaning is named to who asks for it" "$(cat "$tmp/log")"
+NCCL_DEBUG=VERSION timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
+[ "$(grep -c 'NCCL version 2.28.9 is answered by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
+point $? "NCCL_DEBUG=VERSION tells the version and the file, and nothing else" "$(cat "$tmp/log")"
 NCCL_COMM_BLOCKING=0 timeout 60 tests/nccl_client nonblocking >"$tmp/log" 2>&1
 point $? "NCCL_COMM_BLOCKING is heeded" "$(cat "$tmp/log")"
 

@@ -40,6 +40,7 @@ void memory_close(struct seat *seat);
 bool memory_is_cuda(void);
 int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
+int memory_behind(cudaStream_t first, cudaStream_t then);       /* then goes on behind what first holds */
 int memory_capture(struct seat *seat);         /* what its stream gets becomes a graph, until: */
 int memory_captured(struct seat *seat);
 int memory_replay(struct seat *seat);

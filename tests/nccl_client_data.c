@@ -110,6 +110,9 @@ static int copies(struct seat *seat, ncclDataType_t type)
 	EXPECT(wrong(seat, seat->out, count, type, gathered, ncclSum) == -1);
 	OK(ncclAlltoAll(seat->in, seat->out, part, type, seat->comm, seat->stream));
 	EXPECT(wrong(seat, seat->out, count, type, exchanged, ncclSum) == -1);
+	EXPECT(!fill(seat, seat->out, count, 0, type));
+	OK(ncclAlltoAll(seat->out, seat->out, part, type, seat->comm, seat->stream));
+	EXPECT(wrong(seat, seat->out, count, type, exchanged, ncclSum) == -1);
 	OK(ncclGather(seat->in, seat->out, part, type, 1, seat->comm, seat->stream));
 	if (seat->rank == 1)
 		EXPECT(wrong(seat, seat->out, count, type, gathered, ncclSum) == -1);
@@ -199,18 +202,23 @@ int case_split(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* The default stream; a call that a graph repeats, with what its input holds by then. */
+/* The default stream; a call that a graph repeats, with what its input holds by then. As in PyTorch the call has a stream of
+ * its own, which joins the captured one by events. */
 int case_streams(struct seat *seat, const ncclUniqueId *id)
 {
 	int n = seat->nranks, got;
+	cudaStream_t own;
 
 	(void)id;
+	EXPECT(!memory_stream(&own));
 	EXPECT(!memory_write(seat, seat->in, &(int){ seat->rank }, sizeof(int)));
 	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL));
 	EXPECT(!memory_read(&(struct seat){ .stream = NULL }, &got, seat->out, sizeof(got)));
 	EXPECT(got == n * (n - 1) / 2);
 	EXPECT(!memory_capture(seat));
-	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, seat->stream));
+	EXPECT(!memory_behind(seat->stream, own));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, own));
+	EXPECT(!memory_behind(own, seat->stream));
 	EXPECT(!memory_captured(seat));
 	for (int i = 1; i <= 3; i++) {
 		EXPECT(!memory_write(seat, seat->in, &(int){ i * (seat->rank + 1) }, sizeof(int)));
@@ -218,6 +226,7 @@ int case_streams(struct seat *seat, const ncclUniqueId *id)
 		EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
 		EXPECT(got == i * n * (n + 1) / 2);
 	}
+	memory_stream_close(own);
 	return 0;
 }
 

@@ -20,6 +20,9 @@ static struct {
 	int (*stream_create)(cudaStream_t *stream, unsigned flags);
 	int (*stream_synchronize)(cudaStream_t stream);
 	int (*stream_destroy)(cudaStream_t stream);
+	int (*event_create)(void **event, unsigned flags);
+	int (*event_record)(void *event, cudaStream_t stream);
+	int (*wait_event)(cudaStream_t stream, void *event, unsigned flags);
 	int (*capture)(cudaStream_t stream, int mode);
 	int (*captured)(cudaStream_t stream, void **graph);
 	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
@@ -36,6 +39,8 @@ static void load(void)
 		{ &cu.init, "cuInit" }, { &cu.device_get, "cuDeviceGet" }, { &cu.ctx_retain, "cuDevicePrimaryCtxRetain" },
 		{ &cu.ctx_set, "cuCtxSetCurrent" }, { &cu.stream_create, "cuStreamCreate" },
 		{ &cu.stream_synchronize, "cuStreamSynchronize" }, { &cu.stream_destroy, "cuStreamDestroy_v2" },
+		{ &cu.event_create, "cuEventCreate" }, { &cu.event_record, "cuEventRecord" },
+		{ &cu.wait_event, "cuStreamWaitEvent" },
 		{ &cu.capture, "cuStreamBeginCapture_v2" }, { &cu.captured, "cuStreamEndCapture" },
 		{ &cu.instantiate, "cuGraphInstantiateWithFlags" }, { &cu.launch, "cuGraphLaunch" },
 		{ &cu.to_device, "cuMemcpyHtoDAsync_v2" }, { &cu.to_host, "cuMemcpyDtoHAsync_v2" },
@@ -88,6 +93,13 @@ void memory_close(struct seat *seat)
 	memory_stream_close(seat->stream);
 	ncclMemFree(seat->in);
 	ncclMemFree(seat->out);
+}
+
+int memory_behind(cudaStream_t first, cudaStream_t then)
+{
+	static __thread void *event;           /* one a rank, recorded anew each time */
+
+	return (!event && cu.event_create(&event, 2)) || cu.event_record(event, first) || cu.wait_event(then, event, 0);
 }
 
 int memory_capture(struct seat *seat)
