@@ -391,7 +391,8 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
  *   config     as in tuttiCommInitRankConfig, NULL: comm's settings
  *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first end what runs on comm, everywhere, with an error
  *   Call       by every rank that shall be in it, after a failure or before any; one that is on the list must not. comm
- *              stays as it is (broken or not) and is to be destroyed as ever.
+ *              stays as it is (broken or not) and is to be destroyed as ever: once a call on newcomm has succeeded, since
+ *              until then it answers ranks that a death in the last moment kept behind (else these are refused).
  *   Returns    tuttiSuccess
  *              tuttiInvalidArgument  a rank on the list that comm has not, or all of them; this rank is on it; newcomm NULL
  *              tuttiInvalidUsage     the callers' lists differ

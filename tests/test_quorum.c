@@ -328,16 +328,23 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	float x[COUNT] = { 0 };
 	uint64_t number = 0;
+	tuttiComm_t left;
 
 	want(!contribute(w, *comm, rank, nranks, &number, &q));
 	if (rank == 0)
 		raise(SIGKILL);
 	want(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) == tuttiRemoteError);
 	want(strstr(tuttiGetLastError(NULL), "rank 0") && strstr(tuttiGetLastError(NULL), "quorum operation 2"));
+	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
+	x[0] = 1;                                /* another adds up from now on */
+	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left, NULL, &q));
+	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 && x[0] == (float)(nranks - 1));
+	tuttiCommDestroy(*comm);
+	*comm = left;
 	return 0;
 }
 
-Test(quorum, says_so_when_rank_0_is_dead, .timeout = 60)
+Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout = 60)
 {
 	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 20000 });
 

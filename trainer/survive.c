@@ -28,14 +28,23 @@ bool tt_can_survive(tuttiComm_t comm)
 
 int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 {
-	tuttiComm_t left;
-	int rc = tt_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
-			    *comm);
+	tuttiComm_t left, old = NULL;
+	int rc;
 
+	do { /* the old one stays until all are through: it answers those whom a death kept behind */
+		rc = tt_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
+				*comm);
+		if (old)
+			tuttiCommDestroy(old);
+		if (rc)
+			return rc;
+		old = *comm;
+		*comm = left;
+		rc = tt_library(tuttiBarrier(left, NULL), left);
+	} while (rc && tt_can_survive(left));
+	tuttiCommDestroy(old);
 	if (rc)
 		return rc;
-	tuttiCommDestroy(*comm);
-	*comm = left;
 	rc = tt_library(tuttiCommUserRank(left, ret_rank), left);
 	return rc ? rc : tt_library(tuttiCommCount(left, ret_nranks), left);
 }
