@@ -79,6 +79,15 @@ static void kernels_that_streams_order_give_the_hosts_bits(void)
 		claim(team_play(n, ORDERED, false, all_right) == 0);
 }
 
+/* Every process has the first handle that it opens refused; on a GPU nothing refuses. */
+static void where_ipc_handles_are_refused_areas_are_shared_by_descriptor(void)
+{
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuIpcOpenMemHandle_v2:1:801", 1);
+	claim(team_play(3, ORDERED, false, all_right) == 0);
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuIpcGetMemHandle:1:801", 1);
+	claim(team_play(2, ORDERED, false, all_right) == 0);
+}
+
 static void without_kernels_stages_give_the_hosts_bits(void)
 {
 	hand_tame = true;
@@ -94,6 +103,7 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(kernels_that_meet_give_the_hosts_bits),
 	GPU_CASE(eight_ranks_of_one_process_meet),
 	GPU_CASE(kernels_that_streams_order_give_the_hosts_bits),
+	GPU_CASE(where_ipc_handles_are_refused_areas_are_shared_by_descriptor),
 	GPU_CASE(without_kernels_stages_give_the_hosts_bits),
 	GPU_CASE(two_gpus_of_a_process_are_reached_when_that_was_tried),
 	{ NULL, NULL, false },

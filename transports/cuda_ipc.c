@@ -1,5 +1,6 @@
 /*
- * cuda_ipc.c - device memory that ranks of a host reach: by pointer within a process, by IPC handle between processes
+ * cuda_ipc.c - device memory that ranks of a host reach: by pointer within a process, by IPC handle between processes; where
+ * handles are refused, by descriptor (cuda_fd.c)
  *
  * Called by comm when ranks join. It is no row of transports.c: bytes are moved by kernels and streams (run/gpu*.c),
  * not by messages. Between two GPUs of a process peer access is switched on. That a peer's memory can be read and
@@ -18,7 +19,7 @@
 #include "comm/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_area *unused;                         /* under lock */
+static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write there yet */
 static atomic_uint_fast64_t process;
 
 /* Random, since pids are equal in different pid namespaces; with the pid, since a fork would copy it. */
@@ -34,12 +35,12 @@ uint64_t tt_area_process(void)
 	return atomic_load(&process) ^ (uint64_t)getpid() << 32;
 }
 
-static struct tt_area *find_unused(tt_cuctx ctx)
+static struct tt_area *find_unused(tt_cuctx ctx, bool by_fd)
 {
 	struct tt_area **at, *a;
 
 	pthread_mutex_lock(&lock);
-	for (at = &unused; (a = *at) && a->ctx != ctx; at = &a->next)
+	for (at = &unused; (a = *at) && (a->ctx != ctx || (a->fd >= 0) != by_fd); at = &a->next)
 		;
 	if (a)
 		*at = a->next;
@@ -47,7 +48,20 @@ static struct tt_area *find_unused(tt_cuctx ctx)
 	return a;
 }
 
-static int make(const struct tt_cuda *cu, tt_cuctx ctx, struct tt_area **ret)
+static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_area *a)
+{
+	int rc;
+
+	a->fd = -1;
+	a->bytes = TT_DEV_AREA_BYTES;
+	if (by_fd)
+		return tt_vmm_make(cu, TT_DEV_AREA_BYTES, &a->bytes, &a->fd, &a->at);
+	rc = cu->mem_alloc(&a->at, a->bytes);
+	a->shareable = !rc && !cu->ipc_get(&a->handle, a->at);
+	return rc;
+}
+
+static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_area **ret)
 {
 	struct tt_area *a = calloc(1, sizeof(*a));
 	int rc;
@@ -55,7 +69,7 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, struct tt_area **ret)
 	if (!a)
 		return tt_fail(TT_SYSTEM, "no memory for the record of an area");
 	a->ctx = ctx;
-	rc = cu->mem_alloc(&a->at, TT_DEV_AREA_BYTES);
+	rc = allocate(cu, by_fd, a);
 	if (rc) {
 		rc = tt_cuda_fail(rc, "%zu bytes of device memory for a communicator", (size_t)TT_DEV_AREA_BYTES);
 		goto free_record;
@@ -67,20 +81,24 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, struct tt_area **ret)
 		rc = tt_cuda_fail(rc, "a page of pinned memory for a communicator");
 		goto free_area;
 	}
-	a->shareable = !cu->ipc_get(&a->handle, a->at);
 	*ret = a;
 	return 0;
 free_area:
-	cu->mem_free(a->at);
+	if (by_fd) {
+		tt_vmm_unmap(cu, a->at, a->bytes);
+		close(a->fd);
+	} else {
+		cu->mem_free(a->at);
+	}
 free_record:
 	free(a);
 	return rc;
 }
 
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, tt_custream stream, struct tt_area **ret_area)
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream, struct tt_area **ret_area)
 {
-	struct tt_area *a = find_unused(ctx);
-	int rc = a ? 0 : make(cu, ctx, &a);
+	struct tt_area *a = find_unused(ctx, by_fd);
+	int rc = a ? 0 : make(cu, ctx, by_fd, &a);
 
 	if (rc)
 		return rc;
@@ -94,12 +112,22 @@ int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, tt_custream stream, str
 	return 0;
 }
 
-void tt_area_give(struct tt_area *a)
+static void put(struct tt_area **list, struct tt_area *a)
 {
 	pthread_mutex_lock(&lock);
-	a->next = unused;
-	unused = a;
+	a->next = *list;
+	*list = a;
 	pthread_mutex_unlock(&lock);
+}
+
+void tt_area_give(struct tt_area *a)
+{
+	put(&unused, a);
+}
+
+void tt_area_lose(struct tt_area *a)
+{
+	put(&lost, a);
 }
 
 void tt_area_describe(const struct tt_area *a, int device, struct tt_area_card *ret_card)
@@ -108,46 +136,85 @@ void tt_area_describe(const struct tt_area *a, int device, struct tt_area_card *
 	ret_card->process = tt_area_process();
 	ret_card->at = a->at;
 	ret_card->ctx = (uintptr_t)a->ctx;
+	ret_card->bytes = a->bytes;
 	ret_card->device = device;
 	ret_card->ok = 1;
 	if (a->shareable)
 		ret_card->handle = a->handle;
 }
 
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, tt_cuptr *ret_at,
-		  bool *ret_opened)
+static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd,
+		      tt_cuptr *ret_at)
+{
+	int rc;
+
+	if (by_fd && fd < 0)
+		return tt_fail(TT_CUDA, "the descriptor of a peer's device memory did not come");
+	rc = by_fd ? tt_vmm_open(cu, device, fd, card->bytes, ret_at) :
+	     cu->ipc_open(ret_at, card->handle, TT_CU_IPC_LAZY_PEERS);
+	return rc ? tt_cuda_fail(rc, "open a peer's device memory by %s", by_fd ? "descriptor" : "IPC handle") : 0;
+}
+
+int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd, tt_cuptr *ret_at,
+		  size_t *ret_opened)
 {
 	int rc, can = 1;
 
-	*ret_opened = card->process != tt_area_process();
-	if (*ret_opened) {
-		rc = cu->ipc_open(ret_at, card->handle, TT_CU_IPC_LAZY_PEERS);
-		return rc ? tt_cuda_fail(rc, "open a peer's device memory") : 0;
+	if (card->process != tt_area_process()) {
+		rc = open_peers(cu, device, card, by_fd, fd, ret_at);
+		*ret_opened = rc ? 0 : card->bytes;
+		return rc;
 	}
+	*ret_opened = 0;
 	*ret_at = card->at;
 	if (card->device == device)
 		return 0;
 	rc = cu->can_access_peer(&can, device, card->device);
 	if (!rc && can)
-		rc = cu->peer_enable((tt_cuctx)(uintptr_t)card->ctx, 0);
+		rc = by_fd ? tt_vmm_access(cu, device, card->at, card->bytes) :
+		     cu->peer_enable((tt_cuctx)(uintptr_t)card->ctx, 0);
 	if (rc && rc != TT_CU_PEER_ALREADY)
 		return tt_cuda_fail(rc, "device %d: peer access to device %d", device, card->device);
 	return can ? 0 : tt_fail(TT_CUDA, "device %d cannot reach device %d", device, card->device);
 }
 
-void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at)
+void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd)
 {
-	cu->ipc_close(at);
+	if (by_fd)
+		tt_vmm_unmap(cu, at, opened);
+	else
+		cu->ipc_close(at);
 }
 
 /* Areas of the parent are not the child's: CUDA does not survive a fork. */
+static void forget(struct tt_area **list)
+{
+	for (struct tt_area *a; (a = *list);) {
+		*list = a->next;
+		if (a->fd >= 0)
+			close(a->fd);
+		free(a);
+	}
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 static void in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	unused = NULL;
+	forget(&unused);
+	forget(&lost);
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }

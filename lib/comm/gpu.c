@@ -61,7 +61,7 @@ int tt_gpu_open(tuttiComm_t c, const char *setting)
 
 /* ---- can everybody reach everybody? ------------------------------------------------------------------------------ */
 
-struct card { struct tt_area_card area; int32_t blocks; uint32_t ok; uint64_t proof; };
+struct card { struct tt_area_card area; struct tt_fd_card box; int32_t blocks; uint32_t ok; uint64_t proof; };
 
 static uint64_t proof_of(uint64_t proof, int reader)
 {
@@ -88,7 +88,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	void *params[] = { &job };
 	int rc = tt_kernels_load(d->cu, d->ctx, &d->k);
 
-	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->own, &d->area)))
+	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->by_fd, d->own, &d->area)))
 		return rc;
 	job.desk[0] = d->area->at;
 	job.report = d->area->report_at;
@@ -105,11 +105,11 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 }
 
 /* Open what peer has, copy its proof through device memory, leave one there. */
-static int try_peer(struct tt_gpu *d, int peer, const struct card *card)
+static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 {
 	tuttiComm_t c = d->comm;
 	uint64_t read = 0, left = proof_of(card->proof, c->rank);
-	int rc = tt_area_reach(d->cu, d->device, &card->area, &d->at[peer], &d->opened[peer]);
+	int rc = tt_area_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer], &d->opened[peer]);
 
 	if (rc)
 		return rc;
@@ -174,27 +174,86 @@ static void share_out(struct tt_gpu *d, const struct card *all)
 	}
 }
 
-static int meet(tuttiComm_t c, struct card *all)
+static void shut_peers(struct tt_gpu *d)
 {
-	struct tt_gpu *d = c->gpu;
-	struct card mine = { .ok = 0 };
-	bool yes;
-	int rc = all_agree(c, &mine, all, prepare(d, &mine), &yes);
+	for (int p = 0; p < TT_DEV_RANKS; p++)
+		if (d->opened[p]) {
+			tt_area_shut(d->cu, d->at[p], d->opened[p], d->by_fd);
+			d->opened[p] = 0;
+		}
+}
 
-	if (rc || !yes)
+/* Hand this rank's descriptor to all others; after an exchange all have come. */
+static int swap_descriptors(struct tt_gpu *d, struct tt_fd_box *box, struct card *mine, struct card *all, bool *ret_yes)
+{
+	tuttiComm_t c = d->comm;
+	int rc = 0;
+
+	for (int p = 0; p < c->nranks && !rc; p++)
+		if (all[p].area.process != tt_area_process())
+			rc = tt_fd_box_send(box, c->rank, &all[p].box, d->area->fd);
+	rc = all_agree(c, mine, all, rc, ret_yes);
+	tt_fd_box_collect(box);
+	return rc;
+}
+
+/* Areas, tried by copies. *ret_yes: everybody reaches everybody. */
+static int reach_all(struct tt_gpu *d, struct tt_fd_box *box, struct card *all, bool *ret_yes)
+{
+	struct card mine = { .ok = 0 };
+	tuttiComm_t c = d->comm;
+	int rc = d->by_fd ? tt_fd_box_open(box) : 0;
+
+	mine.box = box->card;
+	rc = all_agree(c, &mine, all, rc ? rc : prepare(d, &mine), ret_yes);
+	if (!rc && *ret_yes && d->by_fd)
+		rc = swap_descriptors(d, box, &mine, all, ret_yes);
+	if (rc || !*ret_yes)
 		return rc;
 	d->at[c->rank] = d->area->at;
 	for (int p = 0; !rc && p < c->nranks; p++)
-		rc = p == c->rank ? 0 : try_peer(d, p, &all[p]);
-	rc = all_agree(c, &mine, all, rc, &yes);
-	if (rc || !yes)
+		rc = p == c->rank ? 0 : try_peer(d, p, &all[p], box->fd[p]);
+	rc = all_agree(c, &mine, all, rc, ret_yes);
+	if (rc || !*ret_yes)
 		return rc;
-	rc = all_agree(c, &mine, all, check_left(d, mine.proof), &d->kernels);
+	return all_agree(c, &mine, all, check_left(d, mine.proof), ret_yes);
+}
+
+/* Once more by descriptors, if ranks are processes and handles did not do. */
+static int reach_by_fd(struct tt_gpu *d, struct card *all, bool *ret_yes)
+{
+	struct tt_fd_box box = { .socket = -1 };
+	bool apart = false;
+	int rc;
+
+	for (int p = 0; p < d->comm->nranks; p++)
+		apart |= all[p].area.ok && all[p].area.process != all[0].area.process;
+	if (!apart)
+		return 0;
+	shut_peers(d);
+	if (d->area)
+		tt_area_give(d->area);
+	d->area = NULL;
+	d->by_fd = true;
+	memset(box.fd, -1, sizeof(box.fd));
+	rc = reach_all(d, &box, all, ret_yes);
+	tt_fd_box_close(&box);
+	return rc;
+}
+
+static int meet(tuttiComm_t c, struct card *all)
+{
+	struct tt_fd_box none = { .socket = -1 };
+	struct tt_gpu *d = c->gpu;
+	int rc = reach_all(d, &none, all, &d->kernels);
+
+	if (!rc && !d->kernels)
+		rc = reach_by_fd(d, all, &d->kernels);
 	if (rc || !d->kernels)
 		return rc;
 	share_out(d, all);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s", c->rank, d->device,
-	       d->meets ? "which meet" : "ordered by streams");
+	       d->meets ? "which meet" : d->by_fd ? "ordered by streams, areas shared by descriptor" : "ordered by streams");
 	return tt_gpu_watch(d);
 }
 
@@ -273,11 +332,11 @@ void tt_gpu_close(tuttiComm_t c)
 	if (d->close_stages)
 		d->close_stages(d);
 	tt_gpu_unwatch(d);
-	for (int p = 0; p < TT_DEV_RANKS; p++)
-		if (d->opened[p] && d->at[p])
-			tt_area_shut(d->cu, d->at[p]);
-	if (d->area && !tt_control_broken(c->ctl))
-		tt_area_give(d->area);           /* else lost: a peer may write into it yet */
+	shut_peers(d);
+	if (d->area && tt_control_broken(c->ctl))
+		tt_area_lose(d->area);
+	else if (d->area)
+		tt_area_give(d->area);
 	d->cu->event_destroy(d->last);
 	d->cu->stream_destroy(d->own);
 	tt_gpu_leave(d->ctx);

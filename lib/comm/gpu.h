@@ -35,7 +35,8 @@ struct tt_gpu {
 	const struct tt_kernels *k;
 	struct tt_area *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
-	bool opened[TT_DEV_RANKS];             /* by IPC: to be closed */
+	size_t opened[TT_DEV_RANKS];           /* bytes that are to be closed, 0: none */
+	bool by_fd;                            /* areas are shared by descriptor: IPC handles were refused */
 
 	/* plans that have run on it (run/gpu_plan.c), each in one piece of memory */
 	struct tt_gpu_program *programs;
@@ -89,20 +90,40 @@ struct tt_area {
 	struct tt_area *next;
 	tt_cuctx ctx;
 	tt_cuptr at;
+	size_t bytes;
 	struct tt_cuipc handle;
 	bool shareable;                        /* handle is there */
+	int fd;                                /* or this, -1: no */
 	struct tt_dev_report *report;
 	tt_cuptr report_at;
 };
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, tt_custream stream, struct tt_area **ret_area);
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream, struct tt_area **ret_area);
 void tt_area_give(struct tt_area *area);
+/* The same for one that is never to be used again, because a peer may still write into it. */
+void tt_area_lose(struct tt_area *area);
 /* How peers come to it: told in an exchange among all ranks. */
-struct tt_area_card { uint64_t process, at, ctx; int32_t device; uint32_t ok; struct tt_cuipc handle; };
+struct tt_area_card { uint64_t process, at, ctx, bytes; int32_t device; uint32_t ok; struct tt_cuipc handle; };
 void tt_area_describe(const struct tt_area *area, int device, struct tt_area_card *ret_card);
-/* A pointer to a peer's area; *ret_opened: to be closed by tt_area_shut. 0 | TT_CUDA */
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, tt_cuptr *ret_at,
-		  bool *ret_opened);
-void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at);
+/* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_area_shut, 0: none. fd: of the peer's area if areas are
+ * shared so, else -1. 0 | TT_CUDA */
+int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd, tt_cuptr *ret_at,
+		  size_t *ret_opened);
+void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd);
 uint64_t tt_area_process(void);                /* of this process; others have another */
+
+/* transports/cuda_fd.c. Memory of the current device that has a descriptor; somebody else's; for another device of the
+ * process too; away with the mapping. Driver's codes. */
+int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd, tt_cuptr *ret_at);
+int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_cuptr *ret_at);
+int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes);
+void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
+
+/* Where descriptors of all ranks come together. Cards are told in an exchange; after a second one all were sent. 0 | < 0 */
+struct tt_fd_card { uint64_t name, token; };
+struct tt_fd_box { int socket; struct tt_fd_card card; int fd[TT_DEV_RANKS]; };
+int tt_fd_box_open(struct tt_fd_box *box);
+int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_card *to, int fd);
+void tt_fd_box_collect(struct tt_fd_box *box);
+void tt_fd_box_close(struct tt_fd_box *box);
 
 #endif

@@ -33,6 +33,13 @@ enum { TT_CU_CAPTURE_GLOBAL = 0, TT_CU_CAPTURE_THREAD = 1, TT_CU_CAPTURE_RELAXED
 struct tt_cuipc { char bytes[64]; };           /* CUipcMemHandle; passed by value */
 struct tt_cuuuid { char bytes[16]; };
 
+/* Virtual memory: CUmemAllocationProp, CUmemAccessDesc. */
+enum { TT_CU_PINNED = 1, TT_CU_BY_FD = 1, TT_CU_ON_DEVICE = 1, TT_CU_READ_WRITE = 3 };
+struct tt_cuplace { int type, id; };
+struct tt_cuprop { int type, handles; struct tt_cuplace place; void *meta; unsigned char rest[8]; };
+struct tt_cuaccess { struct tt_cuplace place; int flags; };
+_Static_assert(sizeof(struct tt_cuprop) == 32 && sizeof(struct tt_cuaccess) == 12, "as the driver has them");
+
 /* One entry of cuStreamBatchMemOp: 48 bytes. */
 enum { TT_CU_WAIT_32 = 1, TT_CU_WRITE_32 = 2 };
 enum { TT_CU_WAIT_GEQ = 0, TT_CU_WAIT_EQ = 1 };
@@ -82,6 +89,19 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 	F(ipc_get, cuIpcGetMemHandle, (struct tt_cuipc *ret_handle, tt_cuptr ptr))				\
 	F(ipc_open, cuIpcOpenMemHandle_v2, (tt_cuptr *ret_ptr, struct tt_cuipc handle, unsigned flags))		\
 	F(ipc_close, cuIpcCloseMemHandle, (tt_cuptr ptr))							\
+	F(vmm_granularity, cuMemGetAllocationGranularity, (size_t *ret_bytes, const struct tt_cuprop *prop, int which))	\
+	F(vmm_create, cuMemCreate, (uint64_t *ret_handle, size_t bytes, const struct tt_cuprop *prop,		\
+				    unsigned long long flags))							\
+	F(vmm_release, cuMemRelease, (uint64_t handle))								\
+	F(vmm_reserve, cuMemAddressReserve, (tt_cuptr *ret_at, size_t bytes, size_t align, tt_cuptr at,		\
+					     unsigned long long flags))						\
+	F(vmm_free, cuMemAddressFree, (tt_cuptr at, size_t bytes))						\
+	F(vmm_map, cuMemMap, (tt_cuptr at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags))	\
+	F(vmm_unmap, cuMemUnmap, (tt_cuptr at, size_t bytes))							\
+	F(vmm_access, cuMemSetAccess, (tt_cuptr at, size_t bytes, const struct tt_cuaccess *access, size_t n))	\
+	F(vmm_export, cuMemExportToShareableHandle, (void *ret_fd, uint64_t handle, int type,			\
+						     unsigned long long flags))					\
+	F(vmm_import, cuMemImportFromShareableHandle, (uint64_t *ret_handle, void *fd, int type))		\
 	F(dtoh, cuMemcpyDtoH_v2, (void *to, tt_cuptr from, size_t bytes))					\
 	F(htod, cuMemcpyHtoD_v2, (tt_cuptr to, const void *from, size_t bytes))					\
 	F(dtoh_async, cuMemcpyDtoHAsync_v2, (void *to, tt_cuptr from, size_t bytes, tt_custream stream))	\

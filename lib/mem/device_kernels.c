@@ -88,13 +88,26 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 }
 
 /* CUDA does not survive a fork: what the parent loaded is not the child's. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 static void in_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	all = NULL;
+	for (struct loaded *l; (l = all);) {
+		all = l->next;
+		free(l);
+	}
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(before_fork, in_parent, in_child);
 }

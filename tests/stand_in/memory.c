@@ -20,7 +20,7 @@ static struct piece {
 	int fd, device;
 	unsigned type, managed;
 	uint64_t id;
-	bool registered, opened;
+	bool registered, opened, virtual;      /* virtual: has no IPC handle */
 } *pieces;
 static uint64_t ids;
 
@@ -66,12 +66,23 @@ static int release(struct piece *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
-	if (!x->registered)
+	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
 	if (x->fd >= 0)
 		close(x->fd);
 	free(x);
 	return 0;
+}
+
+void stand_in_add_virtual(char *at, size_t bytes)
+{
+	add((struct piece){ .at = at, .bytes = bytes, .fd = -1, .device = stand_in_device(), .type = TT_CU_TYPE_DEVICE,
+			    .virtual = true });
+}
+
+bool stand_in_take_virtual(char *at)
+{
+	return !release(take(at, false, false));
 }
 
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
@@ -180,7 +191,7 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 		else if (attributes[i] == TT_CU_PTR_DEVICE)
 			*(int *)data[i] = x.device;
 		else if (attributes[i] == TT_CU_PTR_IPC)
-			*(int *)data[i] = x.type == TT_CU_TYPE_DEVICE && !x.managed;
+			*(int *)data[i] = x.type == TT_CU_TYPE_DEVICE && !x.managed && !x.virtual;
 		else
 			return TT_CU_BAD_VALUE;
 	}
@@ -216,7 +227,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 		h.device = x->device;
 	}
 	pthread_mutex_unlock(&stand_in_lock);
-	if (!x || x->type != TT_CU_TYPE_DEVICE || x->managed)
+	if (!x || x->type != TT_CU_TYPE_DEVICE || x->managed || x->virtual)
 		return TT_CU_BAD_VALUE;
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &h, sizeof(h));

@@ -46,6 +46,10 @@ extern pthread_cond_t stand_in_changed;
 int stand_in_device(void);
 int stand_in_devices(void);
 
+/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that address */
+void stand_in_add_virtual(char *at, size_t bytes);
+bool stand_in_take_virtual(char *at);
+
 /* What a stream does, one after the other. */
 enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, BATCH, LAUNCH };
 struct node {
