@@ -76,8 +76,7 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 	struct nc_job *job = handle ? nc_job_new(run_join, handle, NULL, options->blocking) : NULL;
 
 	if (!job) {
-		if (handle)
-			nc_comm_drop(handle);
+		nc_comm_drop(handle);
 		return TT_SYSTEM;
 	}
 	memcpy(&job->id, id, sizeof(job->id));
@@ -86,7 +85,7 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 	job->options = *options;
 	job->context = context;
 	job->place = comm;
-	__atomic_store_n(comm, handle, __ATOMIC_RELEASE);      /* another thread may look for it to ask or to abort */
+	nc_place(comm, handle);
 	*ret_job = job;
 	return 0;
 }
@@ -100,7 +99,7 @@ static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 	if (!comm)
 		rc = tt_fail(TT_ARG, "ncclCommInitRank: comm is NULL");
 	else
-		*comm = NULL;
+		nc_place(comm, NULL);
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
 		rc = tt_fail(TT_ARG, "ncclCommInitRank: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			     rank, nranks);
@@ -167,6 +166,7 @@ static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *)
 {
 	struct nc_options options = { .blocking = true };
 	struct nc_job *job = NULL;
+	ncclComm_t handle;
 	tuttiComm_t tutti;
 	int rc = nc_comm_check(comm, call, &tutti);
 
@@ -178,13 +178,12 @@ static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *)
 		rc = nc_config_read(config, &options);
 	if (rc)
 		return rc;
-	*newcomm = member ? nc_comm_new(options.blocking) : NULL;
-	if (*newcomm || !member)
-		job = nc_job_new(run, *newcomm, comm, options.blocking);
+	handle = member ? nc_comm_new(options.blocking) : NULL;
+	if (handle || !member)
+		job = nc_job_new(run, handle, comm, options.blocking);
+	nc_place(newcomm, job ? handle : NULL);
 	if (!job) {
-		if (*newcomm)
-			nc_comm_drop(*newcomm);
-		*newcomm = NULL;
+		nc_comm_drop(handle);
 		return TT_SYSTEM;
 	}
 	job->options = options;

@@ -118,7 +118,7 @@ static void release(struct nc_job *job)
 void nc_job_discard(struct nc_job *job)
 {
 	if (job->place)
-		*job->place = NULL;
+		nc_place(job->place, NULL);
 	if (job->comm && nc_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
 		nc_comm_drop(job->comm);
 	free(job->excluded);
@@ -195,7 +195,7 @@ static int outcome(struct nc_job *job)
 		rc = job->blocking ? tt_fail(TT_REMOTE, "the communicator was aborted while it was joining") : 1;
 	if (rc < 0 && job->blocking && job->place && job->done) {
 		failed = job->comm;
-		*job->place = NULL;
+		nc_place(job->place, NULL);
 	}
 	release(job);
 	pthread_mutex_unlock(&lock);

@@ -40,6 +40,8 @@ static inline int nc_code(tuttiResult_t result) { return -(int)result; }
 /* comms.c: a handle that works, for the call that is named. 0 | TT_ARG */
 int nc_comm_check(ncclComm_t comm, const char *call, tuttiComm_t *ret_tutti);
 ncclComm_t nc_comm_new(bool blocking);     /* joining; NULL with a sentence */
+/* The user's variable: another thread may look at it, for a handle to ask or to abort. */
+static inline void nc_place(ncclComm_t *place, ncclComm_t comm) { __atomic_store_n(place, comm, __ATOMIC_RELEASE); }
 
 /* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults. 0 | TT_ARG */
 struct nc_options {

@@ -67,9 +67,16 @@ static int is_driver(struct dl_phdr_info *info, size_t bytes, void *ctx)
 /* dlopen would look for it in a hundred places, at every join of a process that has none. */
 const struct tt_cuda *tt_cuda_here(void)
 {
-	char why[128];
+	static atomic_bool told;
+	const struct tt_cuda *cu;
+	char why[128] = "";
 
-	return dl_iterate_phdr(is_driver, NULL) ? find(RTLD_NOW | RTLD_NOLOAD, why, sizeof(why)) : NULL;
+	if (!dl_iterate_phdr(is_driver, NULL))
+		return NULL;
+	cu = find(RTLD_NOW | RTLD_NOLOAD, why, sizeof(why));
+	if (!cu && !atomic_exchange(&told, true))
+		tt_log(TT_LOG_WARN, "CUDA's driver is loaded and cannot be used: %s", why);
+	return cu;
 }
 
 const struct tt_cuda *tt_cuda_load(void)
