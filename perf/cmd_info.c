@@ -16,6 +16,7 @@
 
 #include "algorithms/algorithm.h"
 #include "base/base.h"
+#include "mem/device_kernels.h"
 #include "mem/reduce.h"
 #include "perf/cmd.h"
 #include "perf/host.h"
@@ -29,9 +30,6 @@
 #ifndef TT_BUILD
 #define TT_BUILD "not known"
 #endif
-
-/* Transports of other builds and later versions; those in the table are left out. */
-static const char *const other_transports[] = { "verbs", "cuda_ipc" };
 
 static void print_build(void)
 {
@@ -52,7 +50,8 @@ static void print_build(void)
 #else
 	printf("  %-22s not built in; topology comes from /sys\n", "hwloc");
 #endif
-	printf("  %-22s not built in\n", "CUDA");
+	printf("  %-22s %s\n", "GPU kernels", tt_kernels_built_in() ? "built in" :
+	       "not built in (configure --with-nvcc); calls on CUDA memory go through the host");
 }
 
 static void print_processor(void)
@@ -85,14 +84,6 @@ static void print_transports(void)
 			printf("  %-22s on this host: %s\n", t->name, t->help);
 		else
 			printf("  %-22s not on this host: %s\n", t->name, why);
-	}
-	for (size_t i = 0; i < sizeof(other_transports) / sizeof(other_transports[0]); i++) {
-		bool here = false;
-
-		for (int k = 0; tt_transports[k]; k++)
-			here |= !strcmp(tt_transports[k]->name, other_transports[i]);
-		if (!here)
-			printf("  %-22s not built in\n", other_transports[i]);
 	}
 }
 

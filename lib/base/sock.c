@@ -296,14 +296,3 @@ int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *pat
 	}
 	return 0;
 }
-
-/* ---- connect -------------------------------------------------------------------------------------------------- */
-
-int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd)
-{
-	struct tt_door only = { .address = *a, .port = port };
-	char where[TT_ENDPOINT_TEXT];
-	int index, rc = tt_sock_race(&only, 1, patience, &index, ret_fd);
-
-	return rc && rc != TT_SYSTEM ? tt_fail(rc, "connect %s: %s", tt_address_text(a, port, where), only.why) : rc;
-}

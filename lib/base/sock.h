@@ -66,17 +66,13 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 		  int *ret_port);
 
 /* What to do to a socket that such a listener accepted: congestion control, which only connections inside the host go
- * without. tt_sock_connect does it itself. */
+ * without. tt_sock_race does it itself. */
 void tt_sock_settle(int fd);
 void tt_sock_unpace(int fd);             /* for a new socket, before it connects or listens */
 
-/* Connect; the socket is non-blocking, without Nagle. 0 | TT_REMOTE (refused, unreachable), TT_TIMEOUT | TT_SYSTEM
- * (this host: descriptors, memory) */
-int tt_sock_connect(const struct tt_address *a, int port, const struct tt_patience *patience, int *ret_fd);
-
 /* Connect to whichever of the n doors that are not marked tried answers first, in their order with a head start
- * each. Those that led nowhere are marked, and why has the reason; so is the winner. 0 | TT_REMOTE: none is left |
- * TT_TIMEOUT (also: stopped) | TT_SYSTEM with the sentence: this host cannot go on */
+ * each; the socket is non-blocking, without Nagle. Those that led nowhere are marked, and why has the reason; so is the
+ * winner. 0 | TT_REMOTE: none is left | TT_TIMEOUT (also: stopped) | TT_SYSTEM with the sentence: this host cannot go on */
 struct tt_door {
 	struct tt_address address;
 	int port;

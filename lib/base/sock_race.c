@@ -1,7 +1,7 @@
 /*
  * sock_race.c - connect to whichever of several addresses answers first
  *
- * Called by comm, and by tt_sock_connect with one address. An address that swallows packets must not hold up the next
+ * Called by comm. An address that swallows packets must not hold up the next
  * one, so each gets a head start over the next, not a turn. What leads nowhere says so in its own words.
  */
 #include <errno.h>

@@ -272,13 +272,6 @@ int tt_gpu_meet(tuttiComm_t c)
 	return rc;
 }
 
-struct tt_dev_report *tt_gpu_report(const struct tt_gpu *d, tt_cuptr *ret_at)
-{
-	if (ret_at)
-		*ret_at = d->area->report_at;
-	return d->area->report;
-}
-
 void tt_gpu_settle(tuttiComm_t c)
 {
 	struct tt_gpu *d = c->gpu;

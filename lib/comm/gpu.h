@@ -82,9 +82,6 @@ int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes
 int tt_gpu_watch(struct tt_gpu *d);
 void tt_gpu_unwatch(struct tt_gpu *d);
 
-/* The report of this rank, and its address on the device. */
-struct tt_dev_report *tt_gpu_report(const struct tt_gpu *d, tt_cuptr *ret_at);
-
 /* transports/cuda_ipc.c: areas. take: an unused one of this context, zeroed by stream; give: for the next one. */
 struct tt_area {
 	struct tt_area *next;

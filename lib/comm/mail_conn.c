@@ -257,7 +257,7 @@ static size_t take(struct tt_mail *mail, struct tt_mail_conn *c, void *to, size_
 	return 0;
 }
 
-void tt_mail_conn_read(struct tt_mail *mail, struct tt_mail_conn *c)
+static void read_letters(struct tt_mail *mail, struct tt_mail_conn *c)
 {
 	for (size_t done = 0, n; done < READ_AT_ONCE && !c->dead && !c->held; done += n) {
 		if (!c->in_body) {
@@ -288,6 +288,6 @@ void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *c, uint32_t e
 		return;
 	}
 	if (!c->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		tt_mail_conn_read(mail, c);
+		read_letters(mail, c);
 	tt_mail_conn_watch(mail, c);
 }

@@ -94,7 +94,6 @@ bool tt_mail_await(struct tt_mail *mail, uint64_t deadline_ns);
 int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd);            /* takes fd. 0 | TT_SYSTEM */
 void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *conn, uint32_t events);
 void tt_mail_conn_watch(struct tt_mail *mail, struct tt_mail_conn *conn);
-void tt_mail_conn_read(struct tt_mail *mail, struct tt_mail_conn *conn); /* what is there */
 void tt_mail_conn_end(struct tt_mail *mail, struct tt_mail_conn *conn, tuttiRankState_t how);
 void tt_mail_bury(struct tt_mail *mail);                                 /* free dead ones; service thread */
 /* Queue a letter without waiting; the service thread's way. data: NULL, or in shared, which gets one more user. */

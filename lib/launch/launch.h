@@ -85,7 +85,4 @@ struct tt_launch {
 int tt_launch_open(struct tt_launch *launch, const struct tt_env *env, unsigned number, uint64_t deadline_ns);
 void tt_launch_close(struct tt_launch *launch);
 
-/* TUTTI_SECRET or what TUTTI_SECRET_FILE holds. 1: there is one | 0: none | < 0 */
-int tt_launch_secret(const struct tt_env *env, char *secret, size_t room);
-
 #endif

@@ -39,7 +39,8 @@ static int read_secret(const char *path, char *secret, size_t room)
 	return *secret ? 1 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
 }
 
-int tt_launch_secret(const struct tt_env *env, char *secret, size_t room)
+/* TUTTI_SECRET or what TUTTI_SECRET_FILE holds. 1: there is one | 0: none | < 0 */
+static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
 		return tt_fail(TT_USAGE, "both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
@@ -86,7 +87,7 @@ static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned numb
 	struct tt_ports range = tt_ports_read(env->ports);
 	struct tt_where where = { .port = job->port, .nports = job->nports, .epoch = job->epoch };
 	char secret[1024], name[400];
-	int rc = tt_launch_secret(env, secret, sizeof(secret));
+	int rc = find_secret(env, secret, sizeof(secret));
 
 	if (rc <= 0)
 		return rc ? rc : tt_fail(TT_USAGE, "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "

@@ -151,11 +151,19 @@ static int print_table(struct tt_plan *const *plans, int nplans, bool all, FILE 
 
 /* ---- formats -------------------------------------------------------------------------------------------------- */
 
+static const struct tt_print_format formats[] = {
+	{ "table", "for people", print_table },
+	{ "json", "every step, for programs", tt_print_json },
+	{ "dot", "a picture, for Graphviz", tt_print_dot },
+	{ "goal", "a schedule, for LogGOPSim", tt_print_goal },
+	{ NULL, NULL, NULL },
+};
+
 const struct tt_print_format *tt_print_find(const char *name)
 {
 	char known[200] = "";
 
-	for (const struct tt_print_format *f = tt_print_formats; f->name; f++) {
+	for (const struct tt_print_format *f = formats; f->name; f++) {
 		if (!strcmp(f->name, name))
 			return f;
 		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s", known[0] ? ", " : "", f->name);
@@ -185,11 +193,3 @@ int tt_plan_print(const struct tt_plan *plan, const char *format, FILE *to)
 
 	return print(&one, 1, false, format, to);
 }
-
-const struct tt_print_format tt_print_formats[] = {
-	{ "table", "for people", print_table },
-	{ "json", "every step, for programs", tt_print_json },
-	{ "dot", "a picture, for Graphviz", tt_print_dot },
-	{ "goal", "a schedule, for LogGOPSim", tt_print_goal },
-	{ NULL, NULL, NULL },
-};

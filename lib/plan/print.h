@@ -18,7 +18,6 @@ struct tt_print_format {
 	tt_print_fn *print;
 };
 
-extern const struct tt_print_format tt_print_formats[];     /* ends with a NULL name */
 tt_print_fn tt_print_json, tt_print_dot, tt_print_goal;
 
 /* The format of that name, or NULL with the known ones in the error text. */
