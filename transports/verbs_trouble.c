@@ -155,11 +155,30 @@ int tt_ib_events(struct tt_ib_ep *ep)
 	return ep->failed;
 }
 
+/* Where the card has reported nothing, or not yet, its ports are looked at. */
+static int look_at_ports(struct tt_ib_ep *ep)
+{
+	tt_ib_events(ep);
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
+		const struct tt_ib_rail *rail = &ep->rail[r];
+		struct tt_ib_port_attr at = { 0 };
+		int error = ep->ib->query_port(rail->context, rail->card.port, &at);
+
+		if (error == ENODEV || error == EIO)
+			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank, rail->name,
+				   strerror(error));
+		else if (!error && at.state != TT_IB_PORT_ACTIVE)
+			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d is down (state %d): cable, switch, or `ip link`",
+				   ep->base.world->rank, rail->name, rail->card.port, at.state);
+	}
+	return ep->failed;
+}
+
 int tt_ib_fault(struct tt_endpoint *base)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 
-	return tt_ib_events(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
+	return look_at_ports(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
 }
 
 /* Has a queue pair to peer stopped? */
@@ -189,7 +208,7 @@ bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 
 	if (!l)
 		return false;
-	tt_ib_events(ep);
+	look_at_ports(ep);
 	pthread_mutex_lock(&lock);
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);

@@ -4,6 +4,7 @@
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
+hostname machine
 for module in /modules/*.ko; do insmod $module 2>/dev/null; done
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=512000,cache=loose,ro host /host
 for folder in proc sys dev; do mount --bind /$folder /host/$folder; done
