@@ -6,8 +6,10 @@
  */
 #include <criterion/criterion.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "files.h"
 #include "harness_traffic.h"
 #include "transports/verbs.h"
 
@@ -134,6 +136,33 @@ Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 	cr_assert_not(tt_ib_choose_gids(&a, &none, &mine, &theirs));
 	cr_assert_not(tt_ib_choose_gids(&a, &infiniband, &mine, &theirs));
 	cr_assert(tt_ib_choose_gids(&infiniband, &infiniband, &mine, &theirs));
+}
+
+/* ---- near cards --------------------------------------------------------------------------------------------------- */
+
+Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
+{
+	struct tt_ib_rail rail[4] = { { .name = "a0" }, { .name = "a1" }, { .name = "b0" }, { .name = "b1" } };
+	uint64_t low[TT_CPU_WORDS] = { 0x30 }, high[TT_CPU_WORDS] = { 0, 1 }, all[TT_CPU_WORDS] = { ~0ull, ~0ull };
+	uint64_t mixed[TT_CPU_WORDS] = { 1, 7 }, nowhere[TT_CPU_WORDS] = { [2] = 1 };
+	char sys[] = "/tmp/tutti-verbs-XXXXXX", command[80];
+
+	cr_assert_not_null(mkdtemp(sys));
+	write_file_in(sys, "a0/device/local_cpulist", "0-15\n");
+	write_file_in(sys, "a1/device/local_cpulist", "0-15\n");
+	write_file_in(sys, "b0/device/local_cpulist", "64-79,90\n");
+	write_file_in(sys, "b1/device/local_cpulist", "64-79,90\n");
+	for (int number = 0; number < 8; number++) {
+		cr_expect_eq(tt_ib_nearest(sys, rail, 4, low, number), number % 2);
+		cr_expect_eq(tt_ib_nearest(sys, rail, 4, high, number), 2 + number % 2);
+		cr_expect_eq(tt_ib_nearest(sys, rail, 4, mixed, number), 2 + number % 2);
+		cr_expect_eq(tt_ib_nearest(sys, rail, 3, all, number), 2);
+		cr_expect_eq(tt_ib_nearest(sys, rail, 4, nowhere, number), number % 4);
+		cr_expect_eq(tt_ib_nearest("/nowhere", rail, 4, low, number), number % 4);
+		cr_expect_eq(tt_ib_nearest(sys, rail, 1, high, number), 0);
+	}
+	snprintf(command, sizeof(command), "rm -rf %s", sys);
+	cr_assert(system(command) == 0);
 }
 
 /* ---- steady state ------------------------------------------------------------------------------------------------ */

@@ -118,7 +118,8 @@ struct tt_transport {
 	bool (*lends)(struct tt_link *l, const void *buf, size_t bytes);
 
 	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes and is to be copied to dst,
-	 * which nobody reads or writes until it has come: then peek may find it there, and give dst itself. May be repeated.
+	 * which nobody reads or writes until it has come: then peek may find it there, and give dst itself. May be repeated. It may
+	 * leave with the next message, or the next look for one.
 	 * False: it is of no use for this dst. */
 	bool (*expect)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
 	/* With either of these: an operation has failed and nothing more will be called for its messages but close. On return no

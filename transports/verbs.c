@@ -63,8 +63,8 @@ static void verbs_close(struct tt_endpoint *base)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 
 	if (ep->posted)
-		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %llu work requests, %llu signalled; %llu messages sent and %llu received in "
-		       "callers' memory; %llu registrations", base->world->rank, (unsigned long long)ep->posted,
+		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
+		       "callers' memory; %llu registrations", base->world->rank, (unsigned long long)ep->posted, (unsigned long long)ep->rings,
 		       (unsigned long long)ep->signalled, (unsigned long long)ep->lent, (unsigned long long)ep->landed,
 		       (unsigned long long)ep->registrations);
 	say_farewell(ep);
@@ -115,6 +115,7 @@ static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
 	rc = ep->ib ? tt_ib_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
 	card->usable = rc == 0;
 	card->nrails = (uint8_t)ep->nrails;
+	card->first = ep->nrails > 1 ? (uint8_t)tt_ib_first_rail(ep) : 0;
 	for (int i = 0; i < ep->nrails; i++) {
 		card->rail[i] = ep->rail[i].card;
 		card->software |= ep->rail[i].software;
@@ -178,7 +179,8 @@ static void choose_path(struct tt_ib_link *l)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	int me = ep->base.world->rank, peer = l->base.peer;
-	int n = tt_ib_common_rails(&ep->cards[me], &ep->cards[peer]), r = l->base.channel % n;
+	int n = tt_ib_common_rails(&ep->cards[me], &ep->cards[peer]);
+	int r = (ep->cards[me < peer ? me : peer].first + l->base.channel) % n;
 	const struct tt_ib_port_card *mine = &ep->cards[me].rail[r], *theirs = &ep->cards[peer].rail[r];
 	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
 
@@ -258,6 +260,8 @@ static int verbs_progress(struct tt_endpoint *base)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 	int moved = tt_ib_poll(ep);
 
+	if (tt_unlikely(ep->nholding))
+		tt_ib_send_wishes(ep);
 	if (tt_unlikely(ep->nowing))
 		tt_ib_pay(ep);
 	return moved;

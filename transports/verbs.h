@@ -1,10 +1,10 @@
 /*
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
- * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs; verbs_try.c tries whom they reach;
- * verbs_queue.c makes a queue pair and connects it; verbs_ring.c moves messages; verbs_direct.c those that go past the
- * rings, verbs_memory.c keeps what they need registered; verbs_trouble.c says what went wrong. All call libibverbs by the
- * table (verbs_table.h).
+ * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs, verbs_near.c the one to begin with;
+ * verbs_try.c tries whom they reach; verbs_queue.c makes a queue pair and connects it; verbs_ring.c moves messages by the
+ * work requests of verbs_post.c; verbs_direct.c those that go past the rings, verbs_memory.c keeps what they need registered;
+ * verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
  *
  * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with immediate data, from a ring
  * of equal layout here: 16 bytes of head, then the payload, which begins on a cache line on both sides. The immediate says
@@ -21,7 +21,7 @@
 #include "transports/transport.h"
 #include "transports/verbs_table.h"
 
-#define TT_IB_RAILS 4          /* ports that one endpoint uses at most; channel c takes rail c % nrails */
+#define TT_IB_RAILS 4          /* ports that one endpoint uses at most; channel c takes rail (first + c) % nrails */
 #define TT_IB_GIDS 3           /* of a port, offered to the peers */
 #define TT_IB_MESSAGES 64      /* of a link and direction under way at most */
 #define TT_IB_SENDS 128        /* depth of a send queue: messages and words */
@@ -34,6 +34,16 @@
 #define TT_IB_RING_PARTS 4     /* a part of a ring that is freed is told at once */
 #define TT_IB_DIRECT (16u << 10)       /* messages from this size on may go past the rings: a copy of fewer costs less than a wish */
 #define TT_IB_WISH_BYTES 4096u
+#define TT_IB_HELD 16          /* wishes of a link that wait for company */
+
+/* Immediate data. A word is nothing but the count; else it has the line of the ring where the message begins. */
+#define TT_IB_WORD (1u << 31)
+#define TT_IB_FAREWELL 1u      /* of words: nothing more comes */
+#define TT_IB_COUNT_SHIFT 22   /* messages released */
+#define TT_IB_COUNT_MASK 0x1ffu        /* more than twice TT_IB_MESSAGES */
+#define TT_IB_PAST (1u << 21)  /* past the ring: it lies where it was wanted; no line */
+#define TT_IB_RINGED 1u        /* of those: it was sent from the ring, so its room there is freed as if it lay in the peer's */
+#define TT_IB_LINE_MASK 0x1fffffu
 
 /* What one rank tells of one port. */
 struct tt_ib_port_card {
@@ -45,6 +55,7 @@ struct tt_ib_port_card {
 /* What one rank tells of itself in open. */
 struct tt_ib_card {
 	uint8_t usable, software, nrails;
+	uint8_t first;                 /* the rail it begins with (verbs_near.c) */
 	struct tt_ib_port_card rail[TT_IB_RAILS];
 };
 
@@ -129,6 +140,8 @@ struct tt_ib_link {
 	uint64_t landed, told;         /* messages that have come; releases that the peer knows of */
 	size_t untold_bytes;
 	uint32_t to_post;
+	struct tt_ib_wish held[TT_IB_HELD];
+	uint32_t nheld;
 	bool owing;                    /* a word to the peer is due: a quarter of the ring was released */
 	bool left;                     /* the peer has closed */
 	bool lost;                     /* a completion said that something failed */
@@ -138,7 +151,7 @@ struct tt_ib_ep {
 	struct tt_endpoint base;
 	const struct tt_ib_table *ib;
 	struct tt_ib_rail rail[TT_IB_RAILS];
-	int nrails, bell, nowing;
+	int nrails, bell, nowing, nholding;     /* links that owe a word, that hold wishes */
 	struct tt_ib_card *cards;      /* [nranks] */
 	int *host;                     /* [nranks] hosts by number, from 0 on */
 	bool *reached;                 /* by host: messages went both ways; one's own is, untried */
@@ -150,7 +163,7 @@ struct tt_ib_ep {
 	char text[700];
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
-	uint64_t registrations, signalled, posted;
+	uint64_t registrations, signalled, posted, rings;      /* rings: calls of post_send */
 	uint64_t lent, landed;         /* messages that were read, or written, in the caller's memory */
 	struct tt_ib_cache cache;
 };
@@ -178,6 +191,13 @@ int tt_ib_try(struct tt_ib_ep *ep);
 /* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody. 0 | TT_SYSTEM */
 int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards, struct tt_ib_ep **ret_ep);
 
+/* verbs_near.c ------------------------------------------------------------------------------------------------- */
+
+/* The rail that this rank is to begin with, of those it has opened. */
+int tt_ib_first_rail(const struct tt_ib_ep *ep);
+/* The same for processors, and as the number-th of the ranks of its host; sys: /sys/class/infiniband, or a folder like it. */
+int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n, const uint64_t mask[TT_CPU_WORDS], int number);
+
 /* verbs_queue.c ------------------------------------------------------------------------------------------------ */
 
 /* Memory, its registration and a queue pair for a link. 0 | TT_SYSTEM */
@@ -200,14 +220,27 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 void tt_ib_release(struct tt_link *link);
 /* A message from registered memory, to where it is wanted or into the ring. 1 | 0 no room */
 int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey);
-void tt_ib_send_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish, size_t place);
 /* Look at the completion queues. > 0 something came | 0 | < 0 */
 int tt_ib_poll(struct tt_ib_ep *ep);
-/* Words that are due, since nothing takes the counts along. */
-void tt_ib_pay(struct tt_ib_ep *ep);
 /* Announce that nothing more comes from here. */
 void tt_ib_farewell(struct tt_ib_link *l);
 bool tt_ib_all_done(const struct tt_ib_link *l);
+
+/* verbs_post.c ------------------------------------------------------------------------------------------------- */
+
+/* A write with immediate data, which takes the count of releases along: pieces to that address (none: nothing but the
+ * immediate). tell: ask to be told when it is complete. */
+void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to, uint32_t rkey, uint32_t imm, bool tell);
+void tt_ib_send_word(struct tt_ib_link *l, uint32_t imm, bool tell);
+/* Is a word due? */
+void tt_ib_owe(struct tt_ib_link *l, bool owing);
+/* Send it, if the queue has room. */
+void tt_ib_tell(struct tt_ib_link *l);
+/* All words that are due, since nothing takes the counts along. */
+void tt_ib_pay(struct tt_ib_ep *ep);
+/* The wish leaves with the next message, or with these: */
+void tt_ib_hold_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish);
+void tt_ib_send_wishes(struct tt_ib_ep *ep);
 
 /* verbs_direct.c ----------------------------------------------------------------------------------------------- */
 

@@ -131,7 +131,7 @@ bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes,
 	if (bytes < TT_IB_DIRECT || l->max_inline < sizeof(wish))
 		return false;
 	if (want->region || number < l->landed || ahead >= TT_IB_MESSAGES / 2 || ep->failed ||
-	    l->works - l->works_done >= TT_IB_SENDS / 2)
+	    l->works - l->works_done + l->nheld >= TT_IB_SENDS / 2)
 		return true;                   /* told, or not worth it now */
 	want->region = tt_ib_region_take(ep, l->rail, dst, bytes, &lkey, &wish.rkey);
 	if (!want->region)
@@ -140,7 +140,7 @@ bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes,
 	want->bytes = bytes;
 	want->stamp = stamp;
 	wish.check = check_of(&wish);
-	tt_ib_send_wish(l, &wish, number % TT_IB_MESSAGES);
+	tt_ib_hold_wish(l, &wish);
 	return true;
 }
 

@@ -11,8 +11,7 @@
  * Large messages may lie elsewhere (verbs_direct.c): a sender that found where the receiver wants one writes it there, says so in
  * the immediate, and the message has no head.
  *
- * A send queue cannot overflow: work requests are counted, and every TT_IB_SIGNAL-th, or the one that makes a quarter of the ring
- * unreadable for us, asks to be told of.
+ * verbs_post.c posts the work requests.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -22,16 +21,9 @@
 #define MAGIC 0x5476
 #define VERSION 1
 #define HEAD sizeof(struct tt_ib_head)
-#define WORD (1u << 31)
-#define COUNT_SHIFT 22
-#define COUNT_MASK 0x1ffu      /* more than twice TT_IB_MESSAGES */
-#define DIRECT (1u << 21)      /* it lies where it was wanted; no line */
-#define LINE_MASK 0x1fffffu
-#define RINGED 1u              /* of DIRECT: it was sent from the ring, so its room there is freed as if it lay in the peer's */
-#define FAREWELL 1u
 #define CQES 16
 
-_Static_assert(2 * TT_IB_MESSAGES < COUNT_MASK, "counts of releases are told apart");
+_Static_assert(2 * TT_IB_MESSAGES < TT_IB_COUNT_MASK, "counts of releases are told apart");
 
 static size_t record_bytes(size_t bytes)
 {
@@ -42,7 +34,7 @@ static size_t record_bytes(size_t bytes)
 
 static void freed_to(struct tt_ib_link *l, uint32_t count)
 {
-	uint64_t more = (count - l->freed) & COUNT_MASK;
+	uint64_t more = (count - l->freed) & TT_IB_COUNT_MASK;
 
 	if (more == 0 || more > l->sent - l->freed)
 		return;
@@ -80,12 +72,12 @@ static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
 
-	freed_to(l, imm >> COUNT_SHIFT & COUNT_MASK);
-	if (!(imm & WORD)) {
-		if (imm & DIRECT)
+	freed_to(l, imm >> TT_IB_COUNT_SHIFT & TT_IB_COUNT_MASK);
+	if (!(imm & TT_IB_WORD)) {
+		if (imm & TT_IB_PAST)
 			landed_there(l, wc->byte_len);
-		l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (DIRECT | LINE_MASK);
-	} else if (imm & FAREWELL) {
+		l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (TT_IB_PAST | TT_IB_LINE_MASK);
+	} else if (imm & TT_IB_FAREWELL) {
 		l->left = true;
 	}
 	l->base.arrived += wc->byte_len;
@@ -128,77 +120,6 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 
 /* ---- sending ---------------------------------------------------------------------------------------------------- */
 
-/* One work request. to: an address at the peer. tell: ask to be told when it is complete. */
-static void post_write(struct tt_ib_link *l, struct tt_ib_send_wr *wr, uint32_t bytes, bool tell, const char *what)
-{
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_send_wr *bad;
-	int error;
-
-	l->sent_at[l->works++ % TT_IB_SENDS] = (uint32_t)l->sent;
-	wr->wr_id = (l->works & 0xffffffff) << 24 | l->index;
-	if (++l->unsignalled >= TT_IB_SIGNAL || l->head - l->unsignalled_from >= l->ring_bytes / TT_IB_RING_PARTS || tell) {
-		wr->send_flags |= TT_IB_SIGNALED;
-		l->unsignalled = 0;
-		l->unsignalled_from = l->head;
-		ep->signalled++;
-	}
-	if (bytes && bytes <= l->max_inline)
-		wr->send_flags |= TT_IB_INLINE;
-	ep->posted++;
-	error = l->rail->context->ops.post_send(l->qp, wr, &bad);
-	if (tt_unlikely(error))
-		tt_ib_bad_post(l, what, error);
-}
-
-static void owe(struct tt_ib_link *l, bool owing)
-{
-	((struct tt_ib_ep *)l->base.ep)->nowing += owing - l->owing;
-	l->owing = owing;
-}
-
-static void told(struct tt_ib_link *l)
-{
-	l->told = l->base.received;
-	l->untold_bytes = 0;
-	owe(l, false);
-}
-
-/* With an immediate, which takes the count of releases along: pieces to that address (none: nothing but the immediate) */
-static void write_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to, uint32_t rkey, uint32_t imm, bool tell)
-{
-	struct tt_ib_send_wr wr = {
-		.sg_list = pieces, .num_sge = n, .opcode = TT_IB_WRITE_IMM,
-		.imm_data = htonl(imm | ((uint32_t)l->base.received & COUNT_MASK) << COUNT_SHIFT),
-		.wr = { .rdma = { to, rkey } },
-	};
-	uint32_t bytes = 0;
-
-	for (int i = 0; i < n; i++)
-		bytes += pieces[i].length;
-	told(l);
-	post_write(l, &wr, bytes, tell, n ? "a message" : "a word");
-}
-
-static void write_word(struct tt_ib_link *l, uint32_t imm, bool tell)
-{
-	write_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, WORD | imm, tell);
-}
-
-void tt_ib_send_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish, size_t place)
-{
-	struct tt_ib_sge piece = { (uintptr_t)wish, sizeof(*wish), 0 };
-	struct tt_ib_send_wr wr = {
-		.sg_list = &piece, .num_sge = 1, .opcode = TT_IB_WRITE,
-		.wr = { .rdma = { l->hello.ring + l->ring_bytes + place * sizeof(*wish), l->hello.rkey } },
-	};
-
-	if (l->owing)                          /* one work request for both */
-		write_imm(l, &piece, 1, wr.wr.rdma.remote_addr, wr.wr.rdma.rkey, WORD, false);
-	else
-		post_write(l, &wr, sizeof(*wish), false, "a wish");
-}
-
 /* Where the next record of this size begins, if it fits now. */
 static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
 {
@@ -209,7 +130,7 @@ static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
 		start += left;
 	*ret_start = start;
 	return start + record - tail <= l->ring_bytes && l->sent - l->freed < TT_IB_MESSAGES &&
-	       l->sent - l->done < TT_IB_MESSAGES && l->works - l->works_done < TT_IB_SENDS - 1;
+	       l->sent - l->done < TT_IB_MESSAGES && l->works - l->works_done < TT_IB_SENDS - 1 - TT_IB_HELD;
 }
 
 void *tt_ib_reserve(struct tt_link *link, size_t bytes)
@@ -256,12 +177,12 @@ void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		piece.addr += HEAD;
 		piece.length -= HEAD;
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
-		write_imm(l, &piece, 1, wish.addr, wish.rkey, DIRECT | RINGED, false);
+		tt_ib_send_imm(l, &piece, 1, wish.addr, wish.rkey, TT_IB_PAST | TT_IB_RINGED, false);
 		return;
 	}
 	put_head(l, at, bytes, stamp);
 	count_message(l, bytes, l->room_start + record_bytes(bytes));
-	write_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), false);
+	tt_ib_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), false);
 }
 
 int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey)
@@ -286,9 +207,9 @@ int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_
 	}
 	count_message(l, bytes, start + record);
 	if (wanted)
-		write_imm(l, &pieces[1], 1, wish.addr, wish.rkey, DIRECT, true);
+		tt_ib_send_imm(l, &pieces[1], 1, wish.addr, wish.rkey, TT_IB_PAST, true);
 	else
-		write_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), true);
+		tt_ib_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), true);
 	return 1;
 }
 
@@ -339,6 +260,8 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 	size_t at;
 	int rc;
 
+	if (tt_unlikely(ep->nholding))
+		tt_ib_send_wishes(ep);
 	if (l->landed == link->received) {
 		rc = tt_ib_poll(ep);
 		if (rc < 0)
@@ -350,7 +273,7 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 		}
 	}
 	line = l->lines[link->received % TT_IB_MESSAGES];
-	if (line & DIRECT)
+	if (line & TT_IB_PAST)
 		return peek_wanted(l, bytes, stamp, ret_data);
 	at = (size_t)line * TT_LINE + TT_LINE;
 	if (at > l->ring_bytes)
@@ -362,22 +285,13 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 	return 1;
 }
 
-/* Tell the peer what was released. */
-static void tell(struct tt_ib_link *l)
-{
-	if (l->left)
-		owe(l, false);
-	else if (l->works - l->works_done < TT_IB_SENDS - 1)
-		write_word(l, 0, false);
-}
-
 /* Bytes of the ring that the message at hand takes, here or at the sender */
 static size_t room_of(const struct tt_ib_link *l)
 {
 	uint32_t line = l->lines[l->base.received % TT_IB_MESSAGES];
 
-	if (line & DIRECT)
-		return line & RINGED ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes) : 0;
+	if (line & TT_IB_PAST)
+		return line & TT_IB_RINGED ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes) : 0;
 	return record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes + ((size_t)line + 1) * TT_LINE - HEAD))->bytes);
 }
 
@@ -386,22 +300,15 @@ void tt_ib_release(struct tt_link *link)
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
 
 	l->untold_bytes += room_of(l);
-	((struct tt_ib_ep *)link->ep)->landed += !!(l->lines[link->received % TT_IB_MESSAGES] & DIRECT);
+	((struct tt_ib_ep *)link->ep)->landed += !!(l->lines[link->received % TT_IB_MESSAGES] & TT_IB_PAST);
 	tt_ib_want_over(l);
 	link->received++;
 	if (link->received - l->told < TT_IB_MESSAGES / TT_IB_RING_PARTS &&
 	    l->untold_bytes < l->ring_bytes / TT_IB_RING_PARTS)
 		return;
-	owe(l, true);
+	tt_ib_owe(l, true);
 	if (link->received - l->told >= TT_IB_MESSAGES / 2 || l->untold_bytes >= l->ring_bytes / 2)
-		tell(l);
-}
-
-void tt_ib_pay(struct tt_ib_ep *ep)
-{
-	for (uint32_t i = 0; i < ep->nlist && ep->nowing; i++)
-		if (ep->list[i]->owing)
-			tell(ep->list[i]);
+		tt_ib_tell(l);
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
@@ -409,7 +316,7 @@ void tt_ib_pay(struct tt_ib_ep *ep)
 void tt_ib_farewell(struct tt_ib_link *l)
 {
 	if (!l->left)
-		write_word(l, FAREWELL, true);
+		tt_ib_send_word(l, TT_IB_FAREWELL, true);
 }
 
 bool tt_ib_all_done(const struct tt_ib_link *l)

@@ -101,4 +101,13 @@ int tt_env_read(struct tt_env *ret_env);
 /* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the first read. */
 extern const char *(*tt_env_stand_in)(const char *name);
 
+/* cpus.c ------------------------------------------------------------------------------------------------------- */
+
+#define TT_CPU_WORDS 16                    /* processors 0..1023, a bit each */
+
+/* The start of a small file, ending in a zero; "" when it cannot be read. */
+void tt_file_text(const char *path, char *ret_text, size_t bytes);
+/* "0-3,8,10-11". False when the file is not there, or does not look like that. */
+bool tt_cpus_read(const char *path, uint64_t ret_mask[TT_CPU_WORDS]);
+
 #endif

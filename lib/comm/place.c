@@ -6,49 +6,17 @@
  */
 #include "comm/place.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { CPUS = 64 * TT_CPU_WORDS };
 
 const char *tt_level_name(enum tt_level level)
 {
 	static const char *const names[TT_LEVELS] = { "package", "NUMA node", "L3 cache" };
 
 	return names[level];
-}
-
-/* The start of a file; "" when it cannot be read. */
-static void read_text(const char *path, char *text, size_t bytes)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, text, bytes - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
-}
-
-/* "0-3,8,10-11". False when the file is not there, or does not look like that. */
-static bool read_list(const char *path, uint64_t ret_mask[TT_CPU_WORDS])
-{
-	char text[4096], *p = text;
-
-	memset(ret_mask, 0, TT_CPU_WORDS * sizeof(*ret_mask));
-	read_text(path, text, sizeof(text));
-	while (isdigit((unsigned char)*p)) {
-		long first = strtol(p, &p, 10), last = *p == '-' ? strtol(p + 1, &p, 10) : first;
-
-		for (long cpu = first; cpu <= last && cpu < CPUS; cpu++)
-			ret_mask[cpu / 64] |= 1ull << cpu % 64;
-		p += *p == ',';
-	}
-	return p != text;
 }
 
 static int lowest(const uint64_t mask[TT_CPU_WORDS])
@@ -64,7 +32,7 @@ static int holder(const char *path, const uint64_t mask[TT_CPU_WORDS])
 {
 	uint64_t list[TT_CPU_WORDS];
 
-	if (!read_list(path, list))
+	if (!tt_cpus_read(path, list))
 		return -1;
 	for (int w = 0; w < TT_CPU_WORDS; w++)
 		if (mask[w] & ~list[w])
@@ -105,7 +73,7 @@ static void l3_file(const char *sys, int cpu, char *path, size_t bytes)
 
 	do {
 		snprintf(path, bytes, "%s/cpu/cpu%d/cache/index%d/level", sys, cpu, i);
-		read_text(path, level, sizeof(level));
+		tt_file_text(path, level, sizeof(level));
 	} while (*level && atoi(level) != 3 && ++i);
 	snprintf(path, bytes, "%s/cpu/cpu%d/cache/index%d/shared_cpu_list", sys, cpu, i);
 }

@@ -10,8 +10,6 @@
 
 #include "base/base.h"
 
-#define TT_CPU_WORDS 16                    /* processors 0..1023, a bit each */
-
 /* From the outside to the inside. */
 enum tt_level { TT_PACKAGE, TT_NUMA_NODE, TT_L3_CACHE, TT_LEVELS };
 const char *tt_level_name(enum tt_level level);      /* "package" ... */

@@ -40,11 +40,18 @@ static bool meets(const struct tt_op *op, const struct tt_cursor *at, tt_ref r, 
 	return q < p + length && p < q + bytes;
 }
 
+/* Is the result of that step written to its dst? */
+static bool is_stored(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s)
+{
+	return !(s->flags & TT_STEP_PASSING) || tt_ref_buf(s->to) != TT_WIRE ||
+	       !(tt_step_link(op, at, s->to)->t->flags & TT_T_RESERVE);
+}
+
 /* Does the message of that step read or write there? */
 static bool touches(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s, const char *p, size_t length)
 {
 	size_t bytes = s->op == TT_NOP ? 0 : tt_step_bytes(op, at, s, tt_step_blocks(op, at, s));
-	bool met = bytes && meets(op, at, s->dst, bytes, p, length);
+	bool met = bytes && is_stored(op, at, s) && meets(op, at, s->dst, bytes, p, length);
 
 	for (int i = 0; bytes && i < s->nsrc && !met; i++)
 		met = meets(op, at, tt_step_source(s, i), bytes, p, length);
