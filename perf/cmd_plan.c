@@ -57,12 +57,6 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-static int complain(const char *text)
-{
-	fprintf(stderr, "tutti plan: %s\n", text);
-	return 2;
-}
-
 /* ---- the line --------------------------------------------------------------------------------------------------- */
 
 static bool takes_value(const char *argument)
@@ -197,7 +191,7 @@ static int verify(const char *name, const struct values *v)
 	if (v->collective && find_collective(v->collective) < 0)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") || strcmp(v->format, "table"))
-		return complain(
+		return tt_refuse(usage.tool, 
 			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
 	return tt_plan_verify(&what);
 }
@@ -209,7 +203,7 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 
 	if (!rc)
 		return 0;
-	complain(tt_error_text());
+	tt_refuse(usage.tool, "%s", tt_error_text());
 	return rc == TT_ARG ? 2 : 1;
 }
 
@@ -224,7 +218,7 @@ static int build_and_print(const char *name, const struct values *v, const struc
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
 	struct tt_plan *plans[TT_MAX_PLACED] = { NULL };
-	int status = a ? 0 : complain(tt_error_text());
+	int status = a ? 0 : tt_refuse(usage.tool, "%s", tt_error_text());
 
 	for (int r = 0; r < topology->nranks && !status; r++) {
 		struct tt_shape shape = { .collective = (enum tt_collective)collective,
@@ -234,7 +228,7 @@ static int build_and_print(const char *name, const struct values *v, const struc
 					  .topology = topology };
 
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
-			status = complain(tt_error_text());
+			status = tt_refuse(usage.tool, "%s", tt_error_text());
 	}
 	if (!status)
 		status = print(plans, topology->nranks, v);
@@ -256,11 +250,11 @@ int tt_cmd_plan(int argc, char **argv)
 	if (v.list)
 		return list();
 	if (!v.np)
-		return complain("--np is missing: for how many ranks?");
+		return tt_refuse(usage.tool, "--np is missing: for how many ranks?");
 	if (v.verify)
 		return verify(name, &v);
 	if (!name)
-		return complain("which algorithm? tutti plan --list shows them, tutti plan --help the rest");
+		return tt_refuse(usage.tool, "which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
 	nranks = read_number(&np, 1, TT_MAX_PLACED);
 	if (nranks < 0 || *np) {
@@ -273,13 +267,13 @@ int tt_cmd_plan(int argc, char **argv)
 		return 2;
 	}
 	if (v.plain && v.fused)
-		return complain("--plain or --fused, not both");
+		return tt_refuse(usage.tool, "--plain or --fused, not both");
 	if (!tt_print_find(v.format))
-		return complain(tt_error_text());
+		return tt_refuse(usage.tool, "%s", tt_error_text());
 	collective = find_collective(v.collective ? v.collective : "allreduce");
 	if (collective < 0 || read_hosts(v.hosts, nranks, &placement))
 		return 2;
 	if (v.root && !rooted(collective))
-		return complain("--root is for reduce, broadcast, gather and scatter");
+		return tt_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
 	return build_and_print(name, &v, &placement.topology, collective);
 }

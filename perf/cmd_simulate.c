@@ -61,12 +61,6 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-static int complain(const char *text)
-{
-	fprintf(stderr, "tutti simulate: %s\n", text);
-	return 2;
-}
-
 /* ---- progress, and the end by Ctrl-C --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
@@ -336,7 +330,7 @@ static int answer(const struct values *v, const struct tt_imagined *world, int c
 		raise(interrupted);
 	}
 	if (rc < 0)
-		complain(tt_error_text());
+		tt_refuse(usage.tool, "%s", tt_error_text());
 	return rc == 0 ? 0 : rc == TT_ARG ? 2 : 1;
 }
 
@@ -349,14 +343,14 @@ int tt_cmd_simulate(int argc, char **argv)
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (!v.np)
-		return complain("--np is missing: for how many ranks?");
+		return tt_refuse(usage.tool, "--np is missing: for how many ranks?");
 	if (v.root >= v.np)
-		return complain("--root: there are not so many ranks");
+		return tt_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root, (int)v.np - 1);
 	collective = tt_imagine_collective(usage.tool, v.collective);
 	if (collective < 0)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
-		return complain(tt_error_text());
+		return tt_refuse(usage.tool, "%s", tt_error_text());
 	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v.np, .cores = v.cores, .hosts = v.hosts,
 					      .tile_bytes = (int64_t)v.tile_bytes, .transport = v.transport,
 					      .links = v.links }, &world);

@@ -64,18 +64,12 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-static int complain(const char *text)
-{
-	fprintf(stderr, "tutti tune: %s\n", text);
-	return 2;
-}
-
 /* ---- the line -------------------------------------------------------------------------------------------------------- */
 
 static int set_sizes(const struct values *v, struct tt_tune_run *run)
 {
 	if (v->max_bytes < v->min_bytes)
-		return complain("--minbytes is larger than --maxbytes");
+		return tt_refuse(usage.tool, "--minbytes is larger than --maxbytes");
 	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TT_TUNE_SIZES; b *= (uint64_t)v->factor)
 		run->bytes[run->nsizes++] = b;
 	run->repeats = (int)v->repeats;
@@ -91,16 +85,18 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 		const char *at = v->np;
 
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp"))
-			return complain("--transport is auto, shm, tcp, or several with commas between");
+			return tt_refuse(usage.tool, "--transport %s: use auto, shm, tcp, or several with commas between", name);
 		do {
 			struct tt_tune_run *run = &t->runs[t->nruns];
 			char *end = NULL;
 			long n = at ? strtol(at, &end, 10) : 0;
 
 			if (at && (end == at || n < 2 || n > 1024 || (*end && *end != ',')))
-				return complain("--np is a number of ranks from 2 to 1024, or several with commas between");
+				return tt_refuse(usage.tool, "--np %s: use a number of ranks from 2 to 1024, or several with commas between",
+						 v->np);
 			if (t->nruns++ == MOST_RUNS)
-				return complain("so many runs are too many at once");
+				return tt_refuse(usage.tool, "--np, --transport: more than %d runs; make several tables, or leave some out",
+						 MOST_RUNS);
 			*run = (struct tt_tune_run){ .np = (int)n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
@@ -208,7 +204,7 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 	int rc;
 
 	if (!f)
-		return complain("no memory for the file") - 1;
+		return tt_refuse(usage.tool, "no memory for the file") - 1;
 	tt_host_cpu(cpu, sizeof(cpu));
 	tt_now_text(now, sizeof(now));
 	fprintf(f, "# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
@@ -267,7 +263,7 @@ int tt_cmd_tune(int argc, char **argv)
 		return rc == 1 ? 0 : rc;
 	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
 	if (rc) {
-		complain(tt_error_text());
+		tt_refuse(usage.tool, "%s", tt_error_text());
 		return rc == TT_ARG ? 2 : 1;
 	}
 	names = strdup(v.transport);

@@ -7,12 +7,6 @@
 
 #include "perf/imagined.h"
 
-static int complain(const struct tt_imagine *what, const char *text)
-{
-	fprintf(stderr, "%s: %s\n", what->tool, text);
-	return 2;
-}
-
 static int bad_hosts(const struct tt_imagine *what)
 {
 	fprintf(stderr, "%s: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks are on each, as "
@@ -64,7 +58,7 @@ static int read_costs(const struct tt_imagine *what, struct tt_imagined *ret)
 	ret->world.cost = ret->read ? ret->read : &tt_cost_builtin;
 	if (!rc)
 		return 0;
-	complain(what, tt_error_text());
+	tt_refuse(what->tool, "%s", tt_error_text());
 	return rc == TT_ARG ? 2 : 1;
 }
 
@@ -75,13 +69,13 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 
 	*ret = (struct tt_imagined){ .world = { .nranks = (int)what->np, .cores = (int)what->cores } };
 	if (!host_of)
-		return complain(what, "no memory for so many ranks") - 1;
+		return tt_refuse(what->tool, "no memory for so many ranks") - 1;
 	if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
-		rc = complain(what, "--transport is auto, shm or tcp");
+		rc = tt_refuse(what->tool, "--transport %s: use auto, shm or tcp", transport);
 	else
 		rc = place(what, &ret->topology, host_of);
 	if (!rc && ret->topology.nhosts > 1 && !strcmp(transport, "shm"))
-		rc = complain(what, "--transport shm does not reach other hosts; use auto");
+		rc = tt_refuse(what->tool, "--transport shm does not reach other hosts; use auto");
 	if (!rc)
 		rc = read_costs(what, ret);
 	if (rc) {

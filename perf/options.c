@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,18 @@ int tt_find_word(const char *words, const char *text)
 		p += strspn(p, " ");
 	}
 	return -1;
+}
+
+int tt_refuse(const char *tool, const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "%s: ", tool);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return 2;
 }
 
 int tt_edit_distance(const char *a, const char *b)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/base.h"
 /* Kinds, and the type of the field behind offset. */
 enum tt_option_kind {
 	TT_OPT_FLAG,      /* bool; takes no argument */
@@ -43,6 +44,9 @@ struct tt_usage {
 /* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed, exit 0 |
  * 2: a sentence went to stderr, exit 2. */
 int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values);
+
+/* "TOOL: sentence" on stderr; returns 2, the exit status of a wrong line. */
+int tt_refuse(const char *tool, const char *format, ...) TT_PRINTF(2, 3);
 
 /* "64K", "1.5M", "4G" (binary). Returns 0, or -1 when text is no size. */
 int tt_parse_size(const char *text, uint64_t *ret_bytes);

@@ -38,8 +38,9 @@ static int unknown(const char *name)
 	for (const struct tt_command *c = commands; c->name; c++)
 		if (tt_edit_distance(name, c->name) < tt_edit_distance(name, nearest->name))
 			nearest = c;
-	fprintf(stderr, "tutti: %s: unknown command; did you mean %s? `tutti help` lists them\n", name, nearest->name);
-	return 2;
+	if (tt_edit_distance(name, nearest->name) > 2)
+		return tt_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
+	return tt_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them", name, nearest->name);
 }
 
 static int no_arguments(int argc, char **argv)
