@@ -1,10 +1,11 @@
 #!/bin/bash
-# compare.sh - what the verbs transport makes of Soft-RoCE cards, beside perftest, tcp and Open MPI over UCX, in one machine and run
-#   cd build && ../tests/soft-roce/compare.sh [ROUNDS]         some 5 minutes for 3 rounds, on a quiet host
+# compare.sh - what the verbs transport makes of Soft-RoCE cards, beside perftest, tcp and Open MPI over UCX
+#   cd build && ../tests/soft-roce/compare.sh [ROUNDS]         a minute each on a quiet host, 6 minutes at most
 #
 # Two cards on one wire, a rank at each end. Outside of the machine it starts the machine; inside it measures. TT_MPI=1 in the
-# environment adds Open MPI over UCX (mpi_turn.c), which did not start on Soft-RoCE (perf/results/soft-roce.md). In every round each tool is measured once, so that what else the host does meets all; ratios
-# are of one round, and the last lines are their medians beside what is wanted.
+# environment adds Open MPI (mpi_turn.c), which did not start on Soft-RoCE (perf/results/soft-roce.md). In every round each tool
+# is measured once, so that what else the host does meets all; ratios are of one round, and the last lines are their medians
+# beside what is wanted.
 set -u
 here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-3}

@@ -10,8 +10,14 @@ set -u
 tmp=$(mktemp -d)
 here=$(dirname "$(readlink -f "$0")")
 . "$here/crew.sh"
-n=0
-claim() { n=$((n + 1)); [ "$1" = 0 ] && echo "ok $n - $2" || { echo "not ok $n - $2"; grep -v '^# ' "$tmp/out" | tail -n 8 | sed 's/^/# /'; }; }
+n=0 bad=0
+claim() {
+	n=$((n + 1))
+	[ "$1" = 0 ] && { echo "ok $n - $2"; return; }
+	bad=$((bad + 1))
+	echo "not ok $n - $2"
+	grep -v '^# ' "$tmp/out" | tail -n 8 | sed 's/^/# /'
+}
 since() { cut -d. -f1 /proc/uptime; }
 
 loss() {
@@ -60,11 +66,14 @@ deaths() {
 		claim $? "scene $i, $what, by second $(since)"
 		case $what in
 		wire*) ip link set vb up ;;
-		card*) wait $removing || { n=$((n + 1)); echo "not ok $n - the card went"; }
+		card*) wait $removing || claim 1 "the card went"
 			rdma link add rxeb type rxe netdev vb ;;
 		esac
 		settle
-		[ "$(leftovers)" = 0 ] || { n=$((n + 1)); echo "not ok $n - nothing is left of scene $i: $(held qp) queue pairs, $(held mr) registrations, $(pgrep -c allreduce_perf) processes, $(ls /dev/shm | wc -l) names in /dev/shm"; }
+		[ "$(leftovers)" = 0 ] && continue
+		n=$((n + 1)) bad=$((bad + 1))
+		echo "not ok $n - nothing is left of scene $i: $(held qp) queue pairs, $(held mr) registrations," \
+			"$(pgrep -c allreduce_perf) processes, $(ls /dev/shm | wc -l) names in /dev/shm"
 	done
 	echo "# $kill ranks killed, $wire wires cut, $removal cards removed"
 }
@@ -74,3 +83,4 @@ loss|deaths) "$@" ;;
 *) sed -n '3,4p' "$0" >&2; exit 2 ;;
 esac
 echo "1..$n"
+[ $bad = 0 ]
