@@ -1,8 +1,8 @@
 /*
  * gpu_pairs.c - allreduces on device memory beside the host's: type x op x algorithm x ranks x size x in place x way
  *
- * Every pair of properties is in one of some 150 calls (gpu_covering.c); on a GPU and in the full tier, ranks that are threads
- * make all of them, in three sizes.
+ * Every pair of properties is in one of some 130 calls (gpu_covering.c); on a GPU, ranks that are threads make all there
+ * are, in three sizes.
  */
 #include <stdlib.h>
 #include <string.h>

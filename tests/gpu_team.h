@@ -37,7 +37,7 @@ bool gpu_thorough(void);
 /* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */
 struct gpu_case { const char *name; void (*run)(void); bool is_long; };
 #define GPU_CASE(name) { #name, name, false }
-#define GPU_LONG_CASE(name) { #name, name, true }      /* only where gpu_thorough */
+#define GPU_LONG_CASE(name) { #name, name, true }      /* on a GPU, or when it is named */
 extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];      /* the last has no name */
 
 #endif
