@@ -27,6 +27,7 @@ def parse():
     p.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     p.add_argument("--backend", default="nccl", choices=["nccl", "gloo"])
     p.add_argument("--preload", default="")
+    p.add_argument("--largest", type=int, default=1 << 20, help="elements")
     p.add_argument("--part", default="all", choices=["all", "collectives", "ddp", "killed"])
     return p.parse_args()
 
@@ -45,7 +46,7 @@ def start(args, part):
     if args.preload:
         env["LD_PRELOAD"] = args.preload
     command = [sys.executable, os.path.abspath(__file__), "--np", str(args.np), "--device", args.device,
-               "--backend", args.backend, "--part", part]
+               "--backend", args.backend, "--largest", str(args.largest), "--part", part]
     return [subprocess.Popen(command, env=dict(env, RANK=str(r), LOCAL_RANK="0")) for r in range(args.np)]
 
 
@@ -196,14 +197,14 @@ def uneven(torch, dist, device):
     same(x, torch.full((1000,), sum(range(n)) / 2), "all_reduce of scaled inputs")
 
 
-def collectives(torch, dist, device):
+def collectives(torch, dist, device, largest):
     if on_nccl(dist):
         expect(torch.cuda.nccl.version() == (2, 28, 9), f"version {torch.cuda.nccl.version()}")
     whole = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32, torch.float64]
     half = [torch.float16, torch.bfloat16] if on_nccl(dist) else []
     only_copied = [torch.float8_e4m3fn, torch.float8_e5m2] if on_nccl(dist) else []     # PyTorch does not reduce these
     for dtype in whole + half + only_copied:
-        for count in (4, 4096, 1 << 20):
+        for count in sorted({4, 4096, largest}):
             if dtype not in only_copied:
                 reductions(torch, dist, device, dtype, count)
             copies(torch, dist, device, dtype, count)
@@ -238,7 +239,7 @@ def losses(torch, dist, device, group):
     return history
 
 
-def ddp(torch, dist, device):
+def ddp(torch, dist, device, _):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
     torch.use_deterministic_algorithms(True)
@@ -250,7 +251,7 @@ def ddp(torch, dist, device):
     expect(worst < 1e-5, f"losses differ from gloo's by {worst}")
 
 
-def killed(torch, dist, device):
+def killed(torch, dist, device, _):
     x = torch.ones(1 << 20, device=device)
     dist.all_reduce(x)
     if device.type == "cuda":
@@ -279,7 +280,7 @@ def rank(args):
     eager = device if args.backend == "nccl" and args.part == "collectives" else None
     dist.init_process_group(args.backend, timeout=datetime.timedelta(seconds=60), device_id=eager)
     for name in ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]:
-        {"collectives": collectives, "ddp": ddp, "killed": killed}[name](torch, dist, device)
+        {"collectives": collectives, "ddp": ddp, "killed": killed}[name](torch, dist, device, args.largest)
     dist.destroy_process_group()
     return 0
 
