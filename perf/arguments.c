@@ -73,7 +73,8 @@ static const struct tt_option options[] = {
 	{ 0, "algo", TT_OPT_TEXT, "NAME", AT(algo),
 	  .help = "an algorithm, auto, or all: each in a row of its own;\nwithout: what TUTTI_ALGO says, or auto" },
 	{ 0, "buffers", TT_OPT_CHOICE, "KIND", AT(buffers), "auto", .words = "auto rotate same cold",
-	  .help = "auto: rotate in host memory, same on a GPU;\nrotate: several inputs in turn, rewritten before, untimed;\nsame: one input, written once;\n"
+	  .help = "auto: rotate in host memory, same on a GPU;\n"
+		  "rotate: several inputs in turn, rewritten before, untimed;\nsame: one input, written once;\n"
 		  "cold: as rotate, then pushed out of the caches" },
 	{ 0, "place", TT_OPT_CHOICE, "KIND", AT(place), "both", .words = "both out in",
 	  .help = "measure out of place, in place (half the memory), or both" },

@@ -1,8 +1,8 @@
 /*
  * report.c - what rank 0 prints: nccl-tests' lines and columns, and ours behind them
  *
- * Called by crew.c, sweep.c and main.c at rank 0 only; results.c writes the same as JSON. Columns are theirs to the letter, so that scripts which read
- * all_reduce_perf read this.
+ * Called by crew.c, sweep.c and main.c at rank 0 only; results.c writes the same as JSON. Columns are theirs to the letter,
+ * so that scripts which read all_reduce_perf read this.
  */
 #include <errno.h>
 #include <math.h>
@@ -58,7 +58,8 @@ static void print_head(const struct tt_report *r, int library)
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
 	       "instruction set: %s seed: %lld\n", r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
 	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
-	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
+	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : line->cuda ? "CUDA" : "host",
+	       line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (line->blocking == 2)

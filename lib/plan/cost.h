@@ -19,7 +19,8 @@ extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 struct tt_link_cost {
 	uint64_t latency_ps;             /* from the sender's last store to the sight of a receiver that looks */
 	uint64_t send_ps, recv_ps;       /* of a core, for each message */
-	uint64_t send_fs, recv_fs;       /* of a core, beside copying and reducing: out of another core's cache; sockets: the kernel's copies */
+	uint64_t send_fs, recv_fs;       /* of a core, beside copying and reducing: out of another core's cache; sockets: the
+					  * kernel's copies */
 	uint64_t link_fs;                /* of one direction of one link */
 	uint64_t host_fs;                /* of all links of a host together, each way */
 	uint64_t window;                 /* messages of a link and channel that may lie unread */
@@ -60,7 +61,7 @@ enum tt_link_class tt_cost_class(const struct tt_topology *topology, bool over_t
 /* The price of moving bytes on one core of a call: caches and memory shared out. */
 struct tt_prices {
 	uint64_t copy_fs, reduce_fs;
-	uint64_t apart;                  /* of 1000 bytes that another rank of the host wrote, those that lie in another core's cache */
+	uint64_t apart;                  /* of 1000 bytes that another rank of the host wrote, those in another core's cache */
 };
 /* footprint: bytes that a core touches in the call. ranks, cores: of the host. */
 struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks, int cores);

@@ -107,9 +107,11 @@ struct tt_plan {
 struct tt_algorithm;
 
 /* plan.c: build, compile (fuse) and own. Returns 0 | TT_ARG (algorithm does not apply: says why) | TT_SYSTEM (memory). */
-int tt_plan_build(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape, struct tt_plan **ret_plan);
+int tt_plan_build(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape,
+		  struct tt_plan **ret_plan);
 /* The same without fusing: as the author wrote it. For printing and for the checker's own comparison. */
-int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape, struct tt_plan **ret_plan);
+int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape,
+			struct tt_plan **ret_plan);
 void tt_plan_free(struct tt_plan *plan);
 /* Source number i of a step, 0 <= i < nsrc; reads the TT_MORE record behind it. */
 tt_ref tt_step_source(const struct tt_step *step, int i);
