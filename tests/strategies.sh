@@ -273,6 +273,9 @@ wrong 'at most that' --np 2 --strategy spare --k 3
 wrong 'whole workers' --np 3 --ps 1 --strategy ps-strategy --devices 2
 wrong 'out of range' --steps 0
 wrong 'No such file' --steps 2 --resume /nowhere/ck
+wrong '--ps is to be as it was' --np 2 --ps 3 --strategy ps-async --steps 2 --replay "$out/log-of"
+wrong 'means nothing to --strategy ps-sync' --np 2 --strategy ps-sync --ssp 2
+wrong 'add --average easgd' --np 2 --strategy average --alpha 0.2
 train --steps 2 --save /nowhere/ck
 claim "a checkpoint that cannot be written is an error" ended 1 'cannot be written'
 train --np 2 --steps 2 --timeline /nowhere/t

@@ -5,6 +5,7 @@
  * once. Exit status: 0 right, 1 failed, 2 bad usage or value; killed by the signal that asked it to
  * stop, once it has stopped.
  */
+#include "arrivals.h"
 #include "config.h"
 #include "data.h"
 #include "device.h"
@@ -204,6 +205,8 @@ static int check(struct job *job)
 		rc = tt_strategy_find(&t);
 	if (!rc)
 		rc = tt_sense_check(&job->config);
+	if (!rc && job->config.np && t.strategy->serve)
+		rc = tt_arrivals_check(&job->config);
 	if (!rc && job->config.np)
 		rc = tt_metrics_check(&job->config);
 	if (!rc && job->config.np) {

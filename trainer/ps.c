@@ -30,8 +30,8 @@ static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
 	if (state == tuttiRankAlive)
 		return tt_library(result, t->world);
 	return tt_train_fail(TT_TRAIN_FAILED,
-			     "server %d (rank %d) died, and its part of the parameters with it; %s",
-			     server, rank_of(t, server),
+			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
+			     server, rank_of(t, server), state == tuttiRankLeft ? "has left" : "died",
 			     t->config->save ? "go on from the last checkpoint by --resume"
 					     : "with --save and --save-every there is a checkpoint "
 					       "to go on from");

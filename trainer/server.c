@@ -5,14 +5,13 @@
  * said goodbye or is gone. With --record it notes in which order it took pushes and pulls; with
  * --replay it takes them in that order, so that an asynchronous training can be repeated bit by bit.
  */
+#include "arrivals.h"
 #include "fault.h"
 #include "ps.h"
 #include "schedule.h"
 #include "store.h"
 #include "strategy.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,31 +36,10 @@ struct server {
 	size_t nodes, came;
 	float *room, *message; /* sync: for every node; the largest message */
 	struct tt_ps_stats stats;
-	FILE *record, *replay;
+	struct tt_arrivals arrivals;
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
-
-static FILE *open_log(const struct server *s, const char *path, const char *mode)
-{
-	char name[4096];
-
-	snprintf(name, sizeof(name), "%s.%d", path, s->number);
-	return fopen(name, mode);
-}
-
-static int open_logs(struct server *s)
-{
-	const struct tt_config *c = s->t->config;
-
-	if (!s->ps->rule.log)
-		return TT_TRAIN_OK;
-	if (c->record && !(s->record = open_log(s, c->record, "we")))
-		return tt_train_fail(TT_TRAIN_USAGE, "--record %s.%d: %m", c->record, s->number);
-	if (c->replay && !(s->replay = open_log(s, c->replay, "re")))
-		return tt_train_fail(TT_TRAIN_USAGE, "--replay %s.%d: %m", c->replay, s->number);
-	return TT_TRAIN_OK;
-}
 
 static int open_server(struct server *s)
 {
@@ -80,20 +58,14 @@ static int open_server(struct server *s)
 	if (!rc && (!s->client || !s->node || !s->at || !s->room || !s->message))
 		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory to serve %zu parameters",
 				   count - TT_TAIL);
-	return rc ? rc : open_logs(s);
+	return rc || !s->ps->rule.log ? rc : tt_arrivals_open(&s->arrivals, c, s->number);
 }
 
-/* Returns 0 | TT_TRAIN_FAILED: what was recorded is not all there. */
+/* As tt_arrivals_close */
 static int close_server(struct server *s)
 {
-	bool bad = s->record && ferror(s->record);
-	int rc = TT_TRAIN_OK;
+	int rc = tt_arrivals_close(&s->arrivals);
 
-	if (s->record && (fclose(s->record) || bad))
-		rc = tt_train_fail(TT_TRAIN_FAILED, "--record %s.%d: cannot be written to its end: %m",
-				   s->t->config->record, s->number);
-	if (s->replay)
-		fclose(s->replay);
 	tt_store_close(&s->store);
 	free(s->client);
 	free(s->node);
@@ -139,16 +111,10 @@ static uint64_t slowest(const struct server *s)
 	return least;
 }
 
-static void note(struct server *s, int tag, int worker)
-{
-	if (s->record)
-		fprintf(s->record, "%d %d\n", tag, worker);
-}
-
 /* Answers the pulls that --ssp lets through now. */
 static int answer_pulls(struct server *s)
 {
-	int64_t bound = s->ps->rule.ssp && !s->replay ? s->t->config->ssp : -1;
+	int64_t bound = s->ps->rule.ssp && !s->arrivals.replay ? s->t->config->ssp : -1;
 	uint64_t least = slowest(s);
 	int rc = TT_TRAIN_OK;
 
@@ -158,7 +124,7 @@ static int answer_pulls(struct server *s)
 		if (!c->waits || (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
 			continue;
 		c->waits = false;
-		note(s, TT_PS_PULL, w);
+		tt_arrivals_note(&s->arrivals, TT_PS_PULL, w);
 		rc = give_parameters(s, w, TT_PS_PARAMETERS, s->version);
 	}
 	return rc;
@@ -315,7 +281,7 @@ static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
 		      (s->store.count + TT_TAIL) * sizeof(float);
 	int worker, tag;
 
-	if (s->replay && fscanf(s->replay, "%d %d", &tag, &worker) == 2) {
+	if (tt_arrivals_next(&s->arrivals, &tag, &worker)) {
 		tuttiResult_t result;
 
 		do
@@ -331,7 +297,7 @@ static int take(struct server *s, const tuttiMsg_t *msg)
 	struct client *c = &s->client[msg->source];
 
 	if (msg->tag != TT_PS_PULL) /* which counts when it is answered */
-		note(s, msg->tag, msg->source);
+		tt_arrivals_note(&s->arrivals, msg->tag, msg->source);
 	switch (msg->tag) {
 	case TT_PS_PUSH:
 		return take_push(s, msg);

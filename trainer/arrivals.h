@@ -1,0 +1,34 @@
+/*
+ * arrivals.h - in which order a server took what came: written down by --record, taken again by --replay
+ *
+ * Called by server.c, and by main.c before ranks are started.
+ */
+#ifndef TT_TRAINER_ARRIVALS_H
+#define TT_TRAINER_ARRIVALS_H
+
+#include "config.h"
+
+#include <stdio.h>
+
+struct tt_arrivals {
+	FILE *record, *replay; /* or NULL */
+	const char *path;      /* of record, without the server's number */
+	int number;
+};
+
+/* Are the files of --replay there, one for each server? Returns 0 | TT_TRAIN_USAGE. */
+int tt_arrivals_check(const struct tt_config *config);
+
+/* Returns 0 | TT_TRAIN_FAILED. Close after a failure too. */
+int tt_arrivals_open(struct tt_arrivals *a, const struct tt_config *config, int number);
+
+/* Returns 0 | TT_TRAIN_FAILED: what was recorded is not all there. */
+int tt_arrivals_close(struct tt_arrivals *a);
+
+/* A message was taken. */
+void tt_arrivals_note(struct tt_arrivals *a, int tag, int worker);
+
+/* The next to be taken; false: whatever comes. */
+bool tt_arrivals_next(struct tt_arrivals *a, int *ret_tag, int *ret_worker);
+
+#endif
