@@ -154,6 +154,15 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 		}
 		sched_yield();
 	}
+	for (int i = 0; i < n; i++) {
+		if (trials[i].over)
+			continue;
+		if (own->failed)
+			tt_ib_failed(own);
+		else
+			tt_fail(TT_TIMEOUT, "no queue pair was connected before the deadline");
+		give_up(ep, &trials[i]);
+	}
 }
 
 /* peers[i]: < 0 none. */
