@@ -356,6 +356,7 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const char *const because = "a refused call must not break the communicator";
 	tuttiComm_t c = *comm;
+	void *handle = NULL;
 	int bad = 0;
 
 	(void)arg, (void)rank;
@@ -380,6 +381,11 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 	REFUSED(tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, NULL, NULL), "comm");
 	REFUSED(tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, c, &bad), "stream");
 	REFUSED(tuttiMemFree(in), "tuttiMemAlloc");
+	REFUSED(tuttiCommRegister(c, in, sizeof(in), NULL), "handle");
+	REFUSED(tuttiCommDeregister(c, in), "no handle");
+	if (tuttiCommRegister(c, in, sizeof(in), &handle) || tuttiCommDeregister(c, handle))
+		bad = 1;
+	REFUSED(tuttiCommDeregister(c, handle), "given back");
 	if (tuttiAllReduce(NULL, NULL, 0, tuttiFloat32, tuttiSum, c, NULL) ||
 	    tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, c, NULL)) {
 		fprintf(stderr, "%s: %s\n", because, tuttiGetLastError(NULL));
