@@ -202,19 +202,19 @@ static void before_fork(void)
 	pthread_mutex_lock(&lock);
 }
 
-static void in_parent(void)
+static void after_fork(void)
 {
 	pthread_mutex_unlock(&lock);
 }
 
 static void in_child(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	forget(&unused);
 	forget(&lost);
+	after_fork();
 }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_atfork(before_fork, after_fork, in_child);
 }
