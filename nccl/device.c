@@ -42,11 +42,25 @@ void nc_context_enter(void *context)
 		tt_cuda_here()->ctx_set(context);
 }
 
+/* The driver answers only who has a context, which the caller's thread may not. *ret_mem: the host's where it says nothing */
+static int classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret_mem)
+{
+	void *context;
+	int rc;
+
+	*ret_mem = (struct tt_mem){ .kind = TT_MEM_HOST };
+	if (!cu || !ptr || !(context = nc_context_of_caller()) || cu->ctx_push(context))
+		return 0;
+	rc = tt_cuda_classify(cu, ptr, ret_mem);
+	cu->ctx_pop(&context);
+	return rc;
+}
+
 static bool of_cuda(const struct tt_cuda *cu, const void *ptr)
 {
 	struct tt_mem m;
 
-	return ptr && !tt_cuda_classify(cu, ptr, &m) && m.kind != TT_MEM_HOST;
+	return !classify(cu, ptr, &m) && m.kind != TT_MEM_HOST;
 }
 
 bool nc_on_device(const void *ptr)
@@ -54,7 +68,7 @@ bool nc_on_device(const void *ptr)
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct tt_mem m;
 
-	return cu && ptr && !tt_cuda_classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
+	return !classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
 }
 
 /* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless all is host memory. */
@@ -89,11 +103,17 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct tt_mem m = { .kind = TT_MEM_HOST };
-	int rc = cu && ptr ? tt_cuda_classify(cu, ptr, &m) : 0;
+	struct tt_mem m;
+	int rc = classify(cu, ptr, &m);
+	void *context;
 
 	if (rc || m.kind < TT_MEM_DEVICE)
 		return nc_result(rc ? rc : nc_code(tuttiMemFree(ptr)));
-	rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
+	context = nc_context_of_caller();
+	rc = cu->ctx_push(context);
+	if (!rc) {
+		rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
+		cu->ctx_pop(&context);
+	}
 	return nc_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
 }

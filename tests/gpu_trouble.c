@@ -1,6 +1,7 @@
 /*
  * gpu_trouble.c - wrong uses, different calls, and ranks that are late, die or abort: everything comes to an end, in words
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,65 @@ static void a_rank_that_dies_or_aborts_ends_the_others_calls(void)
 	claim(play_short(ORDERED, false) == 0);
 	claim(play_short(MEET, true) == 0);
 }
+
+/* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment before it is launched. */
+static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_SLOW", "cuLaunchKernel:40", 1);
+	fate = "abort";
+	claim(play_short(ORDERED, false) == 0);
+	claim(play_short(MEET, true) == 0);
+}
+
+/* A thread that was never in CUDA makes calls: the driver answers it only in the communicator's context. */
+struct elsewhere { tuttiComm_t comm; int rank, wrong; void *memory; };
+
+static void *call_elsewhere(void *arg)
+{
+	struct elsewhere *e = arg;
+	float x[64];
+
+	e->wrong = tuttiAllReduce(e->memory, e->memory, 64, tuttiFloat32, tuttiSum, e->comm, NULL) != tuttiSuccess;
+	e->wrong += tuttiAllReduce(x, x, 0, tuttiFloat32, tuttiSum, e->comm, NULL) != tuttiSuccess;
+	e->wrong += tuttiMsgSend(e->memory, 40, 0, 0, 0, e->comm) != tuttiInvalidArgument;
+	if (e->wrong)
+		fprintf(stderr, "rank %d: %s\n", e->rank, tuttiGetLastError(NULL));
+	return NULL;
+}
+
+static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct elsewhere e = { .comm = *comm, .rank = rank };
+	float x[64];
+	pthread_t thread;
+	tt_cuptr p;
+
+	(void)arg;
+	for (int i = 0; i < 64; i++)
+		x[i] = (float)(i + rank);
+	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
+		return 1;
+	e.memory = (void *)(uintptr_t)p;
+	if (pthread_create(&thread, NULL, call_elsewhere, &e))
+		return 1;
+	pthread_join(thread, NULL);
+	cu->dtoh(x, p, sizeof(x));
+	for (int i = 0; i < 64; i++)
+		e.wrong += x[i] != (float)(n * i + n * (n - 1) / 2);
+	cu->mem_free(p);
+	return e.wrong;
+}
+
+static void threads_without_a_context_can_call(void)
+{
+	claim(team_play(2, MEET, true, from_another_thread) == 0);
+	claim(team_play(2, ORDERED, false, from_another_thread) == 0);
+	claim(team_play(2, STAGED, false, from_another_thread) == 0);
+}
+
 static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(void)
 {
 	setenv("TUTTI_ALGO", "ring", 1);
@@ -189,6 +249,8 @@ const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(different_calls_are_an_error_on_every_rank),
 	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),
+	GPU_CASE(a_call_that_is_slow_to_come_on_its_stream_ends_too),
+	GPU_CASE(threads_without_a_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),
 	{ NULL, NULL, false },
 };

@@ -285,10 +285,24 @@ void tt_gpu_settle(tuttiComm_t c)
 	tt_gpu_leave(d->ctx);
 }
 
+/* In the communicator's context: the thread that asks may have none. */
+static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
+{
+	int rc;
+
+	*ret = (struct tt_mem){ .kind = TT_MEM_HOST };
+	if (!d)
+		return 0;
+	tt_gpu_enter(d->ctx);
+	rc = tt_cuda_classify(d->cu, p, ret);
+	tt_gpu_leave(d->ctx);
+	return rc;
+}
+
 int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 {
-	struct tt_mem m = { .kind = TT_MEM_HOST };
-	int rc = c->gpu ? tt_cuda_classify(c->gpu->cu, p, &m) : 0;
+	struct tt_mem m;
+	int rc = classify(c->gpu, p, &m);
 
 	if (!rc && m.kind >= TT_MEM_DEVICE)
 		rc = tt_fail(TT_ARG, "rank %d: %s: %p is %s memory; this call takes host memory only", c->rank, call, p,
@@ -298,9 +312,9 @@ int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 
 int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
-	struct tt_mem m = { .kind = TT_MEM_HOST };
 	struct tt_gpu *d = c->gpu;
-	int rc = d ? tt_cuda_classify(d->cu, from, &m) : 0;
+	struct tt_mem m;
+	int rc = classify(d, from, &m);
 
 	if (rc)
 		return rc;

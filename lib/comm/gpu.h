@@ -57,6 +57,7 @@ struct tt_gpu {
 	bool stop;                             /* under lock */
 	atomic_bool captured;                  /* some operation is in a graph: it may run unseen at any time */
 	atomic_uint_fast64_t given;            /* sequence number of the newest operation */
+	atomic_bool enters;                    /* it is still being put on its stream */
 };
 
 /* The context in which a rank joins: its caller's, also where other threads do the joining. NULL: no CUDA, or none. */

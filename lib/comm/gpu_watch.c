@@ -35,7 +35,7 @@ static bool is_busy(struct tt_gpu *d)
 {
 	const struct tt_dev_report *r = d->area->report;
 
-	return word(&r->begun) != word(&r->ended) ||
+	return word(&r->begun) != word(&r->ended) || atomic_load(&d->enters) ||
 	       (atomic_load(&d->given) && d->cu->event_query(d->last) == TT_CU_NOT_READY);
 }
 
@@ -103,12 +103,13 @@ static void other_call(struct tt_gpu *d)
 	give_up(c, TT_USAGE, (int)r->rank);
 }
 
-static void look(struct watch *w, bool busy)
+/* given: when it was asked whether the device is busy */
+static void look(struct watch *w, uint64_t given, bool busy)
 {
 	struct tt_gpu *d = w->d;
 	tuttiComm_t c = d->comm;
 	const struct tt_dev_report *r = d->area->report;
-	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + atomic_load(&d->given);
+	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + given;
 	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->meets ? ASK_MS : 0);      /* kernels know better who is missing */
 	struct tt_stuck stuck = { .awaited = -1 };
 
@@ -117,7 +118,7 @@ static void look(struct watch *w, bool busy)
 		w->since_ns = now;
 	}
 	if (!busy)
-		tt_control_done(c->ctl, atomic_load(&d->given));
+		tt_control_done(c->ctl, given);
 	else if (now - w->since_ns > ASK_MS * 1000000ull)
 		tt_control_waiting(c->ctl, &stuck);
 	if (tt_control_broken(c->ctl))
@@ -165,7 +166,7 @@ static void *watch(void *arg)
 		}
 		pthread_mutex_unlock(&d->lock);
 		busy = is_busy(d);
-		look(&w, busy);
+		look(&w, given, busy);
 		if (!busy)
 			done = given;
 		pthread_mutex_lock(&d->lock);

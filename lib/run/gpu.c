@@ -60,7 +60,15 @@ static int failed(tuttiComm_t c, int code)
 	return tt_comm_failed(c, code);
 }
 
-/* The same number on every rank: calls by the host's way that were made before have theirs already. */
+static void wake_watch(struct tt_gpu *d)
+{
+	pthread_mutex_lock(&d->lock);
+	pthread_cond_signal(&d->work);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* The same number on every rank: calls by the host's way that were made before have theirs already. From here on it is
+ * watched: a stream that is full makes launches wait for peers, and until end() no event tells that it is under way. */
 static void number(tuttiComm_t c, const struct tt_dev_job *job)
 {
 	struct tt_call call;
@@ -69,7 +77,9 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	c->seq++;
 	c->history = tt_mix(c->history, tt_call_digest(&call));
 	tt_control_note(c->ctl, c->seq, &call);
+	atomic_store(&c->gpu->enters, true);
 	atomic_store(&c->gpu->given, c->seq);
+	wake_watch(c->gpu);
 	atomic_fetch_add(&c->operations, 1);
 }
 
@@ -136,9 +146,9 @@ static int end(struct tt_gpu *d, tt_custream stream, bool capturing)
 		d->last_stream = stream;
 		d->any = true;
 	}
-	pthread_mutex_lock(&d->lock);
-	pthread_cond_signal(&d->work);
-	pthread_mutex_unlock(&d->lock);
+	atomic_store(&d->enters, false);
+	if (capturing)
+		wake_watch(d);
 	return rc ? tt_cuda_fail(rc, "rank %d: record an event", d->comm->rank) : 0;
 }
 
@@ -157,16 +167,17 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	tuttiComm_t c = call->request->comm;
 	struct tt_gpu *d = c->gpu;
 	bool capturing;
-	int mode, rc = check_call(call);
+	int mode, ended, rc = check_call(call);
 
 	if (rc)
 		return rc;
 	mode = tt_gpu_begin_calls(d);
 	rc = begin(d, stream, &capturing);
-	if (!rc)
+	if (!rc) {
 		rc = launch(call, stream);
-	if (!rc)
-		rc = end(d, stream, capturing);
+		ended = end(d, stream, capturing);     /* also what lies there of a call that failed must come to an end */
+		rc = rc ? rc : ended;
+	}
 	tt_gpu_end_calls(d, mode);
 	return rc ? failed(c, rc) : 0;
 }
@@ -286,15 +297,27 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	return run_and_wait(calls, n);
 }
 
+/* That of a rank with a device, since the driver answers only who has one current, and the caller's thread may have none. */
+static tt_cuctx context_of(const struct tt_request *requests, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (requests[i].comm->gpu)
+			return requests[i].comm->gpu->ctx;
+	return NULL;
+}
+
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	struct tt_gpu_call one, *calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
 	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
+	tt_cuctx ctx = context_of(requests, n);
 
+	tt_gpu_enter(ctx);
 	for (size_t i = 0; i < n && !rc; i++)
 		rc = look_at(&requests[i], &calls[i]);
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
+	tt_gpu_leave(ctx);
 	if (calls != &one)
 		tt_spare_give(calls);
 	return rc;

@@ -221,7 +221,7 @@ static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t
 	return rc;
 }
 
-static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
 	struct tt_cumemop wait[] = {
 		{ .operation = TT_CU_WAIT_32, .address = s->flag, .value = 1, .flags = TT_CU_WAIT_EQ },
@@ -240,9 +240,17 @@ static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, s
 		rc = cu->stream_batch(stream, 2, wait, 0);
 	if (!rc)
 		rc = copy_out(s, calls, n, s->requests, stream);
-	if (!rc && !s->captured)
-		rc = cu->event_record(s->left, stream);
 	return rc ? tt_cuda_fail(rc, "rank %d: put copies and calls on a stream", s->d->comm->rank) : 0;
+}
+
+/* The stream has left the stage behind whatever came to lie on it, also of a call that failed. */
+static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+{
+	int rc = put_batch(s, calls, n, stream), failed = s->captured ? 0 : s->d->cu->event_record(s->left, stream);
+
+	if (failed && !rc)
+		rc = tt_cuda_fail(failed, "rank %d: record an event", s->d->comm->rank);
+	return rc;
 }
 
 /* When the communicator goes: nothing of it is under way any more but what its graphs may still do. */
@@ -250,16 +258,17 @@ static void close_stages(struct tt_gpu *d)
 {
 	struct tt_staged *next;
 
-	for (struct tt_staged *s = d->staged; s; s = next) {
-		next = s->next;
+	for (struct tt_staged *s = d->staged; s; s = s->next)
 		if (!s->captured)
 			d->cu->event_synchronize(s->left);
+	if (d->worker)
+		tt_stream_destroy(d->worker);          /* runs what it still has, into the stages */
+	d->worker = NULL;
+	for (struct tt_staged *s = d->staged; s; s = next) {
+		next = s->next;
 		free_stage(s);
 	}
 	d->staged = NULL;
-	if (d->worker)
-		tt_stream_destroy(d->worker);
-	d->worker = NULL;
 	if (d->copies_in)
 		d->cu->stream_destroy(d->copies_in);
 	if (d->copies_out)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "stand_in.h"
 
@@ -14,6 +15,16 @@ static struct context { int device; } contexts[MAX_DEVICES];
 static __thread struct context *stack[16];
 static __thread int depth;
 
+static void slow_down(const char *symbol)
+{
+	const char *want = getenv("TUTTI_TEST_CUDA_SLOW");
+	char name[64];
+	int ms;
+
+	if (want && sscanf(want, "%63[^:]:%d", name, &ms) == 2 && !strcmp(name, symbol))
+		usleep((unsigned)ms * 1000);
+}
+
 int stand_in_fault(const char *symbol)
 {
 	static __thread bool inside;
@@ -22,6 +33,7 @@ int stand_in_fault(const char *symbol)
 	char name[64];
 	int nth, code, hit = 0;
 
+	slow_down(symbol);
 	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 || strcmp(name, symbol))
 		return 0;
 	inside = true;

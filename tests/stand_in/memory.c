@@ -110,7 +110,7 @@ EXPORT int cuMemAlloc_v2(tt_cuptr *ret_ptr, size_t bytes)
 	void *p;
 	int rc;
 
-	ENTER();
+	ENTER_CONTEXT();
 	rc = make(bytes, TT_CU_TYPE_DEVICE, 0, &p);
 	if (!rc)
 		*ret_ptr = (tt_cuptr)(uintptr_t)p;
@@ -122,7 +122,7 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 	void *p;
 	int rc;
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	rc = make(bytes, TT_CU_TYPE_DEVICE, 1, &p);
 	if (!rc)
@@ -132,26 +132,26 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 
 EXPORT int cuMemFree_v2(tt_cuptr ptr)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }
 
 EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	return make(bytes, TT_CU_TYPE_HOST, 0, ret_ptr);
 }
 
 EXPORT int cuMemFreeHost(void *ptr)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return release(take(ptr, true, false));
 }
 
 EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	add((struct piece){ .at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
@@ -159,13 +159,13 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 
 EXPORT int cuMemHostUnregister(void *ptr)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return release(take(ptr, true, true));
 }
 
 EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned flags)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	*ret_ptr = (tt_cuptr)(uintptr_t)ptr;
 	return 0;
@@ -175,7 +175,7 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 {
 	struct piece *found, x = { .device = -1 };
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	found = find((void *)(uintptr_t)ptr);
 	if (found)
@@ -202,7 +202,7 @@ EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cup
 {
 	struct piece *x;
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
@@ -217,8 +217,9 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 {
 	struct handle h = { .pid = getpid() };
 	struct piece *x;
+	bool shareable;
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
@@ -226,8 +227,9 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 		h.bytes = x->bytes;
 		h.device = x->device;
 	}
+	shareable = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->virtual;
 	pthread_mutex_unlock(&stand_in_lock);
-	if (!x || x->type != TT_CU_TYPE_DEVICE || x->managed || x->virtual)
+	if (!shareable)
 		return TT_CU_BAD_VALUE;
 	memset(ret_handle, 0, sizeof(*ret_handle));
 	memcpy(ret_handle, &h, sizeof(h));
@@ -240,7 +242,7 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 	struct handle h;
 	char path[64];
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	memcpy(&h, &handle, sizeof(h));
 	if (h.pid == getpid())
@@ -261,6 +263,6 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 
 EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }

@@ -11,6 +11,7 @@
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
+ *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is wrong
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
@@ -37,6 +38,13 @@
 			return injected;			\
 	} while (0)
 int stand_in_fault(const char *symbol);
+/* The same in functions that need a current context, as the driver's do. */
+#define ENTER_CONTEXT()							\
+	do {								\
+		ENTER();						\
+		if (stand_in_device() < 0)				\
+			return TT_CU_BAD_CONTEXT;			\
+	} while (0)
 
 /* One lock for everything but the running of nodes; `changed` is told whenever something is. */
 extern pthread_mutex_t stand_in_lock;

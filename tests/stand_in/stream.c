@@ -179,7 +179,7 @@ int stand_in_add(tt_custream stream, const struct node *node)
 
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	*ret_stream = make();
 	return 0;
@@ -199,7 +199,7 @@ static int settle(struct stream *s)
 
 EXPORT int cuStreamSynchronize(tt_custream stream)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return settle(stand_in_stream(stream));
 }
 
@@ -208,7 +208,7 @@ EXPORT int cuStreamQuery(tt_custream stream)
 	struct stream *s = stand_in_stream(stream);
 	bool idle;
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	idle = !s->first && !s->busy;
 	pthread_mutex_unlock(&stand_in_lock);
@@ -219,7 +219,7 @@ EXPORT int cuStreamDestroy_v2(tt_custream stream)
 {
 	struct stream *s = stream;
 
-	ENTER();
+	ENTER_CONTEXT();
 	settle(s);
 	pthread_mutex_lock(&stand_in_lock);
 	s->stop = true;
@@ -232,7 +232,7 @@ EXPORT int cuStreamDestroy_v2(tt_custream stream)
 
 EXPORT int cuCtxSynchronize(void)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return settle(stand_in_stream(NULL));
 }
 
@@ -240,7 +240,7 @@ EXPORT int cuCtxSynchronize(void)
 
 EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	*ret_event = calloc(1, sizeof(struct event));
 	return *ret_event ? 0 : TT_CU_NO_MEMORY;
@@ -248,7 +248,7 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 
 EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	await(event, ((struct event *)event)->recorded);      /* CUDA's go on until they are reached; ours is freed then */
 	free(event);
 	return 0;
@@ -260,7 +260,7 @@ EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 	struct stream *s = stand_in_stream(stream);
 	struct node n = { .kind = RECORD, .event = e };
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	e->graph = s->graph;
 	if (!s->graph)
@@ -277,7 +277,7 @@ EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flag
 	struct node n = { .kind = WAIT_EVENT, .event = e };
 	bool foreign;
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	pthread_mutex_lock(&stand_in_lock);
 	n.number = e->recorded;
@@ -295,7 +295,7 @@ EXPORT int cuEventQuery(tt_cuevent event)
 	struct event *e = event;
 	bool done;
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	done = e->done >= e->recorded;
 	pthread_mutex_unlock(&stand_in_lock);
@@ -304,14 +304,14 @@ EXPORT int cuEventQuery(tt_cuevent event)
 
 EXPORT int cuEventSynchronize(tt_cuevent event)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	await(event, ((struct event *)event)->recorded);
 	return 0;
 }
 
 EXPORT int cuEventElapsedTime(float *ret_ms, tt_cuevent from, tt_cuevent to)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	*ret_ms = (float)(((struct event *)to)->at_ms - ((struct event *)from)->at_ms);
 	return 0;
 }

@@ -26,13 +26,13 @@ static int copy_now(void *to, const void *from, size_t bytes)
 
 EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return copy_now(to, (void *)(uintptr_t)from, bytes);
 }
 
 EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return copy_now((void *)(uintptr_t)to, from, bytes);
 }
 
@@ -48,19 +48,19 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custre
 {
 	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes, .spoilt = to_be_spoilt() };
 
-	ENTER();
+	ENTER_CONTEXT();
 	return stand_in_add(stream, &n);
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_custream stream)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return copy((void *)(uintptr_t)to, from, bytes, stream);
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, stream);
 }
 
@@ -68,7 +68,7 @@ EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_cu
 {
 	struct node n = { .kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes };
 
-	ENTER();
+	ENTER_CONTEXT();
 	return stand_in_add(stream, &n);
 }
 
@@ -76,7 +76,7 @@ EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg
 {
 	struct node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
 
-	ENTER();
+	ENTER_CONTEXT();
 	return stand_in_add(stream, &n);
 }
 
@@ -84,7 +84,7 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 {
 	struct node n = { .kind = BATCH, .nops = count };
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	if (!count || count > MAX_BATCH)
 		return TT_CU_BAD_VALUE;
@@ -96,7 +96,7 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 
 EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	*ret_module = (void *)(uintptr_t)image;
 	return 0;
 }
@@ -112,7 +112,7 @@ EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *
 {
 	const struct stand_in_kernel *k = find_kernel(stand_in_kernels, name);
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)module;
 	k = k ? k : find_kernel(stand_in_train_kernels, name);
 	*ret_function = (tt_cufn)(uintptr_t)k;
@@ -121,7 +121,7 @@ EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *
 
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function, int threads, size_t shared)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	(void)function;
 	(void)threads;
 	(void)shared;
@@ -135,7 +135,7 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 	const struct stand_in_kernel *k = function;
 	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
 	if (!n.blocks || k->bytes > sizeof(n.params))
 		return TT_CU_BAD_VALUE;
@@ -160,7 +160,7 @@ EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 	struct stream *s = stand_in_stream(stream);
 	struct graph *g = calloc(1, sizeof(*g));
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)mode;
 	g->last = &g->first;
 	pthread_mutex_lock(&stand_in_lock);
@@ -171,7 +171,7 @@ EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 
 EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	*ret_status = stand_in_stream(stream)->graph != NULL;
 	return 0;
 }
@@ -180,7 +180,7 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 {
 	struct stream *s = stand_in_stream(stream);
 
-	ENTER();
+	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
 	*ret_graph = s->graph;
 	s->graph = NULL;
@@ -193,7 +193,7 @@ EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned lo
 	const struct graph *from = graph;
 	struct graph *g = calloc(1, sizeof(*g));
 
-	ENTER();
+	ENTER_CONTEXT();
 	(void)flags;
 	g->last = &g->first;
 	for (const struct node *n = from->first; n; n = n->next) {
@@ -213,7 +213,7 @@ EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
 	const struct graph *g = exec;
 	int rc = 0;
 
-	ENTER();
+	ENTER_CONTEXT();
 	for (const struct node *n = g->first; n && !rc; n = n->next)
 		rc = stand_in_add(stream, n);
 	return rc;
@@ -233,12 +233,12 @@ static int free_graph(struct graph *g)
 
 EXPORT int cuGraphExecDestroy(void *exec)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return free_graph(exec);
 }
 
 EXPORT int cuGraphDestroy(void *graph)
 {
-	ENTER();
+	ENTER_CONTEXT();
 	return free_graph(graph);
 }
