@@ -245,6 +245,8 @@ claim "two of four workers of ps-async die: the others end" equals died 2
 claim "and have learnt: accuracy $(field accuracy)" reached 0.7
 train --np 4 --ps 2 --steps 60 --strategy downpour --lr 0.01 --adagrad --kill 1@20 --sim-compute-ms 1
 claim "a worker of downpour dies: the others end" equals died 1
+train --np 3 --ps 2 --steps 6 --strategy downpour --kill 0@1,1@1,2@1
+claim "all workers of downpour die at once, before any has pushed: the servers end, in words" ended 1 'all 3 workers died'
 devices=(--np 4 --ps 2 --steps 60 --strategy ps-strategy --devices 2 --lr 0.02 --sim-compute-ms 1)
 train "${devices[@]}" --kill 2@20
 claim "a device of ps-strategy dies: its worker goes on" equals died 1

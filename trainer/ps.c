@@ -76,6 +76,18 @@ static int hand_over(struct tt_trainer *t, struct tt_ps *ps)
 	return rc;
 }
 
+/* See begin in server.c */
+static int greet(struct tt_trainer *t)
+{
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < t->servers && !rc; s++)
+		rc = send_to(t, s, TT_PS_HELLO, 0, NULL, 0);
+	for (int s = 0; s < t->servers && !rc; s++)
+		rc = receive_from(t, s, TT_PS_HELLO, NULL, 0, NULL);
+	return rc;
+}
+
 int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule)
 {
 	size_t nodes = t->leaves.count + 2;
@@ -95,6 +107,8 @@ int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule)
 		return TT_TRAIN_OK;
 	if (t->rank == 0)
 		rc = hand_over(t, ps);
+	if (!rc)
+		rc = greet(t);
 	return rc ? rc : tt_parameters_share(t);
 }
 

@@ -14,6 +14,7 @@
 /* Tags. `version` of a message is what stands behind it. */
 enum {
 	TT_PS_INIT = 1, /* worker 0: parameters, then the optimizer's state; the optimizer's kind */
+	TT_PS_HELLO,    /* nothing; answered by HELLO: from now on each knows when the other dies */
 	TT_PS_PUSH,     /* gradients, node after node; the version that they were computed at */
 	TT_PS_PULL,     /* nothing; answered by PARAMETERS */
 	TT_PS_SETTLE,   /* nothing; answered, once all have, by SETTLED */

@@ -2,7 +2,7 @@
  * server.c - a parameter server: takes what comes, whoever sent it (ps.h)
  *
  * One thread, one message at a time; no lock is held while bytes move. It ends when every worker has
- * said goodbye or is gone. With --record it notes in which order it took pushes and pulls; with
+ * said goodbye or is gone; that all have died is a failure, which nobody else is left to tell. With --record it notes in which order it took pushes and pulls; with
  * --replay it takes them in that order, so that an asynchronous training can be repeated bit by bit.
  */
 #include "arrivals.h"
@@ -273,8 +273,7 @@ static int look_around(struct server *s)
 	return rc;
 }
 
-/* The next message, in the order of the log while there is one. Returns tuttiInProgress when there is
- * none. */
+/* The next message, in the order of the log while there is one; tuttiInProgress when there is none. */
 static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
 {
 	size_t most = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
@@ -328,20 +327,51 @@ static bool anybody(const struct server *s)
 	return false;
 }
 
-static int serve(struct server *s)
+/* Nobody trains any more. If a worker has ended, it has told how; else it falls to a server. */
+static int end(struct server *s)
+{
+	for (int w = 0; w < s->workers; w++) {
+		tuttiRankState_t state = tuttiRankDead;
+
+		tuttiCommRankState(s->t->world, w, &state);
+		if (state != tuttiRankDead)
+			return TT_TRAIN_OK;
+	}
+	return tt_train_fail(TT_TRAIN_FAILED, "server %d: all %d workers died; --resume goes on from what "
+			     "--save kept", s->number, s->workers);
+}
+
+/* The first parameters. Then every worker greets: the connection tells of its death even when all who
+ * would have passed that on die with it. */
+static int begin(struct server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);
-	tuttiResult_t first;
-	int rc;
+	tuttiResult_t result;
+	int rc = TT_TRAIN_OK;
 
 	do
-		first = tuttiMsgRecv(s->message, 2 * bytes, 0, TT_PS_INIT, -1, s->t->world, NULL);
-	while (first == tuttiInProgress);
-	rc = tt_library(first, s->t->world);
-	if (rc)
-		return rc;
+		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TT_PS_INIT, -1, s->t->world, NULL);
+	while (result == tuttiInProgress);
+	if (result != tuttiSuccess)
+		return tt_library(result, s->t->world);
 	memcpy(s->store.parameters, s->message, bytes);
 	memcpy(s->store.state, s->message + s->store.count, bytes);
+	for (int w = 0; w < s->workers && !rc; w++) {
+		do
+			result = tuttiMsgRecv(NULL, 0, w, TT_PS_HELLO, -1, s->t->world, NULL);
+		while (result == tuttiInProgress);
+		if (result == tuttiSuccess)
+			rc = answer(s, w, TT_PS_HELLO, 0, NULL, 0);
+		else if (result != tuttiRemoteError) /* look_around notes who has died */
+			rc = tt_library(result, s->t->world);
+	}
+	return rc;
+}
+
+static int serve(struct server *s)
+{
+	int rc = begin(s);
+
 	while (!rc && anybody(s)) {
 		tuttiMsg_t msg;
 		tuttiResult_t result = next(s, &msg);
@@ -353,7 +383,7 @@ static int serve(struct server *s)
 		else
 			rc = tt_library(result, s->t->world);
 	}
-	return rc;
+	return rc ? rc : end(s);
 }
 
 int tt_server_run(struct tt_trainer *t, struct tt_ps *ps)
