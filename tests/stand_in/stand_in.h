@@ -76,7 +76,7 @@ struct node {
 	struct tt_cumemop op[MAX_BATCH];
 	const struct stand_in_kernel *kernel;
 	unsigned blocks;
-	char params[1024];
+	_Alignas(16) char params[1024];        /* a struct */
 };
 
 struct event {
