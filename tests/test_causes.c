@@ -148,6 +148,18 @@ static int symptom_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
+/* No word comes from anywhere: whose network has the fault finds it itself. */
+static int silence(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	(void)nranks, (void)arg;
+	MUST(meet(*comm));
+	if (rank == 1)
+		await_word(*comm);
+	else
+		spoil(*comm, 3, false);
+	return told(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError, "card0 port 1 is down", NULL, "timed out");
+}
+
 static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiComm_t second;
@@ -197,6 +209,11 @@ Test(causes, a_symptom_waits_for_its_cause_and_the_cause_is_what_others_hear, .t
 Test(causes, a_symptom_gives_way_to_the_word_of_who_is_to_blame, .timeout = 60)
 {
 	cr_assert_eq(run(symptom_yields), 0);
+}
+
+Test(causes, who_waits_long_looks_for_a_fault_of_its_own, .timeout = 60)
+{
+	cr_assert_eq(run(silence), 0);
 }
 
 Test(causes, an_abort_after_a_failure_in_another_communicator_tells_it, .timeout = 60)

@@ -202,6 +202,7 @@ struct tt_wait {
 	uint32_t idle, spins, yields;          /* rounds in a row in which nothing moved; how many of them to spin, to yield */
 	uint64_t yielded_ns;                   /* the last time */
 	uint64_t arrived;                      /* bytes that had come by the last look around */
+	uint64_t examined_ns;                  /* when this host's network was asked for a fault */
 	bool armed;                            /* endpoints know that this rank is about to sleep */
 	uint32_t ticket[TT_MAX_TRANSPORTS];
 };
@@ -217,6 +218,8 @@ int tt_trouble_late(struct tt_op *op);
 int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);
 int tt_trouble_symptom(struct tt_op *op, int code);
+/* Has this host's own network a fault? Nobody else can know of it, and what was sent through it may be lost. 0 no | < 0 */
+int tt_trouble_own(struct tt_op *set);
 void tt_trouble_spread(struct tt_op *set, int code);
 /* What op and the operations behind it in its set are in, for its communicator */
 void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck);

@@ -5,8 +5,9 @@
  * did last; control knows the others' part of it.
  *
  * Which cause is told does not depend on which word comes first. A fault of this host's own network (a transport's fault)
- * comes before whatever others say, since theirs may be its effect; their word follows it. A symptom (the peer's stream
- * ended, its card does not answer) gives way to both, and waits for them a while.
+ * comes before whatever others say, since theirs may be its effect; their word follows it. Who waits long looks for one,
+ * since not every card reports what it has lost. A symptom (the peer's stream ended, its card does not answer) gives way
+ * to both, and waits for them a while.
  */
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,18 @@ static int say(struct tt_op *op, int own)
 int tt_trouble_broken(struct tt_op *op)
 {
 	return say(op, own_fault(op->comm));
+}
+
+int tt_trouble_own(struct tt_op *set)
+{
+	int own = 0;
+
+	for (; set && !own; set = set->next) {
+		own = own_fault(set->comm);
+		if (own)
+			say(set, own);
+	}
+	return own;
 }
 
 /* The links could not be connected, or there was no memory: code's sentence stands already in the latter case. */

@@ -134,7 +134,7 @@ static uint64_t arrived(const struct tt_op *set)
 	return sum;
 }
 
-/* broken, nothing moved for too long, or for long enough to ask the others? */
+/* broken, nothing moved for too long, or for long enough to ask this host's network, and the others? */
 static int look_around(struct tt_wait *w, struct tt_op *set)
 {
 	uint64_t bytes = arrived(set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
@@ -146,9 +146,13 @@ static int look_around(struct tt_wait *w, struct tt_op *set)
 		return tt_trouble_late(set);
 	if (ask > (w->deadline_ns - w->started_ns) / 4)
 		ask = (w->deadline_ns - w->started_ns) / 4;
-	if (now > w->started_ns + ask)
-		tt_trouble_ask(set);
-	return 0;
+	if (now <= w->started_ns + ask)
+		return 0;
+	tt_trouble_ask(set);
+	if (now <= w->examined_ns + ask)
+		return 0;
+	w->examined_ns = now;
+	return tt_trouble_own(set);
 }
 
 /* A few times; the first round that does not spin starts the clock, and says how often. */
