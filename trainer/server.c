@@ -1,9 +1,9 @@
 /*
  * server.c - a parameter server: takes what comes, whoever sent it (ps.h)
  *
- * One thread, one message at a time; no lock is held while bytes move. It ends when every worker has
- * said goodbye or is gone; that all have died is a failure, which nobody else is left to tell. With --record it notes in which order it took pushes and pulls; with
- * --replay it takes them in that order, so that an asynchronous training can be repeated bit by bit.
+ * One thread, one message at a time; no lock is held while bytes move. It ends when all workers have
+ * said goodbye or are gone; that all have died is a failure. With --record it notes in which order it
+ * took pushes and pulls; with --replay it takes them in that order: the same bits once more.
  */
 #include "arrivals.h"
 #include "fault.h"
@@ -273,7 +273,7 @@ static int look_around(struct server *s)
 	return rc;
 }
 
-/* The next message, in the order of the log while there is one; tuttiInProgress when there is none. */
+/* The next message, in the order of the log while there is one. tuttiInProgress: there is none. */
 static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
 {
 	size_t most = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
@@ -341,8 +341,8 @@ static int end(struct server *s)
 			     "--save kept", s->number, s->workers);
 }
 
-/* The first parameters. Then every worker greets: the connection tells of its death even when all who
- * would have passed that on die with it. */
+/* The first parameters. Then every worker greets: the connection tells of its death even when all
+ * who would have passed that on die with it. */
 static int begin(struct server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);

@@ -49,10 +49,10 @@ static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_b
 {
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->own_pace ? (double)batch->rows : all;
-	uint64_t step = t->step; /* spare may have taken several */
+	uint64_t step = t->step, steps = step - before; /* spare may have taken several */
 
 	p->training_ns += took;
-	p->taken += step - before;
+	p->taken += steps;
 	*note = (struct tt_note){
 		.step = step,
 		.steps = p->steps,
@@ -61,7 +61,7 @@ static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_b
 		.loss = of > 0.0 ? (double)tail[TT_TAIL_LOSS] / of : 0.0,
 		.rate = (double)t->rate,
 		.step_ms = (double)took / 1e6,
-		.samples_per_s = all * 1e9 / (double)took,
+		.samples_per_s = (double)steps * all * 1e9 / (double)took,
 		.mean_samples_per_s = (double)p->taken * all * 1e9 / (double)p->training_ns,
 	};
 	if (isfinite(note->loss))
