@@ -25,7 +25,7 @@
 
 #include "mem/cuda.h"
 
-#define MAX_DEVICES 8
+#define MAX_DEVICES 8                  /* as many as contexts in driver.c */
 #define MAX_BATCH 64
 
 #define EXPORT __attribute__((visibility("default")))
