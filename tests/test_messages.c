@@ -89,6 +89,7 @@ static int pick(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiMsgSend(&x, sizeof(x), 0, -1, 0, *comm) == tuttiInvalidArgument);
 	want(tuttiMsgSend(NULL, 4, 0, PUSH, 0, *comm) == tuttiInvalidArgument);
 	want(tuttiMsgRecv(&x, sizeof(x), -2, PUSH, 0, *comm, &m) == tuttiInvalidArgument);
+	want(tuttiMsgRecv(&x, sizeof(x), 0, PUSH, -7, *comm, &m) == tuttiInvalidArgument);
 	return 0;
 }
 

@@ -56,6 +56,12 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	return done(comm, rc);
 }
 
+static int check_timeout(tuttiComm_t comm, const char *call, int timeout_ms)
+{
+	return timeout_ms >= -1 ? 0 : tt_fail(TT_ARG, "rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
+					      comm->rank, call, timeout_ms);
+}
+
 static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
 {
 	return timeout_ms == 0 ? 0 : tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
@@ -70,7 +76,8 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 	if (rc)
 		return tt_result(rc);
 	if (!(rc = check_peer(comm, call, "source", want->source, TUTTI_ANY)) &&
-	    !(rc = check_tag(comm, call, want->tag, TUTTI_ANY)) && want->room && !want->to)
+	    !(rc = check_tag(comm, call, want->tag, TUTTI_ANY)) && !(rc = check_timeout(comm, call, timeout_ms)) &&
+	    want->room && !want->to)
 		rc = tt_fail(TT_ARG, "rank %d: %s: buff is NULL, with room for %zu bytes", comm->rank, call, want->room);
 	if (!rc)
 		rc = tt_gpu_refuse(comm, call, want->to);
