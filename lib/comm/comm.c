@@ -126,6 +126,7 @@ static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char
 	find_fewest_cores(c, all, here);
 	cores = cores_of_host(c, c->topology.host_of[c->rank], all, here, &ranks);
 	free(here);
+	c->ranks_here = ranks;
 	c->crowded = ranks > cores;
 	c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
 		    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;

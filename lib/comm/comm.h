@@ -144,6 +144,7 @@ struct tuttiComm {
 	uint64_t paused_until_ns;
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */
+	int ranks_here;                        /* on this host */
 	const char *fault_what;                /* TUTTI_FAULT for this rank, NULL: none */
 	uint64_t fault_step, steps;
 

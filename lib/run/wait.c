@@ -9,14 +9,18 @@
  *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
  *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
  *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else computes on the core then
- *                    gets; a sleeper is woken at once. So after a yield that took long a rank only sleeps, for a while
- *                    that doubles as long as yields stay long (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms by
- *                    yields, 0.8 ms by sleep)
+ *                    gets; a sleeper is woken at once. So after a yield that took long, on a host where more threads want
+ *                    to run than it has ranks, a rank only sleeps, for a while that doubles as long as yields stay long
+ *                    (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms by yields, 0.8 ms by sleep). A long yield
+ *                    alone says little: the peer may have computed, and among themselves ranks are quicker by yields
  * Every wait looks at the communicator's health each round and at the deadline whenever it has slept. The deadline moves on
  * with the bytes: it is a time in which nothing moved, from the first yield on.
  */
+#include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "run/op.h"
 
@@ -170,6 +174,21 @@ static bool may_yield(struct tt_wait *w, const struct tt_op *set)
 	return w->idle <= w->spins + w->yields;
 }
 
+/* Do more threads of this host want to run than there are ranks here? Linux counts them; where it does not say, no. */
+static bool strangers(const struct tuttiComm *c)
+{
+	int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC), runnable = 0;
+	char text[100];
+	ssize_t length;
+
+	if (fd < 0)
+		return false;
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	return sscanf(text, "%*s %*s %*s %d/", &runnable) == 1 && runnable > c->ranks_here;
+}
+
 static void yield(struct tt_wait *w)
 {
 	tuttiComm_t c = w->comm;
@@ -179,7 +198,7 @@ static void yield(struct tt_wait *w)
 	w->yielded_ns = tt_now_ns();
 	if (w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
 		w->yields = 0;
-	if (w->yielded_ns < before + LONG_YIELD_US * 1000ull)
+	if (w->yielded_ns < before + LONG_YIELD_US * 1000ull || !strangers(c))
 		return;
 	w->yields = 0;
 	c->pause_ms = 2 * c->pause_ms < PAUSE_MAX_MS ? 2 * c->pause_ms : PAUSE_MAX_MS;
