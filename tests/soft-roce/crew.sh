@@ -30,7 +30,8 @@ await() {
 	local before=$(sent)
 	for _ in $(seq 400); do [ $(($(sent) - before)) -gt 400 ] && return; sleep .1; done
 }
-# Kill rank N's program, not the timeout around it.
-kill_rank() { pkill -9 -P "${pids[$1]}"; wait "${pids[$1]}" 2>/dev/null; }
+# Kill rank N's program, not the timeout around it; without procps, which a bare host may lack.
+kill_rank() { kill -9 $(cat /proc/"${pids[$1]}"/task/*/children); wait "${pids[$1]}" 2>/dev/null; }
+running() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^allreduce_perf$'; }
 # All ended with an error, and none because of the deadline.
 all_ended() { [ "$failures" = "$1" ] && ! grep -q 'timed out after' "$tmp/out"; }

@@ -39,7 +39,7 @@ loss() {
 }
 
 # What is left of a scene: queue pairs, registrations, processes, names in shared memory.
-leftovers() { echo $(($(held qp) + $(held mr) + $(pgrep -c allreduce_perf) + $(ls /dev/shm | wc -l))); }
+leftovers() { echo $(($(held qp) + $(held mr) + $(running) + $(ls /dev/shm | wc -l))); }
 settle() { for _ in $(seq 100); do [ "$(leftovers)" = 0 ] && return; sleep .1; done; }
 
 deaths() {
@@ -73,7 +73,7 @@ deaths() {
 		[ "$(leftovers)" = 0 ] && continue
 		n=$((n + 1)) bad=$((bad + 1))
 		echo "not ok $n - nothing is left of scene $i: $(held qp) queue pairs, $(held mr) registrations," \
-			"$(pgrep -c allreduce_perf) processes, $(ls /dev/shm | wc -l) names in /dev/shm"
+			"$(running) processes, $(ls /dev/shm | wc -l) names in /dev/shm"
 	done
 	echo "# $kill ranks killed, $wire wires cut, $removal cards removed"
 }
