@@ -159,7 +159,9 @@ int tt_launch(const struct tt_launch *launch)
 	sigaddset(&f.watched, SIGHUP);
 	sigprocmask(SIG_BLOCK, &f.watched, &f.before);
 	start_all(&f);
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* a line is one write: ranks write there as well */
 	wait_all(&f);
+	fflush(stderr);
 	free(f.pids);
 	if (f.signal && f.signal != SIGKILL) {
 		signal(f.signal, SIG_DFL);
