@@ -29,7 +29,7 @@
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
 #define YIELDING_MS 5u             /* at most, however many yields that are */
-#define LONG_YIELD_US 1000u        /* peers take less on the core, and are worth sleeping for if they take longer */
+#define LONG_YIELD_US 1000u        /* by then somebody had the core for a time slice: a peer that computes, or a stranger */
 #define PAUSE_MIN_MS 50u           /* without yields, after a long one */
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
