@@ -1,15 +1,16 @@
 /*
  * algorithms.c - the table of all algorithms, and finding a row by name
  *
- * Adding one: a file with the row at its end, and a line here. Called by plan (build, choose), comm (settings), the tools
- * and the tests.
+ * Adding one: a file with the row at its end, and a line here. Called by plan (build, choose), comm
+ * (settings), the tools and the tests.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "algorithms/algorithm.h"
 
-/* The first row of a collective is a default that is right for any shape. The index is the number on the wire. */
+/* The first row of a collective is a default that is right for any shape. The index is the number
+ * on the wire. */
 #define ROWS(X) \
 	X(tt_allreduce_ring) \
 	X(tt_allreduce_tree) \
@@ -61,7 +62,8 @@ static const char *given_argument(const char *name)
 
 static bool takes(const struct tt_algorithm *a, const char *argument)
 {
-	return !argument || (a->argument && (!strcmp(argument, a->argument) || (a->takes && a->takes(argument))));
+	return !argument || (a->argument &&
+			     (!strcmp(argument, a->argument) || (a->takes && a->takes(argument))));
 }
 
 /* The row takes no such argument: say which part of it is wrong, or what it takes. */
@@ -70,10 +72,11 @@ static int refuse_argument(const struct tt_algorithm *a, const char *name, const
 	if (a->explain)
 		a->explain(argument);
 	else if (a->form)
-		tt_fail(TT_ARG, "algorithm \"%s\": there is no \"%s\" of %s; use %s or %s:%s", name, argument, a->name,
-			a->name, a->name, a->form);
+		tt_fail(TT_ARG, "algorithm \"%s\": there is no \"%s\" of %s; use %s or %s:%s", name,
+			argument, a->name, a->name, a->name, a->form);
 	else
-		tt_fail(TT_ARG, "algorithm \"%s\": %s has no variants; use %s", name, a->name, a->name);
+		tt_fail(TT_ARG, "algorithm \"%s\": %s has no variants; use %s", name, a->name,
+			a->name);
 	return TT_ARG;
 }
 
@@ -136,7 +139,8 @@ const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, cons
 			return NULL;
 		}
 	if (!a)
-		tt_fail(TT_ARG, "%s has no algorithm \"%s\"; use auto%s", tt_collective_name(collective), name,
+		tt_fail(TT_ARG, "%s has no algorithm \"%s\"; use auto%s",
+			tt_collective_name(collective), name,
 			tt_algorithm_names(collective, known));
 	return a;
 }

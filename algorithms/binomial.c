@@ -1,10 +1,10 @@
 /*
  * binomial.c - reduce and broadcast along a binomial tree: log2 n steps, for small messages
  *
- * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ... below its own lowest set bit (the root:
- * below n); with their children they are v + 1, then 2 ranks, then 4 ... A rank combines itself and its children in
- * that order in one step and sends the result to v without its lowest bit. Broadcast goes the same way down, the
- * largest subtree first.
+ * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ... below its own
+ * lowest set bit (the root: below n); with their children they are v + 1, then 2 ranks, then 4 ...
+ * A rank combines itself and its children in that order in one step and sends the result to v
+ * without its lowest bit. Broadcast goes the same way down, the largest subtree first.
  *
  *   n = 4:        0          reduce: 2: g2+g3;  0: g0 + g1 + (g2+g3)
  *                / \
@@ -13,14 +13,17 @@
  *                     3
  *
  *   steps          log2 n, rounded up
- *   bytes          reduce: each rank but the root sends S; broadcast: each sends S to each of its children
+ *   bytes          reduce: each rank but the root sends S; broadcast: each sends S to each of its
+ *                  children
  *   order of sums  rank order, counted from the root; one rounding a node
  *   restrictions   none
- *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication operations in MPICH
+ *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
+ *                  operations in MPICH
  */
 #include "algorithms/forms.h"
 
-struct node { int v, parent, nchildren, child[31]; };      /* ranks of the group; child: small subtrees first */
+/* ranks of the group; child: small subtrees first */
+struct node { int v, parent, nchildren, child[31]; };
 
 static struct node node_of(const struct tt_builder *b)
 {
@@ -69,10 +72,17 @@ static void broadcast(struct tt_builder *b, const char *argument)
 #define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
 const struct tt_algorithm tt_reduce_tree = {
-	.collective = TT_REDUCE, .name = "tree", .help = "small messages: log2 n steps", .source = SOURCE, .build = reduce,
+	.collective = TT_REDUCE,
+	.name = "tree",
+	.help = "small messages: log2 n steps",
+	.source = SOURCE,
+	.build = reduce,
 };
 
 const struct tt_algorithm tt_broadcast_tree = {
-	.collective = TT_BROADCAST, .name = "tree", .help = "small messages: log2 n steps", .source = SOURCE,
+	.collective = TT_BROADCAST,
+	.name = "tree",
+	.help = "small messages: log2 n steps",
+	.source = SOURCE,
 	.build = broadcast,
 };

@@ -1,18 +1,18 @@
 /*
  * bruck.c - allgather in log2 n steps for any n
  *
- * In step k every rank sends the blocks it has, at most 2^k of them from its own on, to rank - 2^k, and takes as many from
- * rank + 2^k: it then has twice as many, its own and those of the ranks behind it. Blocks lie at their final
- * places from the start, so there is nothing to rotate at the end; where the blocks of a step run over the end of the
- * buffer they travel as two messages.
+ * In step k every rank sends the blocks it has, at most 2^k of them from its own on, to rank - 2^k,
+ * and takes as many from rank + 2^k: it then has twice as many, its own and those of the ranks
+ * behind it. Blocks lie at their final places from the start, so there is nothing to rotate at the
+ * end; where the blocks of a step run over the end of the buffer they travel as two messages.
  *
  *   n = 4, what rank 1 has:   1  |  1 2 (from 2)  |  1 2 3 0 (from 3: 3, and 0)
  *
  *   steps          log2 n, rounded up
  *   bytes          each rank sends n-1 blocks
  *   restrictions   none
- *   source         Bruck et al. 1997: Efficient algorithms for all-to-all communications in multiport
- *                  message-passing systems
+ *   source         Bruck et al. 1997: Efficient algorithms for all-to-all communications in
+ *                  multiport message-passing systems
  */
 #include "algorithms/forms.h"
 
@@ -44,8 +44,11 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allgather_bruck = {
-	.collective = TT_ALLGATHER, .name = "bruck", .help = "small messages: log2 n steps for any n",
-	.source = "Bruck et al. 1997, Efficient algorithms for all-to-all communications in multiport message-passing "
-		  "systems",
+	.collective = TT_ALLGATHER,
+	.name = "bruck",
+	.help = "small messages: log2 n steps for any n",
+	.source =
+		"Bruck et al. 1997, Efficient algorithms for all-to-all communications in multiport message-passing "
+		"systems",
 	.build = build,
 };

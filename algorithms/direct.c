@@ -1,19 +1,22 @@
 /*
  * direct.c - everyone talks to everyone concerned, one message a pair: fewest steps, for few ranks
  *
- * Messages leave in rotated order, to rank + 1 first, so that no rank is everybody's first peer. Sums are taken in rank
- * order, ((g0 + g1) + g2) + ..., straight from the messages, whoever takes them.
+ * Messages leave in rotated order, to rank + 1 first, so that no rank is everybody's first peer.
+ * Sums are taken in rank order, ((g0 + g1) + g2) + ..., straight from the messages, whoever takes
+ * them.
  *
  *   n = 4, reduce_scatter:   rank 1 sends in[2] to 2, in[3] to 3, in[0] to 0,
  *                            then out = in[1] of 0 + own in[1] + in[1] of 2 + in[1] of 3
  *          allgather, alltoall: the same sends, then takes from 0, 3, 2
  *          reduce, gather:   0 <- 1, 2, 3            broadcast, scatter:   0 -> 1, 2, 3
  *
- *   steps    1; a reduction has one rounding for the first eight ranks and one more for each further seven
- *   bytes    allgather, reduce_scatter, alltoall: each rank sends n-1 blocks; reduce, gather: S, the root takes (n-1) S;
- *            broadcast, scatter: the root sends (n-1) S
+ *   steps    1; a reduction has one rounding for the first eight ranks and one more for each
+ *            further seven
+ *   bytes    allgather, reduce_scatter, alltoall: each rank sends n-1 blocks; reduce, gather: S,
+ *            the root takes (n-1) S; broadcast, scatter: the root sends (n-1) S
  *   restrictions   none
- *   source   Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication operations in MPICH
+ *   source   Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
+ *            operations in MPICH
  */
 #include "algorithms/forms.h"
 
@@ -106,24 +109,41 @@ const struct tt_algorithm tt_reduce_scatter_direct = {
 };
 
 const struct tt_algorithm tt_allgather_direct = {
-	.collective = TT_ALLGATHER, .name = "direct", .help = "few ranks: one step", .source = SOURCE, .build = allgather,
+	.collective = TT_ALLGATHER,
+	.name = "direct",
+	.help = "few ranks: one step",
+	.source = SOURCE,
+	.build = allgather,
 };
 
 const struct tt_algorithm tt_broadcast_direct = {
-	.collective = TT_BROADCAST, .name = "direct", .help = "few ranks: one step", .source = SOURCE, .build = broadcast,
+	.collective = TT_BROADCAST,
+	.name = "direct",
+	.help = "few ranks: one step",
+	.source = SOURCE,
+	.build = broadcast,
 };
 
 const struct tt_algorithm tt_alltoall_direct = {
-	.collective = TT_ALLTOALL, .name = "direct", .help = "every pair exchanges its blocks", .source = SOURCE,
+	.collective = TT_ALLTOALL,
+	.name = "direct",
+	.help = "every pair exchanges its blocks",
+	.source = SOURCE,
 	.build = alltoall,
 };
 
 const struct tt_algorithm tt_gather_direct = {
-	.collective = TT_GATHER, .name = "direct", .help = "every rank sends to the root", .source = SOURCE,
+	.collective = TT_GATHER,
+	.name = "direct",
+	.help = "every rank sends to the root",
+	.source = SOURCE,
 	.build = gather,
 };
 
 const struct tt_algorithm tt_scatter_direct = {
-	.collective = TT_SCATTER, .name = "direct", .help = "the root sends to every rank", .source = SOURCE,
+	.collective = TT_SCATTER,
+	.name = "direct",
+	.help = "the root sends to every rank",
+	.source = SOURCE,
 	.build = scatter,
 };

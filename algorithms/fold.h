@@ -1,8 +1,9 @@
 /*
  * fold.h - any number of ranks for algorithms that want a power of two
  *
- * p2 is the largest power of two in n. Of the first 2 (n - p2) ranks the even ones are folded: each hands what it has to
- * its odd neighbour and is out until the end. The rest are members 0 .. p2-1 in rank order.
+ * p2 is the largest power of two in n. Of the first 2 (n - p2) ranks the even ones are folded: each
+ * hands what it has to its odd neighbour and is out until the end. The rest are members 0 .. p2-1
+ * in rank order.
  */
 #ifndef TT_FOLD_H
 #define TT_FOLD_H

@@ -1,10 +1,12 @@
 /*
- * halving_doubling.c - Rabenseifner's algorithm: the bytes of the ring in the steps of recursive doubling
+ * halving_doubling.c - Rabenseifner's algorithm: the bytes of the ring in the steps of recursive
+ * doubling
  *
- * Reduce-scatter by halving: a rank and its partner at distance p/2 split the parts they share, each sends the other's
- * half and adds what it gets to its own; then at distance p/4 with half of that, and so on. Allgather by doubling goes
- * the same way back. p is the largest power of two in n; of the first 2(n-p) ranks the even ones are folded into
- * the odd ones before and get the result after.
+ * Reduce-scatter by halving: a rank and its partner at distance p/2 split the parts they share,
+ * each sends the other's half and adds what it gets to its own; then at distance p/4 with half of
+ * that, and so on. Allgather by doubling goes the same way back. p is the largest power of two in
+ * n; of the first 2(n-p) ranks the even ones are folded into the odd ones before and get the result
+ * after.
  *
  *   n = 4, parts a b c d:
  *      rank 0   abcd --cd-> 2, +ab --b-> 1, +a | --a-> 1, ab --ab-> 2, abcd
@@ -12,7 +14,8 @@
  *      rank 2   abcd --ab-> 0, +cd --d-> 3, +c | --c-> 3, cd --cd-> 0, abcd
  *      rank 3   abcd --ab-> 1, +cd --c-> 2, +d | --d-> 2, cd --cd-> 1, abcd
  *
- *   steps          allreduce 2 log2 p, and 2 if n is not p; reduce_scatter (halving), allgather (recursive-doubling): half
+ *   steps          allreduce 2 log2 p, and 2 if n is not p; reduce_scatter (halving), allgather
+ *                  (recursive-doubling): half
  *   bytes          a member sends 2(p-1)/p S; a folded rank S, its neighbour S more;
  *                  reduce_scatter, allgather of n = p: n-1 blocks
  *   order of sums  a binary tree over the members, in rank order
@@ -26,7 +29,8 @@
 static struct tt_span parts_of(struct tt_builder *b, const struct tt_fold *f, int from, int to)
 {
 	bool by_member = b->parts == (uint32_t)f->p2;
-	int first = by_member ? from : tt_fold_first(f, from), end = by_member ? to : tt_fold_first(f, to);
+	int first = by_member ? from : tt_fold_first(f, from),
+	    end = by_member ? to : tt_fold_first(f, to);
 
 	return tt_parts(b, (uint32_t)first, (uint32_t)(end - first));
 }
@@ -37,7 +41,8 @@ static void halve(struct tt_builder *b, const struct tt_fold *f)
 
 	for (int d = f->p2 / 2; d >= 1; d /= 2) {
 		int peer = tt_fold_rank(f, f->me ^ d), middle = from + d;
-		struct tt_span low = parts_of(b, f, from, middle), high = parts_of(b, f, middle, to);
+		struct tt_span low = parts_of(b, f, from, middle),
+			       high = parts_of(b, f, middle, to);
 
 		tt_row_begin(b);
 		if (f->me & d) {
@@ -146,8 +151,12 @@ static void allgather(struct tt_builder *b, const char *argument)
 #define SOURCE "Rabenseifner 2004, Optimization of collective reduction operations"
 
 const struct tt_algorithm tt_allreduce_halving_doubling = {
-	.collective = TT_ALLREDUCE, .name = "halving-doubling", .help = "middle messages: few bytes in 2 log2 n steps",
-	.source = SOURCE, .cut = cut, .build = allreduce,
+	.collective = TT_ALLREDUCE,
+	.name = "halving-doubling",
+	.help = "middle messages: few bytes in 2 log2 n steps",
+	.source = SOURCE,
+	.cut = cut,
+	.build = allreduce,
 };
 
 const struct tt_algorithm tt_reduce_scatter_halving = {
@@ -156,6 +165,9 @@ const struct tt_algorithm tt_reduce_scatter_halving = {
 };
 
 const struct tt_algorithm tt_allgather_recursive_doubling = {
-	.collective = TT_ALLGATHER, .name = "recursive-doubling", .help = "middle messages, n a power of two: log2 n steps",
-	.source = SOURCE, .build = allgather,
+	.collective = TT_ALLGATHER,
+	.name = "recursive-doubling",
+	.help = "middle messages, n a power of two: log2 n steps",
+	.source = SOURCE,
+	.build = allgather,
 };

@@ -1,12 +1,14 @@
 /*
- * hierarchical.c - one algorithm inside every host, another between the hosts: few bytes on the slow links
+ * hierarchical.c - one algorithm inside every host, another between the hosts: few bytes on the
+ * slow links
  *
- * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot, halving-doubling) uses
- * rails: each host reduce-scatters among its first g ranks, g the size of the smallest host; the i-th ranks of all
- * hosts allreduce part i between them; each host allgathers. Ranks beyond g hand theirs to one of the g before and
- * get the result after. Other inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One
- * host: where its ranks are bound to different parts of it, these groups are the hosts; else the inner algorithm alone.
- * One rank a host: the outer alone. A host's ranks need not be neighbours.
+ * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot,
+ * halving-doubling) uses rails: each host reduce-scatters among its first g ranks, g the size of
+ * the smallest host; the i-th ranks of all hosts allreduce part i between them; each host
+ * allgathers. Ranks beyond g hand theirs to one of the g before and get the result after. Other
+ * inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One host: where
+ * its ranks are bound to different parts of it, these groups are the hosts; else the inner
+ * algorithm alone. One rank a host: the outer alone. A host's ranks need not be neighbours.
  *
  *   n = 4 on hosts (0 1) (2 3), two-shot/ring:
  *
@@ -15,17 +17,20 @@
  *       host 1   2 <--> 3          then each host gathers its two parts
  *
  *   steps          inner reduce-scatter + outer allreduce of n/g hosts + inner allgather
- *   bytes          m hosts of g ranks, ring outside: 2(m-1) S in all between hosts (flat ring: 2m(mg-1)/(mg) S)
+ *   bytes          m hosts of g ranks, ring outside: 2(m-1) S in all between hosts (flat ring:
+ *                  2m(mg-1)/(mg) S)
  *   order of sums  the host's by the inner algorithm, then the hosts' by the outer
  *   restrictions   INNER and OUTER: any allreduce algorithm but this one
- *   source         Cho et al. 2019: BlueConnect; Jia et al. 2018: Highly scalable deep learning training system
+ *   source         Cho et al. 2019: BlueConnect; Jia et al. 2018: Highly scalable deep learning
+ *                  training system
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "algorithms/forms.h"
 
-/* What an inner algorithm does before and after the hosts talk; others than these reduce and broadcast directly. */
+/* What an inner algorithm does before and after the hosts talk; others than these reduce and
+ * broadcast directly. */
 static const struct form {
 	const char *name;
 	bool rails;
@@ -84,14 +89,19 @@ static void explain(const char *argument)
 
 	tt_algorithm_names(TT_ALLREDUCE, names);
 	if (!slash) {
-		tt_fail(TT_ARG, "algorithm \"hierarchical:%s\": want hierarchical:INNER/OUTER, as in "
-			"hierarchical:two-shot/ring, of%s", argument, names + 1);
+		tt_fail(TT_ARG,
+			"algorithm \"hierarchical:%s\": want hierarchical:INNER/OUTER, as in "
+			"hierarchical:two-shot/ring, of%s",
+			argument, names + 1);
 		return;
 	}
 	inner_is_wrong = !read_half(&half, argument, length);
-	tt_fail(TT_ARG, "algorithm \"hierarchical:%s\": \"%.*s\" cannot be its %s algorithm; use any of%s but "
-		"hierarchical", argument, inner_is_wrong ? (int)length : (int)strlen(slash + 1),
-		inner_is_wrong ? argument : slash + 1, inner_is_wrong ? "inner" : "outer", names + 1);
+	tt_fail(TT_ARG,
+		"algorithm \"hierarchical:%s\": \"%.*s\" cannot be its %s algorithm; use any of%s but "
+		"hierarchical",
+		argument, inner_is_wrong ? (int)length : (int)strlen(slash + 1),
+		inner_is_wrong ? argument : slash + 1, inner_is_wrong ? "inner" : "outer",
+		names + 1);
 }
 
 static const struct form *form_of(const struct tt_algorithm *row)
@@ -103,7 +113,7 @@ static const struct form *form_of(const struct tt_algorithm *row)
 	return f;
 }
 
-/* ---- the hosts --------------------------------------------------------------------------------------------------- */
+/* ---- the hosts ------------------------------------------------------------------------------- */
 
 /* The hosts, or the groups of the only one. */
 static const struct tt_topology *level_of(const struct tt_shape *shape)
@@ -121,9 +131,11 @@ static int hosts_of(const struct tt_shape *shape)
 /* How many ranks of a host talk to other hosts: as many as the smallest host has. */
 static int rails_of(const struct tt_topology *t, const struct form *form)
 {
-	int *size = form->rails ? calloc((size_t)t->nhosts, sizeof(*size)) : NULL, rails = t->nranks;
+	int *size = form->rails ? calloc((size_t)t->nhosts, sizeof(*size)) : NULL,
+	    rails = t->nranks;
 
-	if (!size)                               /* without rails, or without memory: building will say so */
+	/* without rails, or without memory: building will say so */
+	if (!size)
 		return 1;
 	for (int r = 0; r < t->nranks; r++)
 		size[t->host_of[r]]++;
@@ -156,7 +168,7 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 	return c;
 }
 
-/* ---- the plan ---------------------------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 /* This rank's place. */
 struct seat {
@@ -234,15 +246,16 @@ static void fold_out(struct tt_builder *b, const struct seat *s)
 /* What the ranks of a host do among themselves. */
 static void inside(struct tt_builder *b, const struct seat *s, void (*what)(struct tt_builder *b))
 {
-	struct tt_group outer = tt_group_enter(b, s->local, s->form->rails ? s->rails : s->size, tt_all(b),
-					       (uint32_t)s->rails);
+	struct tt_group outer = tt_group_enter(b, s->local, s->form->rails ? s->rails : s->size,
+					       tt_all(b), (uint32_t)s->rails);
 
 	what(b);
 	tt_group_leave(b, &outer);
 }
 
 /* What the index-th ranks of all hosts do with part index. */
-static void between(struct tt_builder *b, const struct seat *s, const struct half *outer, int nhosts)
+static void between(struct tt_builder *b, const struct seat *s, const struct half *outer,
+		    int nhosts)
 {
 	struct tt_span all = tt_all(b), mine;
 	struct tt_group whole;
@@ -288,11 +301,18 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_hierarchical = {
-	.collective = TT_ALLREDUCE, .name = "hierarchical",
+	.collective = TT_ALLREDUCE,
+	.name = "hierarchical",
 	.help = "several hosts, or groups: INNER in each, OUTER between them",
-	.source = "Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
-		  "hierarchy",
-	.argument = "two-shot/ring", .form = "INNER/OUTER",
-	.variants = "two-shot/recursive-doubling two-shot/halving-doubling ring/ring tree/recursive-doubling",
-	.takes = takes, .explain = explain, .cut = cut, .build = build,
+	.source =
+		"Cho et al. 2019, BlueConnect: decomposing all-reduce for deep learning on heterogeneous network "
+		"hierarchy",
+	.argument = "two-shot/ring",
+	.form = "INNER/OUTER",
+	.variants =
+		"two-shot/recursive-doubling two-shot/halving-doubling ring/ring tree/recursive-doubling",
+	.takes = takes,
+	.explain = explain,
+	.cut = cut,
+	.build = build,
 };

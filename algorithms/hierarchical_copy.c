@@ -1,10 +1,12 @@
 /*
- * hierarchical_copy.c - two groups of devices with a main device each, which rotates from block to block
+ * hierarchical_copy.c - two groups of devices with a main device each, which rotates from block to
+ * block
  *
- * The ranks are split in the middle: 0..h-1 and h..n-1, h = n/2. The buffer is cut into n blocks. Block i has two
- * mains: rank i in its own group, and the rank at the same place of the other group. Each group adds its members on
- * its main; main i adds the other group's sum to its own, copies the result to the other main, and each main copies
- * it to its members. Made for hosts where links within a group are fast and those across are few.
+ * The ranks are split in the middle: 0..h-1 and h..n-1, h = n/2. The buffer is cut into n blocks.
+ * Block i has two mains: rank i in its own group, and the rank at the same place of the other
+ * group. Each group adds its members on its main; main i adds the other group's sum to its own,
+ * copies the result to the other main, and each main copies it to its members. Made for hosts where
+ * links within a group are fast and those across are few.
  *
  *   n = 4, block 1:   0 -> 1 <- 3 <- 2       main 1: (g0+g1) + (g2+g3),  g2+g3 summed at main 3
  *                     0 <- 1 -> 3 -> 2
@@ -12,7 +14,8 @@
  *   steps          4 a block; blocks follow each other
  *   bytes          in all 2(n-1) S, 2 S of it across; n even: each rank sends 2(n-1)/n S
  *   order of sums  in a group rank order, then main i's group + the other group
- *   restrictions   none; n odd: the upper group has one rank more, and rank n-1 shares main 0 as its other main
+ *   restrictions   none; n odd: the upper group has one rank more, and rank n-1 shares main 0 as
+ *                  its other main
  *   source         TensorFlow 2017: HierarchicalCopyAllReduce (cross_device_ops, for DGX-1)
  */
 #include <stdlib.h>
@@ -87,7 +90,10 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_hierarchical_copy = {
-	.collective = TT_ALLREDUCE, .name = "hierarchical-copy",
+	.collective = TT_ALLREDUCE,
+	.name = "hierarchical-copy",
 	.help = "two groups of devices with rotating main devices",
-	.source = "TensorFlow 2017, HierarchicalCopyAllReduce", .cut = tt_cut_by_ranks, .build = build,
+	.source = "TensorFlow 2017, HierarchicalCopyAllReduce",
+	.cut = tt_cut_by_ranks,
+	.build = build,
 };

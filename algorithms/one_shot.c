@@ -1,17 +1,20 @@
 /*
  * one_shot.c - everyone sends everything to everyone: one step, for small messages and few ranks
  *
- * Each rank sums all contributions itself, in rank order, straight from the messages; so all get the same bits without
- * a second step. n = 2: an exchange, which moves no more bytes than any other algorithm.
+ * Each rank sums all contributions itself, in rank order, straight from the messages; so all get
+ * the same bits without a second step. n = 2: an exchange, which moves no more bytes than any other
+ * algorithm.
  *
  *   n = 4:   rank 1 sends its buffer to 2, 3, 0; then out = of 0 + own + of 2 + of 3
  *
  *   steps          1
  *   bytes          each rank sends (n-1) S
- *   order of sums  rank order; one rounding for the first eight ranks and one more for each further seven
+ *   order of sums  rank order; one rounding for the first eight ranks and one more for each further
+ *                  seven
  *   restrictions   none
- *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication operations in MPICH;
- *                  the name is from NVIDIA TensorRT-LLM and vLLM, which use it between GPUs
+ *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
+ *                  operations in MPICH; the name is from NVIDIA TensorRT-LLM and vLLM, which use it
+ *                  between GPUs
  */
 #include "algorithms/forms.h"
 
@@ -24,7 +27,10 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_one_shot = {
-	.collective = TT_ALLREDUCE, .name = "one-shot", .help = "small messages, few ranks: one step, all with all",
-	.source = "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
+	.collective = TT_ALLREDUCE,
+	.name = "one-shot",
+	.help = "small messages, few ranks: one step, all with all",
+	.source =
+		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.build = build,
 };

@@ -1,9 +1,11 @@
 /*
- * recursive_doubling.c - exchange everything with a partner, at doubling distances: fewest steps for small messages
+ * recursive_doubling.c - exchange everything with a partner, at doubling distances: fewest steps
+ * for small messages
  *
- * In step k a rank and the one whose number differs in bit k exchange what they have and both add, the lower rank's
- * operand first; so both hold the same bits of twice as many ranks. Other n than powers of two: of the first
- * 2(n - 2^k) ranks the even ones hand theirs to the odd ones before, and get the result after.
+ * In step k a rank and the one whose number differs in bit k exchange what they have and both add,
+ * the lower rank's operand first; so both hold the same bits of twice as many ranks. Other n than
+ * powers of two: of the first 2(n - 2^k) ranks the even ones hand theirs to the odd ones before,
+ * and get the result after.
  *
  *   n = 4:     0   1   2   3          0: (g0+g1) + (g2+g3)
  *              |<->|   |<->|          and the same on 1, 2, 3
@@ -11,10 +13,10 @@
  *                  |<----->|
  *
  *   steps          log2 n, and 2 for n not a power of two (log2 n rounded down)
- *   bytes          each rank sends S log2 n; n not a power of two: a folded rank sends S, its neighbour S (log2 + 1)
- *   order of sums  a binary tree over the ranks, in rank order
- *   restrictions   none
- *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication operations in MPICH
+ *   bytes          each rank sends S log2 n; n not a power of two: a folded rank sends S, its
+ * neighbour S (log2 + 1) order of sums  a binary tree over the ranks, in rank order restrictions
+ * none source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
+ * operations in MPICH
  */
 #include "algorithms/forms.h"
 #include "algorithms/fold.h"
@@ -27,7 +29,8 @@ static void exchange(struct tt_builder *b, const struct tt_fold *f)
 		tt_step_send(b, peer, tt_all(b));
 		if (2 * d < f->p2)
 			tt_aside(b);
-		tt_step_recv_reduce(b, peer, tt_all(b), peer < b->rank ? TT_PEER_FIRST : TT_MINE_FIRST);
+		tt_step_recv_reduce(b, peer, tt_all(b),
+				    peer < b->rank ? TT_PEER_FIRST : TT_MINE_FIRST);
 	}
 }
 
@@ -51,7 +54,10 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_recursive_doubling = {
-	.collective = TT_ALLREDUCE, .name = "recursive-doubling", .help = "small messages: log2 n exchanges of everything",
-	.source = "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
+	.collective = TT_ALLREDUCE,
+	.name = "recursive-doubling",
+	.help = "small messages: log2 n exchanges of everything",
+	.source =
+		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.build = build,
 };

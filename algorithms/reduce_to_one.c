@@ -1,19 +1,23 @@
 /*
  * reduce_to_one.c - one rank sums everything in rank order and sends the sum to everyone
  *
- * The simplest reduction, ((g0 + g1) + g2) + ..., as a parameter server or "reduction to one device" does it. Rank 0 is
- * the one; with reduce-to-one:rotate the buffer is cut into n blocks and block r is summed at rank r, so that the
- * work and the bytes are spread (the exchange is then that of two-shot).
+ * The simplest reduction, ((g0 + g1) + g2) + ..., as a parameter server or "reduction to one
+ * device" does it. Rank 0 is the one; with reduce-to-one:rotate the buffer is cut into n blocks and
+ * block r is summed at rank r, so that the work and the bytes are spread (the exchange is then that
+ * of two-shot).
  *
  *   n = 4:        1 --\               /--> 1
  *                 2 ---> 0: g0+g1+g2+g3 ---> 2
  *                 3 --/               \--> 3
  *
  *   steps          2
- *   bytes          rank 0 takes and sends (n-1) S, the others send S; rotate: each rank sends 2(n-1)/n S
- *   order of sums  rank order; one rounding for the first eight ranks and one more for each further seven
+ *   bytes          rank 0 takes and sends (n-1) S, the others send S; rotate: each rank sends
+ *                  2(n-1)/n S
+ *   order of sums  rank order; one rounding for the first eight ranks and one more for each further
+ *                  seven
  *   restrictions   none; good for small messages and few ranks
- *   source         Dean et al. 2012: Large scale distributed deep networks; TensorFlow's ReductionToOneDevice
+ *   source         Dean et al. 2012: Large scale distributed deep networks; TensorFlow's
+ *                  ReductionToOneDevice
  */
 #include <string.h>
 
@@ -49,12 +53,21 @@ static void reduce(struct tt_builder *b, const char *argument)
 #define SOURCE "Dean et al. 2012, Large scale distributed deep networks"
 
 const struct tt_algorithm tt_allreduce_reduce_to_one = {
-	.collective = TT_ALLREDUCE, .name = "reduce-to-one",
+	.collective = TT_ALLREDUCE,
+	.name = "reduce-to-one",
 	.help = "small messages: rank 0 sums in rank order, then sends",
-	.source = SOURCE, .argument = "", .form = "rotate", .takes = takes, .cut = cut, .build = allreduce,
+	.source = SOURCE,
+	.argument = "",
+	.form = "rotate",
+	.takes = takes,
+	.cut = cut,
+	.build = allreduce,
 };
 
 const struct tt_algorithm tt_reduce_to_one = {
-	.collective = TT_REDUCE, .name = "reduce-to-one", .help = "small messages: the root sums in rank order",
-	.source = SOURCE, .build = reduce,
+	.collective = TT_REDUCE,
+	.name = "reduce-to-one",
+	.help = "small messages: the root sums in rank order",
+	.source = SOURCE,
+	.build = reduce,
 };

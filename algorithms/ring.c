@@ -1,9 +1,10 @@
 /*
  * ring.c - every rank talks to its two neighbours only: bandwidth-optimal, for large messages
  *
- * Allreduce is reduce-scatter, then allgather. The buffer is cut into n parts. In n - 1 steps each rank hands the sum of
- * one part on to the next, who adds its own; after them rank r has the whole sum of part r. In n - 1 more steps the sums
- * go round. Reduce and broadcast are the ring cut open at the root: a chain through which tiles flow.
+ * Allreduce is reduce-scatter, then allgather. The buffer is cut into n parts. In n - 1 steps each
+ * rank hands the sum of one part on to the next, who adds its own; after them rank r has the whole
+ * sum of part r. In n - 1 more steps the sums go round. Reduce and broadcast are the ring cut open
+ * at the root: a chain through which tiles flow.
  *
  *   n = 4, what rank 0 does, part by part (s: sends, +: receives and adds, r: receives):
  *
@@ -15,9 +16,11 @@
  *   allreduce        2(n-1) steps, each rank sends 2(n-1)/n S
  *   reduce_scatter, allgather   n-1 steps, each rank sends n-1 blocks
  *   reduce, broadcast           n-1 steps, each rank but the last of the chain sends S
- *   order of sums    part r: rank r+1, r+2, ... and r last; reduce: the rank behind the root first, the root last
+ *   order of sums    part r: rank r+1, r+2, ... and r last; reduce: the rank behind the root first,
+ *                    the root last
  *   restrictions     none
- *   source           Patarasuk and Yuan 2009: Bandwidth optimal all-reduce algorithms for clusters of workstations
+ *   source           Patarasuk and Yuan 2009: Bandwidth optimal all-reduce algorithms for clusters
+ *                    of workstations
  */
 #include "algorithms/forms.h"
 
@@ -89,13 +92,20 @@ static void broadcast(struct tt_builder *b, const char *argument)
 #define SOURCE "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms for clusters of workstations"
 
 const struct tt_algorithm tt_allreduce_ring = {
-	.collective = TT_ALLREDUCE, .name = "ring", .help = "large messages: moves the fewest bytes, to neighbours only",
-	.source = SOURCE, .cut = tt_cut_by_ranks, .build = allreduce,
+	.collective = TT_ALLREDUCE,
+	.name = "ring",
+	.help = "large messages: moves the fewest bytes, to neighbours only",
+	.source = SOURCE,
+	.cut = tt_cut_by_ranks,
+	.build = allreduce,
 };
 
 const struct tt_algorithm tt_reduce_scatter_ring = {
-	.collective = TT_REDUCE_SCATTER, .name = "ring", .help = "large messages: to neighbours only",
-	.source = SOURCE, .build = reduce_scatter,
+	.collective = TT_REDUCE_SCATTER,
+	.name = "ring",
+	.help = "large messages: to neighbours only",
+	.source = SOURCE,
+	.build = reduce_scatter,
 };
 
 const struct tt_algorithm tt_allgather_ring = {
@@ -104,11 +114,17 @@ const struct tt_algorithm tt_allgather_ring = {
 };
 
 const struct tt_algorithm tt_reduce_ring = {
-	.collective = TT_REDUCE, .name = "ring", .help = "large messages: a chain that ends at the root",
-	.source = SOURCE, .build = reduce,
+	.collective = TT_REDUCE,
+	.name = "ring",
+	.help = "large messages: a chain that ends at the root",
+	.source = SOURCE,
+	.build = reduce,
 };
 
 const struct tt_algorithm tt_broadcast_ring = {
-	.collective = TT_BROADCAST, .name = "ring", .help = "large messages: a chain that begins at the root",
-	.source = SOURCE, .build = broadcast,
+	.collective = TT_BROADCAST,
+	.name = "ring",
+	.help = "large messages: a chain that begins at the root",
+	.source = SOURCE,
+	.build = broadcast,
 };

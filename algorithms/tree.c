@@ -1,11 +1,13 @@
 /*
- * tree.c - two binary trees at once: every rank is a leaf of one and inner in the other, so all links work
+ * tree.c - two binary trees at once: every rank is a leaf of one and inner in the other, so all
+ * links work
  *
- * Each half of the buffer has a tree of its own, in a lane of its own. A node combines its lower subtree, itself and its
- * upper subtree in one step, sends that up, and hands the result down. The trees number places, not ranks: place 0 is on
- * top with one child; below it, place p has its children at p -+ half its lowest set bit (nearer, where that is beyond
- * n - 1), so odd places are leaves. In the first tree rank r sits at place r; in the second the ranks are mirrored
- * (n even) or moved by one (n odd), so that even ranks are the leaves. For n odd one rank is inner in both.
+ * Each half of the buffer has a tree of its own, in a lane of its own. A node combines its lower
+ * subtree, itself and its upper subtree in one step, sends that up, and hands the result down. The
+ * trees number places, not ranks: place 0 is on top with one child; below it, place p has its
+ * children at p -+ half its lowest set bit (nearer, where that is beyond n - 1), so odd places are
+ * leaves. In the first tree rank r sits at place r; in the second the ranks are mirrored (n even)
+ * or moved by one (n odd), so that even ranks are the leaves. For n odd one rank is inner in both.
  *
  *   n = 4:   half 0:   0          half 1:   3
  *                       \                  /
@@ -17,7 +19,8 @@
  *   bytes          in all 2(n-1) S, a rank at most 2 S
  *   order of sums  places in order: half 0 in rank order; one rounding a node
  *   restrictions   none
- *   source         Sanders, Speck and Traff 2009: Two-tree algorithms for full bandwidth broadcast, reduction and scan
+ *   source         Sanders, Speck and Traff 2009: Two-tree algorithms for full bandwidth broadcast,
+ *                  reduction and scan
  */
 #include "algorithms/forms.h"
 
@@ -54,7 +57,8 @@ static int upper_child(int place, int n)
 
 static void up_and_down(struct tt_builder *b, int tree)
 {
-	int n = b->n, place = place_of(b->rank, tree, n), half = (place & -place) / 2, upper = upper_child(place, n);
+	int n = b->n, place = place_of(b->rank, tree, n), half = (place & -place) / 2,
+	    upper = upper_child(place, n);
 	int ranks[3], count = 0, me;
 	struct tt_span s = tt_part(b, tree);
 
@@ -76,7 +80,8 @@ static void up_and_down(struct tt_builder *b, int tree)
 			tt_step_send(b, ranks[i], s);
 }
 
-/* The second lane starts with what the first has done so far, and the first goes on when both are through. */
+/* The second lane starts with what the first has done so far, and the first goes on when both are
+ * through. */
 static void build(struct tt_builder *b, const char *argument)
 {
 	uint32_t lane = b->lane;
@@ -98,7 +103,11 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_tree = {
-	.collective = TT_ALLREDUCE, .name = "tree", .help = "middle messages, many ranks: two binary trees, pipelined",
-	.source = "Sanders, Speck and Traff 2009, Two-tree algorithms for full bandwidth broadcast, reduction and scan",
-	.cut = cut, .build = build,
+	.collective = TT_ALLREDUCE,
+	.name = "tree",
+	.help = "middle messages, many ranks: two binary trees, pipelined",
+	.source =
+		"Sanders, Speck and Traff 2009, Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+	.cut = cut,
+	.build = build,
 };

@@ -1,7 +1,8 @@
 /*
  * collectives.c - the calls that move data: the handle's communicator does them
  *
- * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has is not let through.
+ * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has
+ * is not let through.
  */
 #include "mem/reduce.h"
 #include "nccl/layer.h"
@@ -30,9 +31,10 @@ EQUAL(ScalarHostImmediate);
 EQUAL(RemoteError);
 EQUAL(InProgress);
 
-/* The communicator of a call, in which rank, op and types are checked by tutti; 5..7 are operations that only tutti has.
- * NULL: *ret_result says why not. */
-static tuttiComm_t enter(ncclComm_t comm, ncclRedOp_t op, const char *call, ncclResult_t *ret_result)
+/* The communicator of a call, in which rank, op and types are checked by tutti; 5..7 are operations
+ * that only tutti has. NULL: *ret_result says why not. */
+static tuttiComm_t enter(ncclComm_t comm, ncclRedOp_t op, const char *call,
+			 ncclResult_t *ret_result)
 {
 	tuttiComm_t tutti = NULL;
 	int rc = nc_comm_check(comm, call, &tutti);
@@ -53,37 +55,41 @@ static ncclResult_t leave(tuttiResult_t result)
 #define OP ((tuttiRedOp_t)op)
 #define STREAM(in, out) nc_stream(stream, in, out)
 
-NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, op, "ncclAllReduce", &result);
 
-	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t, STREAM(sendbuff, recvbuff))) : result;
+	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, op, "ncclReduce", &result);
 
-	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t, STREAM(sendbuff, recvbuff))) :
-		   result;
+	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t,
+				     STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  int root, ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclBroadcast", &result);
 
-	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t, STREAM(sendbuff, recvbuff))) :
-		   result;
+	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-	  cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root,
+	  ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclBcast", &result);
@@ -91,13 +97,15 @@ NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t data
 	return t ? leave(tuttiBcast(buff, count, TYPE, root, t, STREAM(buff, buff))) : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
-	  ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount,
+	  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclAllGather", &result);
 
-	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t, STREAM(sendbuff, recvbuff))) : result;
+	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
 NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff, size_t recvcount,
@@ -106,80 +114,95 @@ NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff,
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, op, "ncclReduceScatter", &result);
 
-	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t, STREAM(sendbuff, recvbuff))) :
-		   result;
+	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t,
+					    STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-/* What kernels cannot do in place, messages can: all are copied out before the first is copied in. */
-static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t, tuttiStream_t stream)
+/* What kernels cannot do in place, messages can: all are copied out before the first is copied
+ * in. */
+static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t,
+				       tuttiStream_t stream)
 {
 	tuttiResult_t result = tuttiGroupStart();
 
 	for (int peer = 0; peer < nranks && !result; peer++) {
 		result = tuttiSend(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t, stream);
 		if (!result)
-			result = tuttiRecv(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t, stream);
+			result = tuttiRecv(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t,
+					   stream);
 	}
 	return result ? (tuttiGroupEnd(), result) : tuttiGroupEnd();
 }
 
-NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclAlltoAll", &result);
 	int n;
 
-	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes && !tuttiCommCount(t, &n) &&
-	    count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n && nc_on_device(sendbuff))
-		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t, STREAM(sendbuff, recvbuff)));
-	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t, STREAM(sendbuff, recvbuff))) : result;
+	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes &&
+	    !tuttiCommCount(t, &n) && count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n &&
+	    nc_on_device(sendbuff))
+		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t,
+					       STREAM(sendbuff, recvbuff)));
+	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t,
+				       STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  int root, ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclGather", &result);
 
-	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t, STREAM(sendbuff, recvbuff))) : result;
+	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t,
+				     STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype,
-	  int root, ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclScatter", &result);
 
-	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t, STREAM(sendbuff, recvbuff))) : result;
+	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t,
+				      STREAM(sendbuff, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype, int peer,
-	  ncclComm_t comm, cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype,
+	  int peer, ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclSend", &result);
 
-	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, STREAM(sendbuff, NULL))) : result;
+	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, STREAM(sendbuff, NULL)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-	  cudaStream_t stream)
+NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+	  ncclComm_t comm, cudaStream_t stream)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclRecv", &result);
 
-	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, STREAM(NULL, recvbuff))) : result;
+	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, STREAM(NULL, recvbuff)))
+		 : result;
 }
 
-NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
-	  ncclScalarResidence_t residence, ncclComm_t comm)
+NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar,
+	  ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
 {
 	ncclResult_t result = ncclSuccess;
 	tuttiComm_t t = enter(comm, ncclSum, "ncclRedOpCreatePreMulSum", &result);
 
-	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE, (tuttiScalarResidence_t)residence,
-						   t)) : result;
+	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE,
+						   (tuttiScalarResidence_t)residence, t))
+		 : result;
 }
 
 NCCL_CALL(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)

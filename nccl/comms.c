@@ -1,8 +1,8 @@
 /*
  * comms.c - handles: ask them, finalize, destroy, abort
  *
- * Called by users. A handle answers from its own few words, so that a watchdog may ask at any time, also while another
- * thread joins, works or aborts.
+ * Called by users. A handle answers from its own few words, so that a watchdog may ask at any time,
+ * also while another thread joins, works or aborts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static int check_handle(ncclComm_t c, const char *call)
 	if (!c)
 		return tt_fail(TT_ARG, "%s: the communicator is NULL", call);
 	if (atomic_load_explicit(&c->magic, memory_order_relaxed) != NC_MAGIC)
-		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is none", call);
+		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is none",
+			       call);
 	return 0;
 }
 
@@ -43,8 +44,11 @@ int nc_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
 	state = atomic_load_explicit(&c->state, memory_order_acquire);
 	tutti = atomic_load_explicit(&c->tutti, memory_order_relaxed);
 	if (tt_unlikely(state == ncclInProgress))
-		return tt_fail(TT_ARG, "%s: the communicator is still in progress; ask ncclCommGetAsyncError until it says "
-			       "otherwise", call);
+		return tt_fail(
+			TT_ARG,
+			"%s: the communicator is still in progress; ask ncclCommGetAsyncError until it says "
+			"otherwise",
+			call);
 	if (tt_unlikely(!tutti))
 		return tt_fail(TT_ARG, "%s: the communicator has never joined: %s", call, c->text);
 	*ret_tutti = tutti;
@@ -64,15 +68,18 @@ NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *as
 		return nc_result(rc);
 	state = atomic_load(&comm->state);
 	tutti = atomic_load(&comm->tutti);
-	if ((rc = check_handle(comm, "ncclCommGetAsyncError")))       /* aborted meanwhile: that was a zero */
+	/* aborted meanwhile: that was a zero */
+	if ((rc = check_handle(comm, "ncclCommGetAsyncError")))
 		return nc_result(rc);
-	if (tutti && (state == ncclSuccess || state == ncclInProgress) && !tuttiCommGetAsyncError(tutti, &broken) && broken)
+	if (tutti && (state == ncclSuccess || state == ncclInProgress) &&
+	    !tuttiCommGetAsyncError(tutti, &broken) && broken)
 		state = nc_result(tt_fail(nc_code(broken), "%s", tuttiGetLastError(tutti)));
 	*asyncError = (ncclResult_t)state;
 	return ncclSuccess;
 }
 
-static ncclResult_t give(ncclComm_t comm, const char *call, int *to, tuttiResult_t (*ask)(const tuttiComm_t, int *))
+static ncclResult_t give(ncclComm_t comm, const char *call, int *to,
+			 tuttiResult_t (*ask)(const tuttiComm_t, int *))
 {
 	tuttiComm_t tutti;
 	int rc = nc_comm_check(comm, call, &tutti);
@@ -119,7 +126,8 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 	return nc_result(job ? nc_jobs_run(job) : TT_SYSTEM);
 }
 
-/* One that is still joining is waited for, so that the others do not lose a rank in the middle of it. */
+/* One that is still joining is waited for, so that the others do not lose a rank in the middle of
+ * it. */
 NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 {
 	tuttiComm_t tutti = NULL;

@@ -1,8 +1,8 @@
 /*
  * device.c - the CUDA context of a rank; memory of its device; what a NULL stream is
  *
- * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A process that has not
- * loaded CUDA has none.
+ * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A
+ * process that has not loaded CUDA has none.
  */
 #include "mem/cuda.h"
 #include "nccl/layer.h"
@@ -42,7 +42,8 @@ void nc_context_enter(void *context)
 		tt_cuda_here()->ctx_set(context);
 }
 
-/* The driver answers only who has a context, which the caller's thread may not. *ret_mem: the host's where it says nothing */
+/* The driver answers only who has a context, which the caller's thread may not. *ret_mem: the
+ * host's where it says nothing */
 static int classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret_mem)
 {
 	void *context;
@@ -71,7 +72,8 @@ bool nc_on_device(const void *ptr)
 	return !classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
 }
 
-/* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless all is host memory. */
+/* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless
+ * all is host memory. */
 tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();

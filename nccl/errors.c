@@ -1,8 +1,9 @@
 /*
  * errors.c - result codes, and the sentences behind them
  *
- * Called by users and by every file of this floor. NCCL's users ask for the last sentence in another thread than the one
- * that failed (a watchdog asks), so the last one of the process is kept beside that of each thread.
+ * Called by users and by every file of this floor. NCCL's users ask for the last sentence in
+ * another thread than the one that failed (a watchdog asks), so the last one of the process is kept
+ * beside that of each thread.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@ static void keep(const char *text)
 	pthread_mutex_unlock(&lock);
 }
 
-/* 2.28 has no code for a deadline that passed; that ranks are missing is what its users can act on. */
+/* 2.28 has no code for a deadline that passed; that ranks are missing is what its users can act
+ * on. */
 ncclResult_t nc_result(int code)
 {
 	if (code >= 0)
@@ -44,9 +46,12 @@ NCCL_CALL(const char *, ncclGetErrorString, ncclResult_t result)
 		[ncclUnhandledCudaError] = "a CUDA call failed (ncclGetLastError says which)",
 		[ncclSystemError] = "a system call failed (ncclGetLastError says which)",
 		[ncclInternalError] = "a defect of the communication library (ncclGetLastError)",
-		[ncclInvalidArgument] = "an argument has an impossible value (ncclGetLastError says which)",
-		[ncclInvalidUsage] = "a call that is not possible here, or not built (ncclGetLastError says why)",
-		[ncclRemoteError] = "another rank died, left or did not come (ncclGetLastError says which)",
+		[ncclInvalidArgument] =
+			"an argument has an impossible value (ncclGetLastError says which)",
+		[ncclInvalidUsage] =
+			"a call that is not possible here, or not built (ncclGetLastError says why)",
+		[ncclRemoteError] =
+			"another rank died, left or did not come (ncclGetLastError says which)",
 		[ncclInProgress] = "still in progress",
 	};
 
@@ -56,7 +61,8 @@ NCCL_CALL(const char *, ncclGetErrorString, ncclResult_t result)
 NCCL_CALL(const char *, ncclGetLastError, ncclComm_t comm)
 {
 	static __thread char text[sizeof(last)];
-	tuttiComm_t tutti = comm && atomic_load(&comm->magic) == NC_MAGIC ? atomic_load(&comm->tutti) : NULL;
+	tuttiComm_t tutti =
+		comm && atomic_load(&comm->magic) == NC_MAGIC ? atomic_load(&comm->tutti) : NULL;
 	tuttiResult_t broken = tuttiSuccess;
 
 	if (tutti && !tuttiCommGetAsyncError(tutti, &broken) && broken)

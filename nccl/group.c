@@ -1,8 +1,9 @@
 /*
- * group.c - ncclGroupStart and ncclGroupEnd: what a thread calls in between runs together at the end
+ * group.c - ncclGroupStart and ncclGroupEnd: what a thread calls in between runs together at the
+ * end
  *
- * Called by users and by init.c. Collectives are collected by tutti's own group; joins and splits are kept here, because
- * those of a nonblocking communicator go on after the end.
+ * Called by users and by init.c. Collectives are collected by tutti's own group; joins and splits
+ * are kept here, because those of a nonblocking communicator go on after the end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 		snprintf(g.text, sizeof(g.text), "%s", tt_error_text());
 	rc = g.error ? g.error : joined < 0 ? joined : 0;
 	if (rc)
-		tt_group_fail(tt_fail(rc, "%s", g.text));          /* tutti's group runs nothing then */
+		/* tutti's group runs nothing then */
+		tt_group_fail(tt_fail(rc, "%s", g.text));
 	rc = nc_code(tuttiGroupEnd());
 	return nc_result(rc ? rc : joined);
 }
@@ -89,6 +91,8 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 		discard(g.first);
 	}
 	tuttiGroupEnd();
-	return nc_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
-				 "the group was closed and not run"));
+	return nc_result(tt_fail(
+		TT_USAGE,
+		"ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
+		"the group was closed and not run"));
 }

@@ -1,9 +1,10 @@
 /*
  * jobs.c - what may take long: joins, splits, finalizing. Each runs in a thread of its own
  *
- * Called by init.c and comms.c, through group.c. The ranks of one thread that join in a group need each other, so they
- * must run at once; a nonblocking communicator returns before they end; and a thread that waits for one can be freed by
- * ncclCommAbort of another thread, while the join itself ends in its own time, at the latest at its deadline.
+ * Called by init.c and comms.c, through group.c. The ranks of one thread that join in a group need
+ * each other, so they must run at once; a nonblocking communicator returns before they end; and a
+ * thread that waits for one can be freed by ncclCommAbort of another thread, while the join itself
+ * ends in its own time, at the latest at its deadline.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +14,8 @@
 
 #include "nccl/layer.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;       /* guards handles and jobs of the process */
+/* guards handles and jobs of the process */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 /* A user of the handle less; under lock. */
@@ -54,7 +56,8 @@ void nc_jobs_wait(ncclComm_t c)
 	pthread_mutex_unlock(&lock);
 }
 
-struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent, bool blocking)
+struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent,
+			  bool blocking)
 {
 	struct nc_job *job = calloc(1, sizeof(*job));
 
@@ -69,7 +72,8 @@ struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm
 	return job;
 }
 
-/* A caller that waits for the job uses the parent for nothing else, and its watchdog must see no change. */
+/* A caller that waits for the job uses the parent for nothing else, and its watchdog must see no
+ * change. */
 static void begin(struct nc_job *job, ncclComm_t c)
 {
 	if (!c)
@@ -91,7 +95,8 @@ static void await_turn(struct nc_job *job)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The last job decides the state of its communicator; a parent goes on whatever became of its child. */
+/* The last job decides the state of its communicator; a parent goes on whatever became of its
+ * child. */
 static void end(struct nc_job *job, ncclComm_t c)
 {
 	int result = c == job->comm && job->result ? (int)nc_result(job->result) : ncclSuccess;
@@ -168,7 +173,8 @@ static void start(struct nc_job *job)
 	begin(job, job->comm);
 	begin(job, job->parent);
 	pthread_mutex_unlock(&lock);
-	sigfillset(&all);                      /* signals are the program's business, not this thread's */
+	sigfillset(&all);                      /* signals are the program's business, not this
+					        * thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	failed = pthread_create(&thread, NULL, job_thread, job);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -192,7 +198,9 @@ static int outcome(struct nc_job *job)
 	if (job->done)
 		rc = job->result ? tt_fail(job->result, "%s", job->text) : 0;
 	else
-		rc = job->blocking ? tt_fail(TT_REMOTE, "the communicator was aborted while it was joining") : 1;
+		rc = job->blocking ? tt_fail(TT_REMOTE,
+					     "the communicator was aborted while it was joining")
+				   : 1;
 	if (rc < 0 && job->blocking && job->place && job->done) {
 		failed = job->comm;
 		nc_place(job->place, NULL);

@@ -10,30 +10,34 @@
 #include "nccl/nccl_facts.h"
 #include "tutti.h"
 
-/* A call is exported twice, as with the original: pncclX, and the weak ncclX, which a profiler may replace. */
+/* A call is exported twice, as with the original: pncclX, and the weak ncclX, which a profiler may
+ * replace. */
 #define EXPORTED __attribute__((visibility("default")))
-#define NCCL_CALL(type, name, ...)                                                                                 \
-	EXPORTED type p##name(__VA_ARGS__);                                                                        \
-	EXPORTED type name(__VA_ARGS__) __attribute__((weak, alias("p" #name)));                                   \
+#define NCCL_CALL(type, name, ...)							\
+	EXPORTED type p##name(__VA_ARGS__);						\
+	EXPORTED type name(__VA_ARGS__) __attribute__((weak, alias("p" #name)));	\
 	EXPORTED type p##name(__VA_ARGS__)
 
-/* What a user's ncclComm_t points to. It exists from the call that asks for a communicator, which may still be joining.
- * Memory of tt_handle_new: whoever uses a handle too late reads zeros. */
+/* What a user's ncclComm_t points to. It exists from the call that asks for a communicator, which
+ * may still be joining. Memory of tt_handle_new: whoever uses a handle too late reads zeros. */
 #define NC_MAGIC 0x6e63636cu
 struct ncclComm {
 	atomic_uint magic;                 /* 0: gone */
 	_Atomic(tuttiComm_t) tutti;        /* NULL until it has joined */
-	atomic_int state;                  /* a ncclResult_t: ncclInProgress while jobs > 0, else how the last job ended */
+	atomic_int state;                  /* a ncclResult_t: ncclInProgress while jobs > 0, else
+					    * how the last job ended */
 	bool blocking;
 
 	/* under the lock of jobs.c */
 	int jobs, users;                   /* users: the handle, and each job */
-	uint64_t begun, ended;             /* splits and shrinks of it, which run one after the other */
+	uint64_t begun, ended;             /* splits and shrinks of it, which run one after the
+					    * other */
 	bool aborted;
 	char text[1024];                   /* why state is an error */
 };
 
-/* errors.c: the code for the user; the sentence behind it is kept for ncclGetLastError in any thread. */
+/* errors.c: the code for the user; the sentence behind it is kept for ncclGetLastError in any
+ * thread. */
 ncclResult_t nc_result(int code);
 static inline int nc_code(tuttiResult_t result) { return -(int)result; }
 
@@ -41,9 +45,13 @@ static inline int nc_code(tuttiResult_t result) { return -(int)result; }
 int nc_comm_check(ncclComm_t comm, const char *call, tuttiComm_t *ret_tutti);
 ncclComm_t nc_comm_new(bool blocking);     /* joining; NULL with a sentence */
 /* The user's variable: another thread may look at it, for a handle to ask or to abort. */
-static inline void nc_place(ncclComm_t *place, ncclComm_t comm) { __atomic_store_n(place, comm, __ATOMIC_RELEASE); }
+static inline void nc_place(ncclComm_t *place, ncclComm_t comm)
+{
+	__atomic_store_n(place, comm, __ATOMIC_RELEASE);
+}
 
-/* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults. 0 | TT_ARG */
+/* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults. 0 |
+ * TT_ARG */
 struct nc_options {
 	bool blocking;
 	char name[64];
@@ -62,9 +70,11 @@ const struct nc_environment *nc_environment(void);
 struct nc_job {
 	struct nc_job *next;
 	int (*run)(struct nc_job *job);    /* in its thread. 0 | code with the sentence */
-	ncclComm_t comm, parent;           /* either may be NULL; in progress meanwhile, a parent only behind its caller */
+	ncclComm_t comm, parent;           /* either may be NULL; in progress meanwhile, a parent
+					    * only behind its caller */
 	uint64_t turn;                     /* among the parent's */
-	ncclComm_t *place;                 /* of comm's handle: set to NULL when a blocking join fails; or NULL */
+	ncclComm_t *place;                 /* of comm's handle: set to NULL when a blocking join
+					    * fails; or NULL */
 	bool blocking;
 	tuttiUniqueId id;
 	int nranks, rank, color, key;
@@ -77,14 +87,16 @@ struct nc_job {
 	bool done;
 	char text[1024];
 };
-struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent, bool blocking);
+struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent,
+			  bool blocking);
 /* One that is never started. */
 void nc_job_discard(struct nc_job *job);
 /* Starts all and waits for the blocking ones; takes them. 0 | 1: in progress | the first failure */
 int nc_jobs_run(struct nc_job *first);
 /* Waits until nothing runs on comm. */
 void nc_jobs_wait(ncclComm_t comm);
-/* Takes the handle away from its user; false: it has none. Whoever waits for its jobs stops waiting when aborted. */
+/* Takes the handle away from its user; false: it has none. Whoever waits for its jobs stops waiting
+ * when aborted. */
 bool nc_comm_take(ncclComm_t comm, bool aborted, tuttiComm_t *ret_tutti);
 void nc_comm_drop(ncclComm_t comm);    /* one user less */
 
@@ -97,7 +109,8 @@ ncclResult_t nc_group_fail(int code);
 void *nc_context_of_caller(void);
 int nc_context_of_device(int device, void **ret_context);
 void nc_context_enter(void *context);
-/* What the stream of a call is: with CUDA, NULL is the default stream for memory that CUDA knows. */
+/* What the stream of a call is: with CUDA, NULL is the default stream for memory that CUDA
+ * knows. */
 tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out);
 bool nc_on_device(const void *ptr);
 

@@ -5,7 +5,8 @@
  */
 #include "nccl/layer.h"
 
-NCCL_CALL(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, size_t size, void **handle)
+NCCL_CALL(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, size_t size,
+	  void **handle)
 {
 	tuttiComm_t tutti;
 	int rc = nc_comm_check(comm, "ncclCommRegister", &tutti);
@@ -21,9 +22,10 @@ NCCL_CALL(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void *handle)
 	return nc_result(rc ? rc : nc_code(tuttiCommDeregister(tutti, handle)));
 }
 
-/* NCCL has faster ways for windows on some machines, and takes them as plain registrations on others, as this does on all. A
- * handle is the buffer's address. */
-NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)
+/* NCCL has faster ways for windows on some machines, and takes them as plain registrations on
+ * others, as this does on all. A handle is the buffer's address. */
+NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, size_t size,
+	  ncclWindow_t *win, int winFlags)
 {
 	(void)winFlags;
 	return pncclCommRegister(comm, buff, size, (void **)win);

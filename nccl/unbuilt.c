@@ -1,18 +1,21 @@
 /*
  * unbuilt.c - calls of libnccl.so.2 that are exported and not built: each says so
  *
- * Programs are loaded with all their symbols bound at once: one that is missing and the program does not start, though it
- * would never call it. Those of the headers of 2.28 are followed by those of later versions, up to 2.31.
+ * Programs are loaded with all their symbols bound at once: one that is missing and the program
+ * does not start, though it would never call it. Those of the headers of 2.28 are followed by those
+ * of later versions, up to 2.31.
  */
 #include "nccl/layer.h"
 
 static ncclResult_t unbuilt(const char *call, const char *instead)
 {
-	return nc_group_fail(tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call, instead));
+	return nc_group_fail(
+		tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call, instead));
 }
 
 /* Whatever arguments it is called with, in registers or on the stack: it looks at none. */
-#define UNBUILT(name, instead) NCCL_CALL(ncclResult_t, name, void) { return unbuilt(#name, instead); }
+#define UNBUILT(name, instead) \
+	NCCL_CALL(ncclResult_t, name, void) { return unbuilt(#name, instead); }
 
 NCCL_CALL(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags)
 {

@@ -1,5 +1,6 @@
 /*
- * bench.h - what the files of the benchmarks share: the command line, a collective, a rank, a thread's ranks, figures
+ * bench.h - what the files of the benchmarks share: the command line, a collective, a rank, a
+ * thread's ranks, figures
  *
  *   main.c        reads the line, starts processes and threads, each running a crew
  *   crew.c        joins the communicators, lets ranks agree on figures
@@ -27,7 +28,7 @@ enum { TT_BUFFERS_AUTO, TT_BUFFERS_ROTATE, TT_BUFFERS_SAME, TT_BUFFERS_COLD };
 enum { TT_PLACE_BOTH, TT_PLACE_OUT, TT_PLACE_IN };
 enum { TT_ALL_TYPES = tuttiNumTypes, TT_ALL_OPS = TT_MULSUM + 1 };
 
-/* ---- arguments.c: the command line ---------------------------------------------------------------------------- */
+/* ---- arguments.c: the command line ----------------------------------------------------------- */
 
 struct tt_line {
 	int64_t threads, ranks_each, np;
@@ -59,9 +60,10 @@ extern const char *const tt_buffers_names[], *const tt_place_names[];
 const char *tt_line_setting(const char *given, const char *variable);
 
 /* Reads the command line of bench's tool. 0 | 1: help printed | 2: a sentence went to stderr */
-int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char **argv, struct tt_line *ret_line);
+int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char **argv,
+		 struct tt_line *ret_line);
 
-/* ---- collectives.c -------------------------------------------------------------------------------------------- */
+/* ---- collectives.c --------------------------------------------------------------------------- */
 
 struct tt_perf_call {
 	const void *send;
@@ -77,14 +79,16 @@ struct tt_perf_call {
 struct tt_bench {
 	enum tt_collective collective;
 	bool combines, rooted, to_root;
-	bool send_all, recv_all;           /* the buffer has nranks parts of count elements, else one */
+	bool send_all, recv_all;           /* the buffer has nranks parts of count elements, else
+					    * one */
 	bool in_place;                     /* there is an in-place form */
 	const char *help;
 	double (*bus_factor)(int nranks);
 	/* How many sizes all ranks' memory at least reads and writes together, were it one. */
 	double (*memory_factor)(int nranks, bool in_place);
 	tuttiResult_t (*call)(const struct tt_perf_call *c);
-	/* Not combining: which part of whose send buffer lands in part `part` of rank's receive buffer. */
+	/* Not combining: which part of whose send buffer lands in part `part` of rank's receive
+	 * buffer. */
 	void (*origin)(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part);
 };
 
@@ -93,7 +97,7 @@ extern const struct tt_bench tt_benches[TT_COLLECTIVES];      /* by collective *
 /* The collective that a tool is named after: "allreduce_perf", "all_reduce_perf"; NULL: none. */
 const struct tt_bench *tt_bench_of_tool(const char *tool);
 
-/* ---- buffer.c -------------------------------------------------------------------------------------------------- */
+/* ---- buffer.c -------------------------------------------------------------------------------- */
 
 struct tt_buffer {
 	char *at;                          /* what calls are given */
@@ -103,15 +107,18 @@ struct tt_buffer {
 };
 
 /* gpu->cu NULL: in host memory. 0, or an error with its sentence; free in any case. */
-int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes, bool library);
+int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes,
+		   bool library);
 void tt_buffer_free(struct tt_buffer *b, const struct tt_cuda_device *gpu);
 /* Where on the host is what is `at` in the buffer? */
 void *tt_buffer_twin(const struct tt_buffer *b, const void *at);
 /* Copies from the twin, or to it, behind what is on the stream, and waits. 0 | TT_CUDA */
-int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes);
-int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes);
+int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+		  const void *at, size_t bytes);
+int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+		  const void *at, size_t bytes);
 
-/* ---- seat.c: one rank ----------------------------------------------------------------------------------------- */
+/* ---- seat.c: one rank ------------------------------------------------------------------------ */
 
 /* What one cell of the table measures; the same on all ranks. */
 struct tt_cell {
@@ -133,7 +140,8 @@ struct tt_seat {
 	tuttiRedOp_t *mulsum;              /* [algos]: the operation of the type in work */
 	void **handles;                    /* [2 * algos]: registrations */
 	struct tt_cuda_device gpu;         /* gpu.cu NULL: host memory */
-	tt_custream own;                   /* with a GPU: of this rank's copies, and of its calls unless they block */
+	tt_custream own;                   /* with a GPU: of this rank's copies, and of its calls
+					    * unless they block */
 	tuttiStream_t stream;              /* of calls; NULL: they block */
 	struct tt_buffer inputs, results;  /* results.at NULL: they are in place only */
 	void *input, *result;              /* tables of values.h */
@@ -146,19 +154,21 @@ size_t tt_seat_bytes(const struct tt_line *line, const struct tt_bench *bench);
 void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line);
 
 /* 0, or 1 after a sentence */
-int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench, int algos);
+int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench,
+		 int algos);
 void tt_seat_free(struct tt_seat *s, int algos);
 
 /* Buffers of call number `slot` of a batch. */
-struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
-				 int slot);
-/* Write the inputs that belong to call number `number`, and poison where the result will be. 0, or 1 after a sentence */
-int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		 uint64_t number, bool poison);
-/* Counts the elements of the result that are wrong, and those of the input that were changed. The first goes to stderr.
- * 0, or 1 after a sentence: nothing could be read */
-int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot, uint64_t number,
-		  bool poisoned, uint64_t *ret_wrong);
+struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line,
+				 const struct tt_cell *cell, int slot);
+/* Write the inputs that belong to call number `number`, and poison where the result will be. 0, or
+ * 1 after a sentence */
+int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+		 int slot, uint64_t number, bool poison);
+/* Counts the elements of the result that are wrong, and those of the input that were changed. The
+ * first goes to stderr. 0, or 1 after a sentence: nothing could be read */
+int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+		  int slot, uint64_t number, bool poisoned, uint64_t *ret_wrong);
 /* Waits for the calls on its stream; comm is that of the calls. */
 tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm);
 /* Push the buffers of the cell out of the caches. */
@@ -166,7 +176,7 @@ void tt_seat_cool(const struct tt_seat *s, const struct tt_cell *cell);
 /* 0, or 1: this processor cannot do that */
 int tt_can_cool(void);
 
-/* ---- crew.c: the ranks of one thread -------------------------------------------------------------------------- */
+/* ---- crew.c: the ranks of one thread --------------------------------------------------------- */
 
 /* What every rank tells all others after joining. */
 struct tt_rank_card {
@@ -199,22 +209,26 @@ struct tt_crew {
 	size_t copy_bytes;                 /* of one such copy */
 	int algos;
 	char (*algo_names)[64];            /* [algos]; "auto" is one of them */
-	uint64_t calls;                    /* so many were made: names the next one's data; equal on all ranks */
+	uint64_t calls;                    /* so many were made: names the next one's data; equal on
+					    * all ranks */
 	double us_per_tick;
 	bool wrong;                        /* a result was */
 	struct tt_report *report;          /* at rank 0, else NULL */
 };
 
-/* Join; the exchange of cards, memory, pinning, buffers. 0 | 1 failed | 2 the line asks for something impossible */
+/* Join; the exchange of cards, memory, pinning, buffers. 0 | 1 failed | 2 the line asks for
+ * something impossible */
 int tt_crew_open(struct tt_crew *c);
-/* Leave. After a failure the communicators are aborted, so that other threads of this process do not wait. */
+/* Leave. After a failure the communicators are aborted, so that other threads of this process do
+ * not wait. */
 void tt_crew_close(struct tt_crew *c, bool failed);
 
 /* Every rank's record of bytes, in rank order; mine: [nseats] records. 0 | 1 */
 int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all);
 int tt_crew_meet(struct tt_crew *c);
 
-/* cards.c, after the base communicators are joined: cards, memory, GPUs. 0 | 1 failed | 2 the line asks for something impossible */
+/* cards.c, after the base communicators are joined: cards, memory, GPUs. 0 | 1 failed | 2 the line
+ * asks for something impossible */
 int tt_crew_know(struct tt_crew *c);
 /* Which of this host's threads this one is. */
 int tt_crew_local_index(const struct tt_crew *c);
@@ -222,12 +236,13 @@ int tt_crew_local_index(const struct tt_crew *c);
 /* Print, for each rank of this thread, why a call on its communicator failed. Returns 1. */
 int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result);
 
-/* ---- measure.c ------------------------------------------------------------------------------------------------ */
+/* ---- measure.c ------------------------------------------------------------------------------- */
 
 struct tt_figure {
 	bool measured;                     /* false: there is no such form of this collective */
 	double time_us, cpu_us, alg_gbps, bus_gbps, p50_us, p99_us;
-	double memory_gbps;                /* of the GPU that all ranks share, at least; 0: they do not */
+	double memory_gbps;                /* of the GPU that all ranks share, at least; 0: they do
+					    * not */
 	int64_t wrong;                     /* elements, all ranks; -1: not checked */
 	uint64_t shm_bytes, tcp_bytes;     /* sent in one call, all ranks */
 	double *iter_us;                   /* [iters] with -I 1: the slowest rank of each; free */
@@ -235,7 +250,7 @@ struct tt_figure {
 
 int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *ret_figure);
 
-/* ---- ticks.c ------------------------------------------------------------------------------------------------- */
+/* ---- ticks.c --------------------------------------------------------------------------------- */
 
 /* How long a tick of the processor's clock is; takes 2 ms. */
 double tt_us_per_tick(void);
@@ -243,7 +258,7 @@ double tt_us_per_tick(void);
 /* The q-th part (0..1) of n sorted values, nearest rank. */
 double tt_quantile(const double *sorted, size_t n, double q);
 
-/* ---- graph.c: calls captured once, replayed often; a graph for each rank of the crew ----------------------------- */
+/* ---- graph.c: calls captured once, replayed often; a graph for each rank of the crew --------- */
 
 struct tt_graph { void *graph, *exec; };
 
@@ -253,12 +268,12 @@ int tt_graph_end(struct tt_crew *c, struct tt_graph *graphs);
 int tt_graph_launch(struct tt_crew *c, const struct tt_graph *graphs);
 void tt_graph_free(struct tt_crew *c, struct tt_graph *graphs);
 
-/* ---- sweep.c -------------------------------------------------------------------------------------------------- */
+/* ---- sweep.c --------------------------------------------------------------------------------- */
 
 /* All rows. 0 | 1 a call failed. Wrong results are in c->wrong and do not end it. */
 int tt_sweep(struct tt_crew *c);
 
-/* ---- report.c, results.c, json.c: rank 0's output ------------------------------------------------------------------------ */
+/* ---- report.c, results.c, json.c: rank 0's output -------------------------------------------- */
 
 struct tt_report;
 
@@ -281,7 +296,8 @@ void tt_report_note(const char *name, const char *reason);
 void tt_report_table(struct tt_report *r);
 void tt_report_progress(struct tt_report *r, const struct tt_cell *cell, const char *algo);
 void tt_report_row(struct tt_report *r, const struct tt_row *row);
-/* The footer, and the JSON file. error: NULL, or why it ended early. Frees r. 0 | 1 wrong values, or the file failed */
+/* The footer, and the JSON file. error: NULL, or why it ended early. Frees r. 0 | 1 wrong values,
+ * or the file failed */
 int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const char *error);
 
 /* "12.34" in at most width characters, as nccl-tests shortens */
@@ -303,10 +319,12 @@ void tt_json_null(struct tt_json *j, const char *key);
 /* results.c: the parts of the JSON file */
 void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library);
 void tt_results_row(struct tt_json *j, const struct tt_line *line, const struct tt_row *row);
-void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong, const char *error);
+void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong,
+		     const char *error);
 void tt_now_text(char *text, size_t bytes);
 
-/* Writes text to path by way of a file beside it, so that path is never half written. 0 | -1 with errno */
+/* Writes text to path by way of a file beside it, so that path is never half written. 0 | -1 with
+ * errno */
 int tt_write_file(const char *path, const char *text, size_t bytes);
 
 #endif

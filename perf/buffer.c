@@ -1,8 +1,8 @@
 /*
  * buffer.c - the memory of a rank's buffers, on the host or on a GPU
  *
- * Called by seat.c. The tool writes inputs and reads results in host memory; a buffer on a GPU has a twin there, pinned,
- * and what was written or is to be read is copied between the two.
+ * Called by seat.c. The tool writes inputs and reads results in host memory; a buffer on a GPU has
+ * a twin there, pinned, and what was written or is to be read is copied between the two.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,8 +17,10 @@ static int make_on_device(struct tt_buffer *b, const struct tt_cuda_device *gpu,
 	int rc = gpu->cu->mem_alloc(&at, bytes);
 
 	if (rc)
-		return tt_cuda_fail(rc, "%zu bytes of memory of device %d; use a smaller -e, fewer ranks, or --place in", bytes,
-				    gpu->ordinal);
+		return tt_cuda_fail(
+			rc,
+			"%zu bytes of memory of device %d; use a smaller -e, fewer ranks, or --place in",
+			bytes, gpu->ordinal);
 	b->at = (char *)(uintptr_t)at;
 	rc = gpu->cu->host_alloc(&host, bytes, TT_CU_HOST_PORTABLE);
 	if (rc)
@@ -27,7 +29,8 @@ static int make_on_device(struct tt_buffer *b, const struct tt_cuda_device *gpu,
 	return 0;
 }
 
-int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes, bool library)
+int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes,
+		   bool library)
 {
 	void *p = NULL;
 
@@ -37,7 +40,8 @@ int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t
 	if (!library)
 		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (library ? tuttiMemAlloc(&p, bytes) != tuttiSuccess : p == MAP_FAILED)
-		return tt_fail(TT_SYSTEM, "no memory for buffers of %zu bytes: %s", bytes, strerror(errno));
+		return tt_fail(TT_SYSTEM, "no memory for buffers of %zu bytes: %s", bytes,
+			       strerror(errno));
 	b->at = b->host = p;
 	return 0;
 }
@@ -67,16 +71,22 @@ static int copied(const struct tt_cuda_device *gpu, tt_custream stream, int rc)
 	return rc ? tt_cuda_fail(rc, "a copy between device %d and the host", gpu->ordinal) : 0;
 }
 
-int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes)
+int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+		  const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
-	return copied(gpu, stream, gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, tt_buffer_twin(b, at), bytes, stream));
+	return copied(gpu, stream,
+		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, tt_buffer_twin(b, at), bytes,
+					  stream));
 }
 
-int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at, size_t bytes)
+int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+		  const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
-	return copied(gpu, stream, gpu->cu->dtoh_async(tt_buffer_twin(b, at), (tt_cuptr)(uintptr_t)at, bytes, stream));
+	return copied(gpu, stream,
+		      gpu->cu->dtoh_async(tt_buffer_twin(b, at), (tt_cuptr)(uintptr_t)at, bytes,
+					  stream));
 }

@@ -1,7 +1,8 @@
 /*
  * cards.c - what the ranks know of each other before they measure: hosts, memory, GPUs
  *
- * Called by crew.c once the base communicators stand. Every rank comes to the same verdict, since all see the same cards.
+ * Called by crew.c once the base communicators stand. Every rank comes to the same verdict, since
+ * all see the same cards.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static int exchange_cards(struct tt_crew *c)
 
 	c->cards = calloc((size_t)c->nranks, sizeof(*c->cards));
 	if (!mine || !c->cards) {
-		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", c->first, c->nranks);
+		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", c->first,
+			c->nranks);
 		free(mine);
 		return 1;
 	}
@@ -47,15 +49,18 @@ static int check_memory(struct tt_crew *c)
 				continue;
 			ranks++;
 			lowest &= other >= r;
-			least = c->cards[other].free_bytes < least ? c->cards[other].free_bytes : least;
+			least = c->cards[other].free_bytes < least ? c->cards[other].free_bytes
+								   : least;
 		}
 		if (!lowest || ranks * each <= least)
 			continue;
 		verdict = 2;
 		if (c->first == r)
-			fprintf(stderr, "rank %d: -e %llu: %llu ranks on %s need %.1f GB for their buffers, and %.1f GB "
-				"are free; use a smaller -e, fewer ranks, or --place in\n", r,
-				(unsigned long long)c->line->max_bytes, (unsigned long long)ranks, c->cards[r].host,
+			fprintf(stderr,
+				"rank %d: -e %llu: %llu ranks on %s need %.1f GB for their buffers, and %.1f GB "
+				"are free; use a smaller -e, fewer ranks, or --place in\n",
+				r, (unsigned long long)c->line->max_bytes,
+				(unsigned long long)ranks, c->cards[r].host,
 				(double)(ranks * each) / 1e9, (double)least / 1e9);
 	}
 	return verdict;
@@ -76,7 +81,7 @@ int tt_crew_local_index(const struct tt_crew *c)
 	return local_rank(c, c->first) / c->nseats;
 }
 
-/* ---- GPUs --------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs ------------------------------------------------------------------------------------ */
 
 /* Rank 0 also measures what its device can copy, while the others have nothing to do. */
 static int take_gpu(struct tt_crew *c, struct tt_seat *s, struct tt_gpu_card *card)
@@ -87,7 +92,9 @@ static int take_gpu(struct tt_crew *c, struct tt_seat *s, struct tt_gpu_card *ca
 		rc = tt_cuda_device_copy_gbps(&s->gpu, &c->copy_gbps, &c->copy_bytes);
 	if (!rc && (rc = s->gpu.cu->stream_create(&s->own, TT_CU_STREAM_APART)))
 		rc = tt_cuda_fail(rc, "a stream on device %d", s->gpu.ordinal);
-	*card = (struct tt_gpu_card){ .failed = rc != 0, .ordinal = s->gpu.ordinal, .uuid = s->gpu.uuid };
+	*card = (struct tt_gpu_card){ .failed = rc != 0,
+				      .ordinal = s->gpu.ordinal,
+				      .uuid = s->gpu.uuid };
 	memcpy(card->name, s->gpu.name, sizeof(card->name));
 	memcpy(card->pci, s->gpu.pci, sizeof(card->pci));
 	return rc;
@@ -100,11 +107,13 @@ static int judge_gpus(struct tt_crew *c, const char *why)
 	for (int r = 0; r < c->nranks; r++) {
 		if (c->gpus[r].failed) {
 			if (c->first <= r && r < c->first + c->nseats)
-				fprintf(stderr, "rank %d: --device %s: %s\n", r, c->line->device, why);
+				fprintf(stderr, "rank %d: --device %s: %s\n", r, c->line->device,
+					why);
 			return 2;
 		}
-		c->one_gpu &= !memcmp(&c->gpus[r].uuid, &c->gpus[0].uuid, sizeof(c->gpus[r].uuid)) &&
-			      !strcmp(c->cards[r].host, c->cards[0].host);
+		c->one_gpu &=
+			!memcmp(&c->gpus[r].uuid, &c->gpus[0].uuid, sizeof(c->gpus[r].uuid)) &&
+			!strcmp(c->cards[r].host, c->cards[0].host);
 	}
 	return 0;
 }
@@ -117,7 +126,8 @@ static int take_gpus(struct tt_crew *c)
 
 	c->gpus = calloc((size_t)c->nranks, sizeof(*c->gpus));
 	if (!mine || !c->gpus) {
-		fprintf(stderr, "rank %d: no memory for the list of %d GPUs\n", c->first, c->nranks);
+		fprintf(stderr, "rank %d: no memory for the list of %d GPUs\n", c->first,
+			c->nranks);
 		free(mine);
 		return 1;
 	}

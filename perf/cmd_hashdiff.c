@@ -1,5 +1,6 @@
 /*
- * cmd_hashdiff.c - `tutti hashdiff`: the first step, bucket and element in which two trainings differ
+ * cmd_hashdiff.c - `tutti hashdiff`: the first step, bucket and element in which two trainings
+ * differ
  *
  * Reads what tutti-train --hashes wrote (trainer/hashes.h). Called by the table in tutti.c.
  */
@@ -25,8 +26,10 @@ struct log {
 
 static int damaged(const struct log *l)
 {
-	fprintf(stderr, "tutti hashdiff: %s: ends in the middle of step %" PRIu64 "; run that training again\n", l->path,
-		l->step.step);
+	fprintf(stderr,
+		"tutti hashdiff: %s: ends in the middle of step %" PRIu64
+		"; run that training again\n",
+		l->path, l->step.step);
 	return 2;
 }
 
@@ -38,9 +41,10 @@ static int open_log(struct log *l, const char *path)
 		fprintf(stderr, "tutti hashdiff: %s: %s\n", path, strerror(errno));
 		return 2;
 	}
-	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TT_HASHES_MAGIC || !l->head.bucket ||
-	    l->head.parameters > UINT64_C(1) << 34) {
-		fprintf(stderr, "tutti hashdiff: %s: is not what tutti-train --hashes writes\n", path);
+	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TT_HASHES_MAGIC ||
+	    !l->head.bucket || l->head.parameters > UINT64_C(1) << 34) {
+		fprintf(stderr, "tutti hashdiff: %s: is not what tutti-train --hashes writes\n",
+			path);
 		return 2;
 	}
 	l->buckets = tt_hashes_buckets(l->head.parameters, l->head.bucket);
@@ -48,7 +52,8 @@ static int open_log(struct log *l, const char *path)
 	l->value = calloc(l->head.parameters + 1, sizeof(*l->value));
 	if (l->hash && l->value)
 		return 0;
-	fprintf(stderr, "tutti hashdiff: no memory for %" PRIu64 " parameters\n", l->head.parameters);
+	fprintf(stderr, "tutti hashdiff: no memory for %" PRIu64 " parameters\n",
+		l->head.parameters);
 	return 2;
 }
 
@@ -69,7 +74,9 @@ static int next_step(struct log *l)
 		return damaged(l);
 	if (!l->step.values)
 		return 0;
-	return fread(l->value, sizeof(*l->value), l->head.parameters, l->file) == l->head.parameters ? 0 : damaged(l);
+	return fread(l->value, sizeof(*l->value), l->head.parameters, l->file) == l->head.parameters
+		       ? 0
+		       : damaged(l);
 }
 
 /* How many floats lie between two: their bits, as numbers in order. */
@@ -91,8 +98,9 @@ static void show_element(const struct log *a, const struct log *b, uint64_t buck
 
 		if (!memcmp(&a->value[i], &b->value[i], sizeof(float)))
 			continue;
-		printf("element   %" PRIu64 ": %.9g in %s, %.9g in %s: %" PRId64 " ulp apart\n", i, (double)a->value[i],
-		       a->path, (double)b->value[i], b->path, ulps < 0 ? -ulps : ulps);
+		printf("element   %" PRIu64 ": %.9g in %s, %.9g in %s: %" PRId64 " ulp apart\n", i,
+		       (double)a->value[i], a->path, (double)b->value[i], b->path,
+		       ulps < 0 ? -ulps : ulps);
 		return;
 	}
 }
@@ -104,12 +112,15 @@ static int show(const struct log *a, const struct log *b, uint64_t bucket)
 	for (uint64_t i = 0; i < a->buckets; i++)
 		differ += a->hash[i] != b->hash[i];
 	printf("step      %" PRIu64 " is the first that differs\n", a->step.step);
-	printf("bucket    %" PRIu64 ": parameters %" PRIu64 " to %" PRIu64 " (%" PRIu64 " of %" PRIu64 " buckets differ)\n",
-	       bucket, bucket * a->head.bucket, (bucket + 1) * a->head.bucket - 1, differ, a->buckets);
+	printf("bucket    %" PRIu64 ": parameters %" PRIu64 " to %" PRIu64 " (%" PRIu64
+	       " of %" PRIu64 " buckets differ)\n",
+	       bucket, bucket * a->head.bucket, (bucket + 1) * a->head.bucket - 1, differ,
+	       a->buckets);
 	if (a->step.values && b->step.values)
 		show_element(a, b, bucket);
 	else
-		printf("element   run both again with --hash-values %" PRIu64 " to see which\n", a->step.step);
+		printf("element   run both again with --hash-values %" PRIu64 " to see which\n",
+		       a->step.step);
 	return 1;
 }
 
@@ -124,12 +135,18 @@ static int compare(struct log *a, struct log *b)
 			return 2;
 		if (more_a || more_b) {
 			printf("no step differs; %" PRIu64 " were compared%s%s\n", steps,
-			       more_a == more_b ? "" : "; longer is ", more_a == more_b ? "" : more_a ? b->path : a->path);
+			       more_a == more_b ? "" : "; longer is ",
+			       more_a == more_b ? ""
+			       : more_a		? b->path
+						: a->path);
 			return 0;
 		}
 		if (a->step.step != b->step.step) {
-			fprintf(stderr, "tutti hashdiff: step %" PRIu64 " of %s meets step %" PRIu64 " of %s; give files of "
-				"the same training\n", a->step.step, a->path, b->step.step, b->path);
+			fprintf(stderr,
+				"tutti hashdiff: step %" PRIu64 " of %s meets step %" PRIu64
+				" of %s; give files of "
+				"the same training\n",
+				a->step.step, a->path, b->step.step, b->path);
 			return 2;
 		}
 		for (uint64_t i = 0; i < a->buckets; i++)
@@ -149,14 +166,17 @@ int tt_cmd_hashdiff(int argc, char **argv)
 		return 0;
 	}
 	if (argc != 3) {
-		fprintf(stderr, "tutti hashdiff: wants two files; tutti-train --hashes FILE writes them\n");
+		fprintf(stderr,
+			"tutti hashdiff: wants two files; tutti-train --hashes FILE writes them\n");
 		return 2;
 	}
 	rc = open_log(&a, argv[1]);
 	if (!rc)
 		rc = open_log(&b, argv[2]);
 	if (!rc && (a.head.parameters != b.head.parameters || a.head.bucket != b.head.bucket)) {
-		fprintf(stderr, "tutti hashdiff: %" PRIu64 " parameters in %s, %" PRIu64 " in %s; give files of the same model\n",
+		fprintf(stderr,
+			"tutti hashdiff: %" PRIu64 " parameters in %s, %" PRIu64
+			" in %s; give files of the same model\n",
 			a.head.parameters, a.path, b.head.parameters, b.path);
 		rc = 2;
 	}

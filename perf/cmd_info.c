@@ -1,8 +1,8 @@
 /*
  * cmd_info.c - `tutti info`: what this build has, what this host has, what is set
  *
- * Called by the table in tutti.c. Everything comes from the library's own tables, so a new transport, variable or
- * algorithm is in it by being there.
+ * Called by the table in tutti.c. Everything comes from the library's own tables, so a new
+ * transport, variable or algorithm is in it by being there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static void print_build(void)
 	printf("  %-22s %s\n", "command", TT_BUILD);
 	printf("  %-22s %s\n", "OpenSSL", OpenSSL_version(OPENSSL_VERSION));
 #ifdef HAVE_HWLOC
-	printf("  %-22s built with %d.%d.%d\n", "hwloc", HWLOC_API_VERSION >> 16, HWLOC_API_VERSION >> 8 & 255,
-	       HWLOC_API_VERSION & 255);
+	printf("  %-22s built with %d.%d.%d\n", "hwloc", HWLOC_API_VERSION >> 16,
+	       HWLOC_API_VERSION >> 8 & 255, HWLOC_API_VERSION & 255);
 #else
 	printf("  %-22s not built in; topology comes from /sys\n", "hwloc");
 #endif
@@ -96,11 +96,13 @@ static void print_topology(void)
 	tt_host_topology(&t);
 	printf("\nhost\n");
 	if (!uname(&names))
-		printf("  %-22s %s, %s %s %s\n", "name", names.nodename, names.sysname, names.release, names.machine);
+		printf("  %-22s %s, %s %s %s\n", "name", names.nodename, names.sysname,
+		       names.release, names.machine);
 	printf("  %-22s %d\n  %-22s %d\n", "packages", t.packages, "NUMA nodes", t.numa_nodes);
 	printf("  %-22s %d of %.1f MiB\n", "L3 caches", t.l3_caches, (double)t.l3_bytes / 1048576);
 	printf("  %-22s %d\n", "cores", t.cores);
-	printf("  %-22s %d, of which this process may use %d\n", "processors", t.processors, t.allowed);
+	printf("  %-22s %d, of which this process may use %d\n", "processors", t.processors,
+	       t.allowed);
 	printf("  %-22s ", "groups of ranks");
 	tt_host_print_groups();
 	if (bytes != UINT64_MAX)
@@ -139,13 +141,14 @@ static void print_algorithms(void)
 
 			if (a->collective != (enum tt_collective)c)
 				continue;
-			printf("  %-14s %-19s %s\n", first ? tt_collective_name(a->collective) : "", a->name, a->help);
+			printf("  %-14s %-19s %s\n", first ? tt_collective_name(a->collective) : "",
+			       a->name, a->help);
 			first = false;
 		}
 	}
 }
 
-/* ---- the choice for one call --------------------------------------------------------------------------------------- */
+/* ---- the choice for one call ----------------------------------------------------------------- */
 
 struct values {
 	int64_t np, cores;
@@ -156,13 +159,14 @@ struct values {
 static const struct tt_option options[] = {
 	{ 0, "plan", TT_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
 	  "instead: which algorithm a call of so many bytes would use, and why" },
-	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL, "of so many ranks" },
+	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL,
+	  "of so many ranks" },
 	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "on so many hosts, or how many ranks are on each: 2,3,1" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0, 0, NULL, NULL,
-	  "of this collective" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0, NULL, NULL,
-	  "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	  0, NULL, NULL, "of this collective" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
 	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as this process may use" },
 	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
@@ -170,9 +174,13 @@ static const struct tt_option options[] = {
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
-static const struct tt_usage usage = { "tutti info", "Prints what this build and this host have: build, processor, "
+static const struct tt_usage usage = {
+	"tutti info",
+	"Prints what this build and this host have: build, processor, "
 	"transports,\ntopology, environment and algorithms. With --plan: the candidates for a call, what\n"
-	"they are predicted to cost, and which one wins.", options };
+	"they are predicted to cost, and which one wins.",
+	options
+};
 
 static void print_candidate(const struct tt_candidate *c, const struct tt_candidate *best)
 {
@@ -180,13 +188,16 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %9.2f", (double)c->part_ps[i] / 1e6);
 	if (c->model_ps != c->predicted_ps)
-		printf("  x %.2f", (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
-	printf("%s%s\n", c->in_place ? "  in place: counts 3/4" : "", c->extrapolated ? "  carried on from fewer ranks" : "");
+		printf("  x %.2f",
+		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
+	printf("%s%s\n", c->in_place ? "  in place: counts 3/4" : "",
+	       c->extrapolated ? "  carried on from fewer ranks" : "");
 }
 
 static int by_cost(const void *a, const void *b)
 {
-	const struct tt_candidate *x = *(const struct tt_candidate *const *)a, *y = *(const struct tt_candidate *const *)b;
+	const struct tt_candidate *x = *(const struct tt_candidate *const *)a,
+				  *y = *(const struct tt_candidate *const *)b;
 
 	if (x->counts_ps != y->counts_ps)
 		return x->counts_ps < y->counts_ps ? -1 : 1;
@@ -208,21 +219,27 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 			most = i;
 		}
 	if (best->in_place && best->predicted_ps >= next->predicted_ps)
-		printf("%s wins: %.2f us behind %s, but peers can read its buffers where they lie.\n", best->name,
-		       (double)(best->predicted_ps - next->predicted_ps) / 1e6, next->name);
+		printf("%s wins: %.2f us behind %s, but peers can read its buffers where they lie.\n",
+		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
+		       next->name);
 	else if (next->predicted_ps == best->predicted_ps)
-		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name, next->name);
+		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name,
+		       next->name);
 	else
 		printf("%s wins: %.2f us before %s, most of all by %s.\n", best->name,
-		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name, tt_sim_part_name[most]);
+		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name,
+		       tt_sim_part_name[most]);
 }
 
 static int print_choice(const struct values *v, const struct tt_imagined *world, int collective)
 {
-	struct tt_shape shape = { .collective = (enum tt_collective)collective, .nranks = (int)v->np,
+	struct tt_shape shape = { .collective = (enum tt_collective)collective,
+				  .nranks = (int)v->np,
 				  .topology = &world->topology };
-	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
-				       .cores = world->world.cores, .message_bytes = world->world.message_bytes,
+	struct tt_call_facts facts = { .bytes = v->plan,
+				       .over_tcp = world->world.paths.over_tcp,
+				       .cores = world->world.cores,
+				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	const struct tt_candidate *order[TT_MOST_CANDIDATES];
@@ -232,9 +249,10 @@ static int print_choice(const struct values *v, const struct tt_imagined *world,
 		fprintf(stderr, "tutti info: %s\n", tt_error_text());
 		return 1;
 	}
-	printf("# %s of %llu bytes (sizes up to %llu are served alike), %d ranks, %d host%s, %d cores each\n", v->collective,
-	       (unsigned long long)v->plan, 1ull << tt_size_class(v->plan), (int)v->np, world->topology.nhosts,
-	       world->topology.nhosts == 1 ? "" : "s", world->world.cores);
+	printf("# %s of %llu bytes (sizes up to %llu are served alike), %d ranks, %d host%s, %d cores each\n",
+	       v->collective, (unsigned long long)v->plan, 1ull << tt_size_class(v->plan),
+	       (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
+	       world->world.cores);
 	printf("  %-36s %11s", "algorithm (predicted us)", "time");
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %9s", tt_sim_part_name[i]);
@@ -259,9 +277,15 @@ static int choice(const struct values *v)
 	if (collective < 0)
 		return 2;
 	tt_host_topology(&here);
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np, .cores = v->cores ? v->cores : here.allowed,
-					      .hosts = v->hosts, .transport = v->transport,
-					      .links = v->links ? v->links : tuning && *tuning ? tuning : NULL }, &world);
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool,
+					      .np = v->np,
+					      .cores = v->cores ? v->cores : here.allowed,
+					      .hosts = v->hosts,
+					      .transport = v->transport,
+					      .links = v->links		   ? v->links
+						       : tuning && *tuning ? tuning
+									   : NULL },
+			&world);
 	if (rc)
 		return rc;
 	rc = print_choice(v, &world, collective);

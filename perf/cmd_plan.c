@@ -25,14 +25,15 @@ static const struct tt_option options[] = {
 	  "number of ranks; with --verify also 1..64 or 2,4,8" },
 	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "number of hosts, or how many ranks on each: 2,3,1" },
-	{ 0, "rank", TT_OPT_INT, "R", offsetof(struct values, rank), "all", 0, TT_MAX_PLACED - 1, "all", NULL,
-	  "print this rank's plan" },
-	{ 0, "root", TT_OPT_INT, "R", offsetof(struct values, root), "0", 0, TT_MAX_PLACED - 1, NULL, NULL,
-	  "root of broadcast, reduce, gather, scatter" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), NULL, 0, 0, NULL, NULL,
+	{ 0, "rank", TT_OPT_INT, "R", offsetof(struct values, rank), "all", 0, TT_MAX_PLACED - 1,
+	  "all", NULL, "print this rank's plan" },
+	{ 0, "root", TT_OPT_INT, "R", offsetof(struct values, root), "0", 0, TT_MAX_PLACED - 1,
+	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
+	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), NULL, 0, 0,
+	  NULL, NULL,
 	  "allreduce (default), reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "print", TT_OPT_TEXT, "FORMAT", offsetof(struct values, format), "table", 0, 0, NULL, NULL,
-	  "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
+	{ 0, "print", TT_OPT_TEXT, "FORMAT", offsetof(struct values, format), "table", 0, 0, NULL,
+	  NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
 	{ 0, "plain", TT_OPT_FLAG, NULL, offsetof(struct values, plain), NULL, 0, 0, NULL, NULL,
 	  "as the algorithm's author wrote it" },
 	{ 0, "fused", TT_OPT_FLAG, NULL, offsetof(struct values, fused), NULL, 0, 0, NULL, NULL,
@@ -57,7 +58,7 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-/* ---- the line --------------------------------------------------------------------------------------------------- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 static bool takes_value(const char *argument)
 {
@@ -68,7 +69,8 @@ static bool takes_value(const char *argument)
 	return false;
 }
 
-/* Takes the algorithm's name, which may stand anywhere, out of argv. *ret_name is NULL when there is none. */
+/* Takes the algorithm's name, which may stand anywhere, out of argv. *ret_name is NULL when there
+ * is none. */
 static int take_name(int *argc, char **argv, const char **ret_name)
 {
 	int kept = 1;
@@ -82,7 +84,8 @@ static int take_name(int *argc, char **argv, const char **ret_name)
 			if (pair)
 				argv[kept++] = argv[++i];
 		} else if (*ret_name) {
-			fprintf(stderr, "tutti plan: one algorithm at a time, not %s and %s\n", *ret_name, argv[i]);
+			fprintf(stderr, "tutti plan: one algorithm at a time, not %s and %s\n",
+				*ret_name, argv[i]);
 			return 2;
 		} else {
 			*ret_name = argv[i];
@@ -152,7 +155,8 @@ static int read_hosts(const char *text, int nranks, struct tt_placement *ret_pla
 		for (int h = 0; h < nhosts; h++)
 			sizes[h] = nranks / nhosts + (h < nranks % nhosts);
 	} else if (sum != nranks) {
-		fprintf(stderr, "tutti plan: --hosts %s: these are %d ranks, but --np says %d\n", text, sum, nranks);
+		fprintf(stderr, "tutti plan: --hosts %s: these are %d ranks, but --np says %d\n",
+			text, sum, nranks);
 		return 2;
 	}
 	tt_placement_consecutive(sizes, nhosts, ret_placement);
@@ -171,13 +175,13 @@ static int find_collective(const char *name)
 	return -1;
 }
 
-/* ---- what it does ------------------------------------------------------------------------------------------------ */
+/* ---- what it does ---------------------------------------------------------------------------- */
 
 static int list(void)
 {
 	for (int i = 0; tt_algorithms[i]; i++)
-		printf("%-14s %-20s %s\n", tt_collective_name(tt_algorithms[i]->collective), tt_algorithms[i]->name,
-		       tt_algorithms[i]->help);
+		printf("%-14s %-20s %s\n", tt_collective_name(tt_algorithms[i]->collective),
+		       tt_algorithms[i]->name, tt_algorithms[i]->help);
 	return 0;
 }
 
@@ -190,8 +194,10 @@ static int verify(const char *name, const struct values *v)
 		return rc;
 	if (v->collective && find_collective(v->collective) < 0)
 		return 2;
-	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") || strcmp(v->format, "table"))
-		return tt_refuse(usage.tool, 
+	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
+	    strcmp(v->format, "table"))
+		return tt_refuse(
+			usage.tool,
 			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
 	return tt_plan_verify(&what);
 }
@@ -213,8 +219,8 @@ static bool rooted(int collective)
 	       collective == TT_SCATTER;
 }
 
-static int build_and_print(const char *name, const struct values *v, const struct tt_topology *topology,
-			   int collective)
+static int build_and_print(const char *name, const struct values *v,
+			   const struct tt_topology *topology, int collective)
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
 	struct tt_plan *plans[TT_MAX_PLACED] = { NULL };
@@ -254,15 +260,19 @@ int tt_cmd_plan(int argc, char **argv)
 	if (v.verify)
 		return verify(name, &v);
 	if (!name)
-		return tt_refuse(usage.tool, "which algorithm? tutti plan --list shows them, tutti plan --help the rest");
+		return tt_refuse(
+			usage.tool,
+			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
 	nranks = read_number(&np, 1, TT_MAX_PLACED);
 	if (nranks < 0 || *np) {
-		fprintf(stderr, "tutti plan: --np %s: not a number of ranks from 1 to %d\n", v.np, TT_MAX_PLACED);
+		fprintf(stderr, "tutti plan: --np %s: not a number of ranks from 1 to %d\n", v.np,
+			TT_MAX_PLACED);
 		return 2;
 	}
 	if (v.rank >= nranks || v.root >= nranks) {
-		fprintf(stderr, "tutti plan: --%s %d: there are ranks 0 to %d\n", v.rank >= nranks ? "rank" : "root",
+		fprintf(stderr, "tutti plan: --%s %d: there are ranks 0 to %d\n",
+			v.rank >= nranks ? "rank" : "root",
 			(int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 		return 2;
 	}

@@ -1,7 +1,9 @@
 /*
- * cmd_simulate.c - `tutti simulate`: how long a call would take, on ranks and hosts that need not be there
+ * cmd_simulate.c - `tutti simulate`: how long a call would take, on ranks and hosts that need not
+ * be there
  *
- * Called by the table of commands. The simulation is lib/plan/simulate.c's; here are the line, progress, and the page.
+ * Called by the table of commands. The simulation is lib/plan/simulate.c's; here are the line,
+ * progress, and the page.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -25,29 +27,31 @@ struct values {
 };
 
 static const struct tt_option options[] = {
-	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), NULL, 1, 65534, NULL, NULL, "number of ranks" },
+	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), NULL, 1, 65534, NULL, NULL,
+	  "number of ranks" },
 	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "number of hosts, or how many ranks on each: 2,3,1" },
 	{ 'b', "bytes", TT_OPT_SIZE, "S", offsetof(struct values, bytes), "1M", 0, 0, NULL, NULL,
 	  "of the larger buffer of the call" },
 	{ 0, "algo", TT_OPT_TEXT, "NAME", offsetof(struct values, algo), "all", 0, 0, NULL, NULL,
 	  "an algorithm, or all of the collective" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0, 0, NULL, NULL,
+	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	  0, NULL, NULL,
 	  "allreduce, reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
 	{ 0, "root", TT_OPT_INT, "R", offsetof(struct values, root), "0", 0, 65533, NULL, NULL,
 	  "root of broadcast, reduce, gather, scatter" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0, NULL, NULL,
-	  "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
 	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as it has ranks" },
 	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
 	  "costs, as `tutti tune` writes them, instead of the built-in ones" },
-	{ 0, "tile-bytes", TT_OPT_SIZE, "B", offsetof(struct values, tile_bytes), "0", 0, 0, NULL, NULL,
-	  "largest message; 0: as a call would choose" },
+	{ 0, "tile-bytes", TT_OPT_SIZE, "B", offsetof(struct values, tile_bytes), "0", 0, 0, NULL,
+	  NULL, "largest message; 0: as a call would choose" },
 	{ 0, "tiles", TT_OPT_INT, "K", offsetof(struct values, tiles), "0", 0, 1e9, NULL, NULL,
 	  "walk so many tiles, extrapolate the rest; 0: all of them unless\nthat takes too long" },
-	{ 0, "print", TT_OPT_CHOICE, "FORMAT", offsetof(struct values, format), "table", 0, 0, "table json", NULL,
-	  "table or json" },
+	{ 0, "print", TT_OPT_CHOICE, "FORMAT", offsetof(struct values, format), "table", 0, 0,
+	  "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -61,7 +65,7 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-/* ---- progress, and the end by Ctrl-C --------------------------------------------------------------------------------- */
+/* ---- progress, and the end by Ctrl-C --------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -78,8 +82,8 @@ static int progress(void *ctx, const char *what, uint64_t done, uint64_t all)
 	if (interrupted)
 		return 1;
 	if (isatty(STDERR_FILENO)) {
-		fprintf(stderr, all ? "\r%s: %llu of %llu   " : "\r%s: %llu   ", what, (unsigned long long)done,
-			(unsigned long long)all);
+		fprintf(stderr, all ? "\r%s: %llu of %llu   " : "\r%s: %llu   ", what,
+			(unsigned long long)done, (unsigned long long)all);
 		*shown = true;
 	}
 	return 0;
@@ -91,7 +95,7 @@ static void clear_progress(bool shown)
 		fprintf(stderr, "\r%40s\r", "");
 }
 
-/* ---- one algorithm ---------------------------------------------------------------------------------------------------- */
+/* ---- one algorithm --------------------------------------------------------------------------- */
 
 struct answer {
 	char name[64];
@@ -125,8 +129,9 @@ static void measure_self(struct answer *a, uint64_t started_ns)
 	a->max_rss_kib = getrusage(RUSAGE_SELF, &self) ? 0 : self.ru_maxrss;
 }
 
-static int simulate(const struct values *v, const struct tt_imagined *world, int collective, const struct tt_algorithm *row,
-		    const char *name, struct answer *a, struct tt_sim **ret_sim)
+static int simulate(const struct values *v, const struct tt_imagined *world, int collective,
+		    const struct tt_algorithm *row, const char *name, struct answer *a,
+		    struct tt_sim **ret_sim)
 {
 	bool shown = false;
 	struct tt_sim_watch watch = { progress, &shown };
@@ -137,7 +142,8 @@ static int simulate(const struct values *v, const struct tt_imagined *world, int
 	if (rc)
 		*ret_sim = NULL;
 	else
-		rc = tt_sim_run(*ret_sim, tt_imagine_bound(collective, (int)v->np, v->bytes), tiles_to_walk(v), &a->result);
+		rc = tt_sim_run(*ret_sim, tt_imagine_bound(collective, (int)v->np, v->bytes),
+				tiles_to_walk(v), &a->result);
 	clear_progress(shown);
 	if (rc)
 		return rc;
@@ -149,7 +155,7 @@ static int simulate(const struct values *v, const struct tt_imagined *world, int
 	return 0;
 }
 
-/* ---- the page -------------------------------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static double us(uint64_t ps)
 {
@@ -159,20 +165,23 @@ static double us(uint64_t ps)
 static void table_head(const struct values *v, const struct tt_imagined *world)
 {
 	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
-	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
-	       v->transport, v->links ? v->links : "built in");
-	printf("# %-26s %12s %8s %8s  %-23s  %s\n", "algorithm", "time", "algbw", "busbw", "idle min/mean/max",
-	       "bytes sent by shm, tcp, hosts");
-	printf("# %-26s %12s %8s %8s  %-23s\n", "", "(us)", "(GB/s)", "(GB/s)", "(share of ranks' time)");
+	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
+	       world->topology.nhosts == 1 ? "" : "s", v->transport,
+	       v->links ? v->links : "built in");
+	printf("# %-26s %12s %8s %8s  %-23s  %s\n", "algorithm", "time", "algbw", "busbw",
+	       "idle min/mean/max", "bytes sent by shm, tcp, hosts");
+	printf("# %-26s %12s %8s %8s  %-23s\n", "", "(us)", "(GB/s)", "(GB/s)",
+	       "(share of ranks' time)");
 }
 
 static void table_row(const struct answer *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
-	printf("  %-26s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", a->name, us(r->time_ps), a->alg_gbps,
-	       a->bus_gbps, r->idle_min, r->idle_mean, r->idle_max, (unsigned long long)r->bytes[0],
-	       (unsigned long long)r->bytes[1], (unsigned long long)r->bytes[2],
+	printf("  %-26s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", a->name,
+	       us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean, r->idle_max,
+	       (unsigned long long)r->bytes[0], (unsigned long long)r->bytes[1],
+	       (unsigned long long)r->bytes[2],
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
 }
 
@@ -187,17 +196,21 @@ static void table_details(const struct values *v, const struct tt_sim *sim, cons
 	printf("\n# of the time, along the chain of steps that ended last (us):");
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %s %.2f", tt_sim_part_name[i], us(r->part_ps[i]));
-	printf("\n# bytes by link%s:\n", r->tiles_walked < r->ntiles ? " (of the tiles walked)" : "");
+	printf("\n# bytes by link%s:\n",
+	       r->tiles_walked < r->ntiles ? " (of the tiles walked)" : "");
 	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
-		for (uint32_t i = 0; tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++)
+		for (uint32_t i = 0;
+		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++)
 			if (bytes) {
-				printf("  %d -> %d %s %llu\n", rank, peer, tt_link_class_name[class], (unsigned long long)bytes);
+				printf("  %d -> %d %s %llu\n", rank, peer,
+				       tt_link_class_name[class], (unsigned long long)bytes);
 				shown++;
 			}
 	if (shown == MOST_LINKS)
 		printf("  ... (the first %d)\n", MOST_LINKS);
 	printf("# walked %llu messages and %u of %u tiles in %.2f s, with %.1f MiB of memory\n",
-	       (unsigned long long)r->events, r->tiles_walked, r->ntiles, a->seconds, (double)a->max_rss_kib / 1024);
+	       (unsigned long long)r->events, r->tiles_walked, r->ntiles, a->seconds,
+	       (double)a->max_rss_kib / 1024);
 }
 
 static void json_links(struct tt_json *j, const struct values *v, const struct tt_sim *sim)
@@ -208,7 +221,8 @@ static void json_links(struct tt_json *j, const struct values *v, const struct t
 
 	tt_json_open(j, "links", '[');
 	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
-		for (uint32_t i = 0; tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++) {
+		for (uint32_t i = 0;
+		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++) {
 			if (!bytes)
 				continue;
 			shown++;
@@ -223,7 +237,8 @@ static void json_links(struct tt_json *j, const struct values *v, const struct t
 	tt_json_bool(j, "links_complete", shown < MOST_LINKS);
 }
 
-static void json_answer(struct tt_json *j, const struct values *v, const struct tt_sim *sim, const struct answer *a)
+static void json_answer(struct tt_json *j, const struct values *v, const struct tt_sim *sim,
+			const struct answer *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
@@ -270,7 +285,7 @@ static void json_head(struct tt_json *j, const struct values *v, const struct tt
 	tt_json_open(j, "algorithms", '[');
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 /* 0 | what it returned; an algorithm that does not apply is left out when all were asked for. */
 static int answer_one(const struct values *v, const struct tt_imagined *world, int collective,
@@ -292,16 +307,20 @@ static int answer_one(const struct values *v, const struct tt_imagined *world, i
 	return rc == TT_ARG && !only ? 0 : rc;
 }
 
-static int answer_all(const struct values *v, const struct tt_imagined *world, int collective, struct tt_json *j)
+static int answer_all(const struct values *v, const struct tt_imagined *world, int collective,
+		      struct tt_json *j)
 {
 	bool all = !strcmp(v->algo, "all");
 	int rc = 0;
 
 	for (int i = 0; tt_algorithms[i] && !rc && all; i++)
 		if (tt_algorithms[i]->collective == (enum tt_collective)collective)
-			rc = answer_one(v, world, collective, tt_algorithms[i], tt_algorithms[i]->name, j);
+			rc = answer_one(v, world, collective, tt_algorithms[i],
+					tt_algorithms[i]->name, j);
 	if (!all)
-		rc = answer_one(v, world, collective, tt_algorithm_look((enum tt_collective)collective, v->algo), v->algo, j);
+		rc = answer_one(v, world, collective,
+				tt_algorithm_look((enum tt_collective)collective, v->algo), v->algo,
+				j);
 	return rc;
 }
 
@@ -345,15 +364,21 @@ int tt_cmd_simulate(int argc, char **argv)
 	if (!v.np)
 		return tt_refuse(usage.tool, "--np is missing: for how many ranks?");
 	if (v.root >= v.np)
-		return tt_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root, (int)v.np - 1);
+		return tt_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root,
+				 (int)v.np - 1);
 	collective = tt_imagine_collective(usage.tool, v.collective);
 	if (collective < 0)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
 		return tt_refuse(usage.tool, "%s", tt_error_text());
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v.np, .cores = v.cores, .hosts = v.hosts,
-					      .tile_bytes = (int64_t)v.tile_bytes, .transport = v.transport,
-					      .links = v.links }, &world);
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool,
+					      .np = v.np,
+					      .cores = v.cores,
+					      .hosts = v.hosts,
+					      .tile_bytes = (int64_t)v.tile_bytes,
+					      .transport = v.transport,
+					      .links = v.links },
+			&world);
 	if (rc)
 		return rc;
 	rc = answer(&v, &world, collective);

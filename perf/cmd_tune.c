@@ -1,5 +1,6 @@
 /*
- * cmd_tune.c - `tutti tune`: measure what things cost here, write the table by which algorithms are chosen
+ * cmd_tune.c - `tutti tune`: measure what things cost here, write the table by which algorithms are
+ * chosen
  *
  * Called by the table of commands; tune.h says who does the work.
  */
@@ -31,24 +32,24 @@ struct values {
 static const struct tt_option options[] = {
 	{ 'n', "np", TT_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
 	  "so many local ranks, one number or several as 2,4,8; without it the\nranks that the environment names are joined" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0, NULL, NULL,
-	  "auto, shm, tcp, or several as shm,tcp" },
-	{ 'o', "output", TT_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL, NULL,
-	  "write the table here, for TUTTI_TUNING and --links" },
-	{ 'b', "minbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4, 1u << 30, NULL, NULL,
-	  "smallest message" },
-	{ 'e', "maxbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4, 1u << 30, NULL, NULL,
-	  "largest message" },
-	{ 'f', "stepfactor", TT_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL, NULL,
-	  "from one size to the next" },
-	{ 0, "repeats", TT_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TT_TUNE_REPEATS, NULL, NULL,
-	  "batches in each half of the measurement" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	  NULL, NULL, "auto, shm, tcp, or several as shm,tcp" },
+	{ 'o', "output", TT_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
+	  NULL, "write the table here, for TUTTI_TUNING and --links" },
+	{ 'b', "minbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
+	  1u << 30, NULL, NULL, "smallest message" },
+	{ 'e', "maxbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4,
+	  1u << 30, NULL, NULL, "largest message" },
+	{ 'f', "stepfactor", TT_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL,
+	  NULL, "from one size to the next" },
+	{ 0, "repeats", TT_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TT_TUNE_REPEATS,
+	  NULL, NULL, "batches in each half of the measurement" },
 	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
 	  "begin with these costs instead of the built-in ones" },
 	{ 0, "check", TT_OPT_FLAG, NULL, offsetof(struct values, check), NULL, 0, 0, NULL, NULL,
 	  "fit nothing: compare the costs as they are with what is measured" },
-	{ 0, "no-factors", TT_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL, NULL,
-	  "fit the constants only" },
+	{ 0, "no-factors", TT_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL,
+	  NULL, "fit the constants only" },
 	{ 0, "print", TT_OPT_FLAG, NULL, offsetof(struct values, print), NULL, 0, 0, NULL, NULL,
 	  "measure nothing: print the costs as they are" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
@@ -64,13 +65,14 @@ static const struct tt_usage usage = {
 	.options = options,
 };
 
-/* ---- the line -------------------------------------------------------------------------------------------------------- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 static int set_sizes(const struct values *v, struct tt_tune_run *run)
 {
 	if (v->max_bytes < v->min_bytes)
 		return tt_refuse(usage.tool, "--minbytes is larger than --maxbytes");
-	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TT_TUNE_SIZES; b *= (uint64_t)v->factor)
+	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TT_TUNE_SIZES;
+	     b *= (uint64_t)v->factor)
 		run->bytes[run->nsizes++] = b;
 	run->repeats = (int)v->repeats;
 	return 0;
@@ -85,18 +87,27 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 		const char *at = v->np;
 
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp"))
-			return tt_refuse(usage.tool, "--transport %s: use auto, shm, tcp, or several with commas between", name);
+			return tt_refuse(
+				usage.tool,
+				"--transport %s: use auto, shm, tcp, or several with commas between",
+				name);
 		do {
 			struct tt_tune_run *run = &t->runs[t->nruns];
 			char *end = NULL;
 			long n = at ? strtol(at, &end, 10) : 0;
 
 			if (at && (end == at || n < 2 || n > 1024 || (*end && *end != ',')))
-				return tt_refuse(usage.tool, "--np %s: use a number of ranks from 2 to 1024, or several with "
-						 "commas between", v->np);
+				return tt_refuse(
+					usage.tool,
+					"--np %s: use a number of ranks from 2 to 1024, or several with "
+					"commas between",
+					v->np);
 			if (t->nruns++ == MOST_RUNS)
-				return tt_refuse(usage.tool, "--np, --transport: more than %d runs; make several tables, or leave "
-						 "some out", MOST_RUNS);
+				return tt_refuse(
+					usage.tool,
+					"--np, --transport: more than %d runs; make several tables, or leave "
+					"some out",
+					MOST_RUNS);
 			*run = (struct tt_tune_run){ .np = (int)n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
@@ -106,7 +117,7 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 	return 0;
 }
 
-/* ---- pages ----------------------------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -121,16 +132,18 @@ static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost
 	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
 
 	printf("# predicted by the model (without factors) and measured, us\n");
-	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm", "predicted", "measured", "error");
+	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm",
+	       "predicted", "measured", "error");
 	for (int i = 0; i < t->nsamples; i++) {
 		const struct tt_tune_sample *s = &t->samples[i];
 		double us = tt_tune_model_us(t, s, cost);
 
 		if (off)
 			off[i] = fabs(log((us > 0 ? us : 1e-3) / s->half_us[0]));
-		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n", tt_link_class_name[tt_tune_class(&t->runs[s->run])],
-		       t->runs[s->run].np, (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us, s->half_us[0],
-		       100 * (us / s->half_us[0] - 1));
+		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n",
+		       tt_link_class_name[tt_tune_class(&t->runs[s->run])], t->runs[s->run].np,
+		       (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us,
+		       s->half_us[0], 100 * (us / s->half_us[0] - 1));
 	}
 	if (off && t->nsamples) {
 		qsort(off, (size_t)t->nsamples, sizeof(*off), by_size);
@@ -140,10 +153,12 @@ static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost
 	free(off);
 }
 
-static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint64_t bytes, const struct tt_algorithm *a)
+static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint64_t bytes,
+					 const struct tt_algorithm *a)
 {
 	for (int i = 0; i < t->nsamples; i++)
-		if (t->samples[i].run == run && t->samples[i].bytes == bytes && tt_algorithms[t->samples[i].algorithm] == a)
+		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
+		    tt_algorithms[t->samples[i].algorithm] == a)
 			return &t->samples[i];
 	return NULL;
 }
@@ -166,7 +181,8 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 	int nall = 0;
 
 	printf("\n# what auto takes, and the best fixed algorithm (picked in one half of the batches, compared in the other), us\n");
-	printf("# %-5s %2s %10s  %-20s %12s  %-20s %12s %7s\n", "link", "n", "bytes", "auto", "", "best", "", "ratio");
+	printf("# %-5s %2s %10s  %-20s %12s  %-20s %12s %7s\n", "link", "n", "bytes", "auto", "",
+	       "best", "", "ratio");
 	for (int r = 0; r < t->nruns; r++) {
 		const struct tt_algorithm *before = NULL;
 		double sum = 0;
@@ -175,21 +191,25 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 		for (int i = 0; i < t->runs[r].nsizes; i++) {
 			uint64_t bytes = t->runs[r].bytes[i];
 			const struct tt_algorithm *a = tt_tune_choice(t, r, bytes, cost);
-			const struct tt_tune_sample *mine = a ? find(t, r, bytes, a) : NULL, *best = best_of(t, r, bytes);
+			const struct tt_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
+						    *best = best_of(t, r, bytes);
 
 			if (!mine || !best)
 				continue;
 			sum += log(mine->half_us[1] / best->half_us[1]);
 			n++;
 			printf("  %-5s %2d %10llu  %-20s %12.2f  %-20s %12.2f %7.3f%s\n",
-			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np, (unsigned long long)bytes, a->name,
-			       mine->half_us[1], tt_algorithms[best->algorithm]->name, best->half_us[1],
-			       mine->half_us[1] / best->half_us[1], before && before != a ? "  changes here" : "");
+			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       (unsigned long long)bytes, a->name, mine->half_us[1],
+			       tt_algorithms[best->algorithm]->name, best->half_us[1],
+			       mine->half_us[1] / best->half_us[1],
+			       before && before != a ? "  changes here" : "");
 			before = a;
 		}
 		if (n)
 			printf("# %s, %d ranks: auto / best %.3f (geometric mean)\n",
-			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np, exp(sum / n));
+			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       exp(sum / n));
 		all += sum;
 		nall += n;
 	}
@@ -207,10 +227,13 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 		return tt_refuse(usage.tool, "no memory for the file") - 1;
 	tt_host_cpu(cpu, sizeof(cpu));
 	tt_now_text(now, sizeof(now));
-	fprintf(f, "# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
+	fprintf(f,
+		"# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
 		"# machine: %s, %d cores; date: %s\n# measured: allreduce of float32 over %s, ranks %s, %llu to %llu bytes\n",
-		TUTTI_VERSION_CODE / 10000, TUTTI_VERSION_CODE / 100 % 100, TUTTI_VERSION_CODE % 100, cpu, t->cores, now,
-		v->transport, v->np ? v->np : "as launched", (unsigned long long)v->min_bytes, (unsigned long long)v->max_bytes);
+		TUTTI_VERSION_CODE / 10000, TUTTI_VERSION_CODE / 100 % 100,
+		TUTTI_VERSION_CODE % 100, cpu, t->cores, now, v->transport,
+		v->np ? v->np : "as launched", (unsigned long long)v->min_bytes,
+		(unsigned long long)v->max_bytes);
 	tt_cost_print(cost, f);
 	fclose(f);
 	rc = tt_write_file(v->output, text, bytes);
@@ -220,13 +243,14 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 	return rc ? 1 : 0;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int conclude(const struct values *v, const struct tt_tune *t, struct tt_cost *cost)
 {
 	if (!v->check) {
 		tt_tune_core(cost);
-		if (tt_tune_fit(t, cost, isatty(STDERR_FILENO)) || (!v->no_factors && tt_tune_factors(t, cost)))
+		if (tt_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
+		    (!v->no_factors && tt_tune_factors(t, cost)))
 			return 1;
 	}
 	print_prediction(t, cost);
@@ -244,7 +268,8 @@ static int measure_all(const struct values *v, struct tt_tune *t, struct tt_cost
 	t->cores = here.allowed;
 	for (int r = 0; r < t->nruns && !rc; r++) {
 		if (isatty(STDERR_FILENO))
-			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport, t->runs[r].np);
+			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport,
+				t->runs[r].np);
 		rc = tt_tune_measure(t, r, &speaks);
 	}
 	return rc || !speaks ? rc : conclude(v, t, cost);

@@ -1,8 +1,9 @@
 /*
  * crew.c - the ranks that one thread drives: joining, knowing the others, agreeing, leaving
  *
- * Called by main.c (open, close), measure.c and sweep.c (gather, meet, complain). There is one communicator for
- * agreeing, and one more for each algorithm that is measured: counters and deadlines of those show measured calls only.
+ * Called by main.c (open, close), measure.c and sweep.c (gather, meet, complain). There is one
+ * communicator for agreeing, and one more for each algorithm that is measured: counters and
+ * deadlines of those show measured calls only.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,12 +33,13 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 			snprintf(prefix, sizeof(prefix), "%s: ", c->tool);
 		else
 			snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
-		fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
+		fprintf(stderr, "%s%s: %s\n", prefix, what,
+			*text ? text : tuttiGetErrorString(result));
 	}
 	return 1;
 }
 
-/* ---- agreeing ----------------------------------------------------------------------------------------------------- */
+/* ---- agreeing -------------------------------------------------------------------------------- */
 
 int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all)
 {
@@ -46,14 +48,16 @@ int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all)
 	char *rest = c->nseats > 1 ? malloc(total * (size_t)(c->nseats - 1)) : NULL;
 
 	if (c->nseats > 1 && !rest) {
-		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", c->first, c->nranks);
+		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", c->first,
+			c->nranks);
 		return 1;
 	}
 	if (c->nseats > 1)
 		rc = tuttiGroupStart();
 	for (int i = 0; i < c->nseats && !rc; i++)
-		rc = tuttiAllGather((const char *)mine + (size_t)i * bytes, i ? rest + (size_t)(i - 1) * total : all,
-				    bytes, tuttiInt8, c->seats[i].base, NULL);
+		rc = tuttiAllGather((const char *)mine + (size_t)i * bytes,
+				    i ? rest + (size_t)(i - 1) * total : all, bytes, tuttiInt8,
+				    c->seats[i].base, NULL);
 	if (c->nseats > 1)
 		end = tuttiGroupEnd();
 	free(rest);
@@ -75,7 +79,7 @@ int tt_crew_meet(struct tt_crew *c)
 	return rc ? tt_crew_complain(c, -1, "barrier", rc) : 0;
 }
 
-/* ---- joining ------------------------------------------------------------------------------------------------------ */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static tuttiConfig_t make_config(const struct tt_crew *c, const char *algo, const char *name)
 {
@@ -115,7 +119,8 @@ static int join(struct tt_crew *c)
 	if (c->nseats > 1)
 		rc = tuttiGroupStart();
 	for (int i = 0; i < c->nseats && !rc; i++)
-		rc = tuttiCommInitRankConfig(&c->seats[i].base, c->nranks, c->id, c->first + i, &config);
+		rc = tuttiCommInitRankConfig(&c->seats[i].base, c->nranks, c->id, c->first + i,
+					     &config);
 	if (c->nseats > 1)
 		end = tuttiGroupEnd();
 	return init_error(c, -1, "init", rc ? rc : end);
@@ -138,7 +143,8 @@ static int split(struct tt_crew *c, int algo, const char *name)
 		rc = tuttiGroupStart();
 	for (int i = 0; i < c->nseats && !rc; i++) {
 		enter(&c->seats[i]);
-		rc = tuttiCommSplit(c->seats[i].base, 0, c->seats[i].rank, &c->seats[i].comms[algo], &config);
+		rc = tuttiCommSplit(c->seats[i].base, 0, c->seats[i].rank, &c->seats[i].comms[algo],
+				    &config);
 	}
 	if (c->nseats > 1)
 		end = tuttiGroupEnd();
@@ -153,7 +159,8 @@ static const char *refusal(struct tt_crew *c, int algo)
 
 	if (c->bench->collective == TT_SENDRECV)
 		return NULL;
-	if (!tuttiCommDescribe(c->seats[0].comms[algo], collective, 1, tuttiFloat32, text, sizeof(text)))
+	if (!tuttiCommDescribe(c->seats[0].comms[algo], collective, 1, tuttiFloat32, text,
+			       sizeof(text)))
 		return NULL;
 	return tuttiGetLastError(c->seats[0].comms[algo]);
 }
@@ -210,7 +217,8 @@ static int split_one(struct tt_crew *c)
 
 static int join_measured(struct tt_crew *c)
 {
-	bool all = c->line->algo && !strcmp(c->line->algo, "all") && c->bench->collective != TT_SENDRECV;
+	bool all = c->line->algo && !strcmp(c->line->algo, "all") &&
+		   c->bench->collective != TT_SENDRECV;
 	size_t most = 1;
 
 	for (size_t i = 0; tt_algorithms[i]; i++)
@@ -220,7 +228,8 @@ static int join_measured(struct tt_crew *c)
 		c->seats[i].comms = calloc(most, sizeof(tuttiComm_t));
 		c->seats[i].mulsum = calloc(most, sizeof(tuttiRedOp_t));
 		c->seats[i].handles = calloc(2 * most, sizeof(void *));
-		if (!c->algo_names || !c->seats[i].comms || !c->seats[i].mulsum || !c->seats[i].handles) {
+		if (!c->algo_names || !c->seats[i].comms || !c->seats[i].mulsum ||
+		    !c->seats[i].handles) {
 			fprintf(stderr, "rank %d: no memory\n", c->first + i);
 			return 1;
 		}
@@ -228,7 +237,7 @@ static int join_measured(struct tt_crew *c)
 	return all ? split_all(c) : split_one(c);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_seat(struct tt_crew *c, struct tt_seat *s)
 {
@@ -263,11 +272,13 @@ int tt_crew_open(struct tt_crew *c)
 		return rc;
 	if (c->line->root >= c->nranks) {
 		if (c->first == 0)
-			fprintf(stderr, "%s: -r %lld: there are only %d ranks\n", c->tool, (long long)c->line->root, c->nranks);
+			fprintf(stderr, "%s: -r %lld: there are only %d ranks\n", c->tool,
+				(long long)c->line->root, c->nranks);
 		return 2;
 	}
 	if (c->line->pin && tt_pin(tt_crew_local_index(c)) < 0)
-		fprintf(stderr, "rank %d: --pin: %s; going on unbound\n", c->first, strerror(errno));
+		fprintf(stderr, "rank %d: --pin: %s; going on unbound\n", c->first,
+			strerror(errno));
 	if (c->first == 0 && !(c->report = tt_report_open(c)))
 		return 1;
 	c->us_per_tick = tt_us_per_tick();
@@ -284,7 +295,8 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
 	int rc = 1;
 
 	if (!mine || !all) {
-		fprintf(stderr, "rank %d: no memory for the totals of %d ranks\n", c->first, c->nranks);
+		fprintf(stderr, "rank %d: no memory for the totals of %d ranks\n", c->first,
+			c->nranks);
 		goto free_tables;
 	}
 	for (int i = 0; i < c->nseats; i++) {
@@ -315,7 +327,7 @@ free_tables:
 	return rc;
 }
 
-/* ---- leaving ------------------------------------------------------------------------------------------------------ */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
 {

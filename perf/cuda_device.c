@@ -56,8 +56,10 @@ int tt_cuda_device_take(int ordinal, int local_rank, struct tt_cuda_device *ret)
 	if (rc)
 		return tt_cuda_fail(rc, "the number of devices");
 	if (d.devices < 1 || ordinal >= d.devices)
-		return tt_fail(TT_CUDA, "cuda:%d: this host has %d CUDA device%s; use cuda:0 or another of them",
-			       ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
+		return tt_fail(
+			TT_CUDA,
+			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another of them",
+			ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
 	d.ordinal = ordinal < 0 ? local_rank % d.devices : ordinal;
 	rc = describe(&d);
 	if (rc)
@@ -66,7 +68,7 @@ int tt_cuda_device_take(int ordinal, int local_rank, struct tt_cuda_device *ret)
 	return 0;
 }
 
-/* ---- what a copy can do ------------------------------------------------------------------------------------------- */
+/* ---- what a copy can do ---------------------------------------------------------------------- */
 
 struct copying {
 	tt_cuptr from, to;
@@ -134,7 +136,8 @@ int tt_cuda_device_copy_gbps(const struct tt_cuda_device *d, double *ret_gbps, s
 	if (!rc)
 		rc = d->cu->device_attribute(&cache, TT_CU_ATTR_L2_BYTES, device);
 	if (!rc)
-		rc = copying_open(d->cu, &c, (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8 : COPY_LEAST);
+		rc = copying_open(d->cu, &c,
+				  (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8 : COPY_LEAST);
 	for (int i = 0; i < COPY_ROUNDS && !rc; i++) {
 		rc = copy_round(d->cu, &c, &ms);
 		if (i == 1 || (i && ms < best))        /* the first one warms up */

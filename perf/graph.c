@@ -1,7 +1,8 @@
 /*
  * graph.c - calls captured once as a CUDA graph and replayed, a graph for each rank of a crew
  *
- * Called by measure.c. What is replayed is on the GPU already, so that the figures are without the calls' own costs.
+ * Called by measure.c. What is replayed is on the GPU already, so that the figures are without the
+ * calls' own costs.
  */
 #include "perf/bench.h"
 

@@ -1,7 +1,9 @@
 /*
- * groups.c - `tutti info`: the groups that ranks form which are bound to one processor of this host each
+ * groups.c - `tutti info`: the groups that ranks form which are bound to one processor of this host
+ * each
  *
- * Called by cmd_info.c (topology.h). By the library's own functions, so that it shows what ranks would do.
+ * Called by cmd_info.c (topology.h). By the library's own functions, so that it shows what ranks
+ * would do.
  */
 #include <stdio.h>
 
@@ -21,7 +23,8 @@ static void print_list(const int *cpus, const int *group_of, int n, int g)
 			continue;
 		while (end < n && group_of[end] == g && cpus[end] == cpus[end - 1] + 1)
 			end++;
-		printf(cpus[i] < cpus[end - 1] ? "%s%d-%d" : "%s%d", before, cpus[i], cpus[end - 1]);
+		printf(cpus[i] < cpus[end - 1] ? "%s%d-%d" : "%s%d", before, cpus[i],
+		       cpus[end - 1]);
 		before = ",";
 	}
 }

@@ -29,7 +29,8 @@ void tt_host_cpu(char *text, size_t bytes)
 		fclose(f);
 }
 
-/* The number behind key in a file of a control group, or the first when key is NULL; UINT64_MAX for "max" and none. */
+/* The number behind key in a file of a control group, or the first when key is NULL; UINT64_MAX for
+ * "max" and none. */
 static uint64_t read_number(const char *folder, const char *name, const char *key)
 {
 	unsigned long long value = UINT64_MAX;
@@ -53,7 +54,8 @@ static uint64_t read_number(const char *folder, const char *name, const char *ke
 /* A group's use counts cached files, which give way. */
 static uint64_t left_in_group(const char *folder)
 {
-	uint64_t limit = read_number(folder, "memory.max", NULL), used = read_number(folder, "memory.current", NULL);
+	uint64_t limit = read_number(folder, "memory.max", NULL),
+		 used = read_number(folder, "memory.current", NULL);
 	uint64_t cached = read_number(folder, "memory.stat", "inactive_file ");
 
 	if (limit == UINT64_MAX || used == UINT64_MAX)

@@ -9,8 +9,10 @@
 
 static int bad_hosts(const struct tt_imagine *what)
 {
-	fprintf(stderr, "%s: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks are on each, as "
-		"2,3,1\n", what->tool, what->hosts, (int)what->np, (int)what->np);
+	fprintf(stderr,
+		"%s: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks are on each, as "
+		"2,3,1\n",
+		what->tool, what->hosts, (int)what->np, (int)what->np);
 	return 2;
 }
 
@@ -67,7 +69,8 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 	const char *transport = what->transport ? what->transport : "auto";
 	int *host_of = malloc((size_t)what->np * sizeof(*host_of)), rc;
 
-	*ret = (struct tt_imagined){ .world = { .nranks = (int)what->np, .cores = (int)what->cores } };
+	*ret = (struct tt_imagined){ .world = { .nranks = (int)what->np,
+						.cores = (int)what->cores } };
 	if (!host_of)
 		return tt_refuse(what->tool, "no memory for so many ranks") - 1;
 	if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
@@ -84,9 +87,12 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 		return rc;
 	}
 	ret->world.topology = &ret->topology;
-	ret->world.paths = (struct tt_paths){ .nranks = (int)what->np, .one_host = ret->topology.nhosts == 1,
-					      .over_tcp = !strcmp(transport, "tcp"), .cores = (int)what->cores };
-	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes : tt_paths_message_bytes(&ret->world.paths);
+	ret->world.paths = (struct tt_paths){ .nranks = (int)what->np,
+					      .one_host = ret->topology.nhosts == 1,
+					      .over_tcp = !strcmp(transport, "tcp"),
+					      .cores = (int)what->cores };
+	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes
+						    : tt_paths_message_bytes(&ret->world.paths);
 	return 0;
 }
 
@@ -110,7 +116,8 @@ int tt_imagine_collective(const char *tool, const char *name)
 
 size_t tt_imagine_bound(int collective, int nranks, size_t bytes)
 {
-	bool even = collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
+	bool even =
+		collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
 
 	return even ? bytes : bytes / (size_t)nranks;
 }

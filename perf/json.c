@@ -19,7 +19,8 @@ static void text(FILE *to, const char *value)
 		if (*p == '"' || *p == '\\')
 			fprintf(to, "\\%c", *p);
 		else if (*p < 0x20 || *p >= 0x7f)
-			fprintf(to, "\\u%04x", *p);      /* bytes beyond ASCII as Latin-1: always valid JSON */
+			/* bytes beyond ASCII as Latin-1: always valid JSON */
+			fprintf(to, "\\u%04x", *p);
 		else
 			fputc(*p, to);
 	}
@@ -103,7 +104,8 @@ int tt_write_file(const char *path, const char *content, size_t bytes)
 	struct stat st;
 	bool good;
 
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))      /* a pipe, a terminal, /dev/full: not to be replaced */
+	/* a pipe, a terminal, /dev/full: not to be replaced */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return write_to(path, content, bytes) ? 0 : -1;
 	beside = malloc(length);
 	if (!beside)

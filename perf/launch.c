@@ -1,7 +1,8 @@
 /*
  * launch.c - fork the ranks of a tool, pass signals on, gather exit statuses
  *
- * Called by the mains of perf/ and trainer/. No signal handler: the signals that matter are blocked and fetched.
+ * Called by the mains of perf/ and trainer/. No signal handler: the signals that matter are blocked
+ * and fetched.
  */
 #include "perf/launch.h"
 
@@ -65,7 +66,8 @@ static void note_end(struct fleet *f, int process, int how)
 	f->ended += WIFEXITED(how);
 	if (WIFSIGNALED(how) && !f->signal) {
 		print_who(f, process);
-		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how), strsignal(WTERMSIG(how)));
+		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how),
+			strsignal(WTERMSIG(how)));
 	}
 	if (status && !f->status) {
 		f->status = status;
@@ -100,7 +102,8 @@ static void wait_all(struct fleet *f)
 				if (!f->pids[i])
 					continue;
 				print_who(f, i);
-				fprintf(stderr, "still there %d s after a rank failed: killed\n", GRACE_MS / 1000);
+				fprintf(stderr, "still there %d s after a rank failed: killed\n",
+					GRACE_MS / 1000);
 			}
 			send_all(f, SIGKILL);
 			f->kill_at_ns = 0;
@@ -131,7 +134,8 @@ static void start_all(struct fleet *f)
 			become(f, i, parent);
 		if (pid < 0) {
 			print_who(f, i);
-			fprintf(stderr, "fork: %s; use a smaller --np, or raise the limit of processes\n",
+			fprintf(stderr,
+				"fork: %s; use a smaller --np, or raise the limit of processes\n",
 				strerror(errno));
 			f->status = 1;
 			send_all(f, SIGKILL);
@@ -149,7 +153,8 @@ int tt_launch(const struct tt_launch *launch)
 
 	f.pids = calloc((size_t)launch->processes, sizeof(*f.pids));
 	if (!f.pids) {
-		fprintf(stderr, "%s: no memory for %d processes\n", launch->tool, launch->processes);
+		fprintf(stderr, "%s: no memory for %d processes\n", launch->tool,
+			launch->processes);
 		return 1;
 	}
 	sigemptyset(&f.watched);
@@ -171,7 +176,7 @@ int tt_launch(const struct tt_launch *launch)
 	return f.ended || f.status ? f.status : 1;
 }
 
-/* ---- pinning -------------------------------------------------------------------------------------------------- */
+/* ---- pinning --------------------------------------------------------------------------------- */
 
 /* How many hardware threads of cpu's core have a smaller number: 0 for the first of each core. */
 static int sibling_number(int cpu)
@@ -180,7 +185,8 @@ static int sibling_number(int cpu)
 	int number = 0;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+		 cpu);
 	f = fopen(path, "r");
 	if (!f)
 		return 0;

@@ -1,7 +1,8 @@
 /*
  * main.c - the main of all benchmarks: allreduce_perf and its sisters differ in their name only
  *
- *   process      the parent starts --np processes and waits (launch.c), or is itself the one process
+ *   process      the parent starts --np processes and waits (launch.c), or is itself the one
+ *                process
  *   thread       -t threads in each
  *   crew         the -g ranks that a thread drives (crew.c)
  */
@@ -19,12 +20,13 @@ struct job {
 	const char *tool;
 	struct tt_line line;
 	tuttiUniqueId id;
-	bool env;                        /* one rank a process, joined by what the environment says */
+	bool env;                        /* one rank a process, joined by what the environment
+					  * says */
 	int nranks;                      /* when not env */
 	int first;                       /* of this process */
 };
 
-/* ---- a thread ----------------------------------------------------------------------------------------------------- */
+/* ---- a thread -------------------------------------------------------------------------------- */
 
 /* 0 right, 1 wrong or failed, 2 the line asks for something impossible */
 static int run_crew(struct tt_crew *c)
@@ -39,7 +41,8 @@ static int run_crew(struct tt_crew *c)
 		rc = tt_crew_totals(c, &totals);
 		know = !rc;
 	}
-	if (c->report && tt_report_close(c->report, know ? &totals : NULL, rc ? tuttiGetLastError(NULL) : NULL))
+	if (c->report &&
+	    tt_report_close(c->report, know ? &totals : NULL, rc ? tuttiGetLastError(NULL) : NULL))
 		c->wrong = true;
 	tt_crew_close(c, rc == 1);
 	return rc ? rc : c->wrong;
@@ -59,14 +62,19 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* ---- a process ---------------------------------------------------------------------------------------------------- */
+/* ---- a process ------------------------------------------------------------------------------- */
 
 static struct tt_crew crew_of(const struct job *job, int thread)
 {
 	int each = (int)job->line.ranks_each;
 
-	return (struct tt_crew){ .line = &job->line, .bench = job->bench, .tool = job->tool, .id = job->id,
-				 .env = job->env, .nranks = job->nranks, .first = job->first + thread * each,
+	return (struct tt_crew){ .line = &job->line,
+				 .bench = job->bench,
+				 .tool = job->tool,
+				 .id = job->id,
+				 .env = job->env,
+				 .nranks = job->nranks,
+				 .first = job->first + thread * each,
 				 .nseats = each };
 }
 
@@ -83,8 +91,9 @@ static int run_threads(const struct job *job)
 	for (; started < n; started++) {
 		threads[started].crew = crew_of(job, started);
 		if (pthread_create(&threads[started].id, NULL, thread_main, &threads[started])) {
-			fprintf(stderr, "rank %d: only %d of %d threads can be started; use a smaller -t\n", job->first,
-				started, n);
+			fprintf(stderr,
+				"rank %d: only %d of %d threads can be started; use a smaller -t\n",
+				job->first, started, n);
 			exit(1);                 /* the others wait for ranks that will never be */
 		}
 	}
@@ -111,7 +120,7 @@ static int launched_main(int process, void *ctx)
 	return run_process(&job);
 }
 
-/* ---- who starts the ranks ------------------------------------------------------------------------------------------- */
+/* ---- who starts the ranks -------------------------------------------------------------------- */
 
 static int fail(const struct job *job, const char *what)
 {
@@ -123,7 +132,10 @@ static int fail(const struct job *job, const char *what)
 
 static int launch(struct job *job)
 {
-	struct tt_launch launch = { .tool = job->tool, .processes = (int)job->line.np, .main = launched_main, .ctx = job,
+	struct tt_launch launch = { .tool = job->tool,
+				    .processes = (int)job->line.np,
+				    .main = launched_main,
+				    .ctx = job,
 				    .ranks_each = (int)(job->line.threads * job->line.ranks_each) };
 
 	job->nranks = launch.processes * launch.ranks_each;
@@ -132,8 +144,8 @@ static int launch(struct job *job)
 	return tt_launch(&launch);
 }
 
-/* A launcher started one process for each of TUTTI_NRANKS, but each is to hold several ranks: the processes join, agree
- * on an id, and all ranks join by that. */
+/* A launcher started one process for each of TUTTI_NRANKS, but each is to hold several ranks: the
+ * processes join, agree on an id, and all ranks join by that. */
 static int join_by_processes(struct job *job)
 {
 	int each = (int)(job->line.threads * job->line.ranks_each), process = 0, processes = 1;
@@ -177,7 +189,8 @@ int main(int argc, char **argv)
 
 	job.bench = tt_bench_of_tool(job.tool);
 	if (!job.bench) {
-		fprintf(stderr, "%s: this program must be called allreduce_perf, or by another collective's name and _perf\n",
+		fprintf(stderr,
+			"%s: this program must be called allreduce_perf, or by another collective's name and _perf\n",
 			job.tool);
 		return 2;
 	}

@@ -1,9 +1,11 @@
 /*
- * measure.c - one cell of the table: check on fresh data, warm up, time batches of calls, check what the last left
+ * measure.c - one cell of the table: check on fresh data, warm up, time batches of calls, check
+ * what the last left
  *
- * Called by sweep.c on every rank at the same time. A batch: every rank writes its inputs (not timed), all meet, then
- * the calls of the batch run one behind the other, each with an input of its own (--buffers rotate). The time of a
- * call is the batch's wall time over its calls, as nccl-tests has it; the quantiles are of the single calls.
+ * Called by sweep.c on every rank at the same time. A batch: every rank writes its inputs (not
+ * timed), all meet, then the calls of the batch run one behind the other, each with an input of its
+ * own (--buffers rotate). The time of a call is the batch's wall time over its calls, as nccl-tests
+ * has it; the quantiles are of the single calls.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,8 @@ struct run {
 	struct tt_perf_call *calls;      /* [nseats * slots] */
 	uint64_t first;                  /* number of the first call of the latest batch */
 	int made;                        /* calls of the latest batch */
-	double wall_us, cpu_us;          /* of all timed iterations; cpu: until their calls had returned */
+	double wall_us, cpu_us;          /* of all timed iterations; cpu: until their calls had
+					  * returned */
 	double *iter_us;                 /* [iters] */
 	int64_t done;                    /* timed iterations so far */
 };
@@ -38,10 +41,11 @@ static int by_size(const void *a, const void *b)
 
 static int failed(struct run *m, tuttiResult_t rc)
 {
-	return tt_crew_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective), rc);
+	return tt_crew_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective),
+				rc);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int wait_streams(struct run *m)
 {
@@ -75,7 +79,8 @@ static int write_inputs(struct run *m, uint64_t first, int calls, bool poison)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		for (int k = 0; k < calls && k < m->cell->slots; k++)
-			if (tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k, first + (uint64_t)k, poison))
+			if (tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k,
+					 first + (uint64_t)k, poison))
 				return 1;
 		if (m->c->line->buffers == TT_BUFFERS_COLD)
 			tt_seat_cool(&m->c->seats[i], m->cell);
@@ -88,7 +93,8 @@ static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct
 	for (int i = 0; i < m->c->nseats; i++) {
 		uint64_t wrong;
 
-		if (tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned, &wrong))
+		if (tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned,
+				  &wrong))
 			return 1;
 		shares[i].wrong += (int64_t)wrong;
 	}
@@ -120,7 +126,8 @@ static int before(struct run *m, struct share *shares)
 	return rc ? rc : wait_streams(m);
 }
 
-/* The results that the timed calls left; where each call overwrote the input of the next, one more call. */
+/* The results that the timed calls left; where each call overwrote the input of the next, one more
+ * call. */
 static int after(struct run *m, struct share *shares)
 {
 	const struct tt_line *line = m->c->line;
@@ -128,14 +135,15 @@ static int after(struct run *m, struct share *shares)
 
 	if (!line->check)
 		return 0;
-	if (m->cell->in_place && (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots || line->graph))
+	if (m->cell->in_place &&
+	    (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots || line->graph))
 		return single(m, true, shares);
 	for (int slot = m->cell->in_place ? 0 : last; slot <= last && !rc; slot++)
 		rc = judge(m, slot, m->first + (uint64_t)slot, false, shares);
 	return rc;
 }
 
-/* ---- timing ------------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------- */
 
 /* The timed part of a batch. */
 static int time_batch(struct run *m, int iters)
@@ -204,7 +212,8 @@ static int time_graph(struct run *m, int iters)
 	int rc = graphs ? tt_graph_begin(m->c) : 1;
 
 	for (int i = 0; i < iters && !rc; i++)
-		rc = iterate(m, (int)(i * m->c->line->aggregate % m->cell->slots), m->c->line->aggregate);
+		rc = iterate(m, (int)(i * m->c->line->aggregate % m->cell->slots),
+			     m->c->line->aggregate);
 	if (!rc)
 		rc = tt_graph_end(m->c, graphs);
 	if (!rc)
@@ -223,7 +232,9 @@ static int time_all(struct run *m)
 	int rc = 0;
 
 	while (m->done < line->iters && !rc) {
-		int64_t left = line->iters - m->done, iters = most < 1 ? 1 : most < left ? most : left;
+		int64_t left = line->iters - m->done, iters = most < 1	    ? 1
+							      : most < left ? most
+									    : left;
 
 		m->first = m->c->calls;
 		m->made = same ? 1 : (int)(iters * line->aggregate);
@@ -237,7 +248,7 @@ static int time_all(struct run *m)
 	return rc;
 }
 
-/* ---- figures of all ranks ----------------------------------------------------------------------------------------- */
+/* ---- figures of all ranks -------------------------------------------------------------------- */
 
 static void count_bytes(struct run *m, struct share *shares, int sign)
 {
@@ -253,7 +264,8 @@ static void count_bytes(struct run *m, struct share *shares, int sign)
 static void fill_shares(struct run *m, struct share *shares)
 {
 	const struct tt_line *line = m->c->line;
-	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate, runs = line->graph ? (size_t)line->graph + 1 : 1;
+	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate,
+	       runs = line->graph ? (size_t)line->graph + 1 : 1;
 	double *sorted = malloc(n * sizeof(*sorted));
 
 	if (sorted) {
@@ -263,8 +275,10 @@ static void fill_shares(struct run *m, struct share *shares)
 	for (int i = 0; i < m->c->nseats; i++) {
 		shares[i].time_us = m->wall_us / (double)calls;
 		shares[i].cpu_us = m->cpu_us / (double)calls;
-		shares[i].p50_us = sorted ? tt_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
-		shares[i].p99_us = sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
+		shares[i].p50_us =
+			sorted ? tt_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
+		shares[i].p99_us =
+			sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
 		shares[i].shm_bytes /= calls * runs;
 		shares[i].tcp_bytes /= calls * runs;
 	}
@@ -292,7 +306,9 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 	int n = m->c->nranks, rc;
 	struct share *all = calloc((size_t)n, sizeof(*all));
 	int64_t how = m->c->line->average;
-	double gb = (double)(m->cell->send_bytes > m->cell->recv_bytes ? m->cell->send_bytes : m->cell->recv_bytes) / 1e9;
+	double gb = (double)(m->cell->send_bytes > m->cell->recv_bytes ? m->cell->send_bytes
+								       : m->cell->recv_bytes) /
+		    1e9;
 
 	if (!all) {
 		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", m->c->first, n);
@@ -306,7 +322,9 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 	f->p99_us = over_ranks(all, n, offsetof(struct share, p99_us), how);
 	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
 	f->bus_gbps = f->alg_gbps * m->cell->bench->bus_factor(n);
-	f->memory_gbps = m->c->one_gpu ? f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place) : 0;
+	f->memory_gbps = m->c->one_gpu
+				 ? f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place)
+				 : 0;
 	f->wrong = m->c->line->check ? 0 : -1;
 	f->shm_bytes = f->tcp_bytes = 0;
 	for (int r = 0; r < n; r++) {
@@ -322,12 +340,14 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 static int slowest(struct run *m, struct tt_figure *f)
 {
 	size_t n = (size_t)m->c->line->iters, bytes = n * sizeof(double);
-	double *mine = malloc(bytes * (size_t)m->c->nseats), *all = malloc(bytes * (size_t)m->c->nranks);
+	double *mine = malloc(bytes * (size_t)m->c->nseats),
+	       *all = malloc(bytes * (size_t)m->c->nranks);
 	int rc = 1;
 
 	f->iter_us = calloc(n, sizeof(double));
 	if (!mine || !all || !f->iter_us) {
-		fprintf(stderr, "rank %d: no memory for %zu times of %d ranks\n", m->c->first, n, m->c->nranks);
+		fprintf(stderr, "rank %d: no memory for %zu times of %d ranks\n", m->c->first, n,
+			m->c->nranks);
 		goto free_tables;
 	}
 	for (int i = 0; i < m->c->nseats; i++)
@@ -351,7 +371,8 @@ static int prepare(struct run *m, struct share **ret_shares)
 	m->iter_us = calloc((size_t)c->line->iters, sizeof(*m->iter_us));
 	*ret_shares = calloc((size_t)c->nseats, sizeof(**ret_shares));
 	if (!m->calls || !m->iter_us || !*ret_shares) {
-		fprintf(stderr, "rank %d: no memory for %lld times\n", c->first, (long long)c->line->iters);
+		fprintf(stderr, "rank %d: no memory for %lld times\n", c->first,
+			(long long)c->line->iters);
 		return 1;
 	}
 	for (int i = 0; i < c->nseats * slots; i++)

@@ -109,7 +109,7 @@ int tt_edit_distance(const char *a, const char *b)
 	return row[nb];
 }
 
-/* ---- one value ---------------------------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 static bool in_range(const struct tt_option *o, double value)
 {
@@ -176,8 +176,10 @@ static const char *read_value(const struct tt_option *o, const char *text, void 
 static void set_defaults(const struct tt_option *options, void *values)
 {
 	static const size_t bytes[] = {
-		[TT_OPT_FLAG] = sizeof(bool), [TT_OPT_INT] = sizeof(int64_t), [TT_OPT_SIZE] = sizeof(uint64_t),
-		[TT_OPT_REAL] = sizeof(double), [TT_OPT_TEXT] = sizeof(char *), [TT_OPT_CHOICE] = sizeof(int),
+		[TT_OPT_FLAG] = sizeof(bool), [TT_OPT_INT] = sizeof(int64_t),
+		[TT_OPT_SIZE] = sizeof(uint64_t),
+		[TT_OPT_REAL] = sizeof(double), [TT_OPT_TEXT] = sizeof(char *),
+		[TT_OPT_CHOICE] = sizeof(int),
 	};
 
 	for (const struct tt_option *o = options; o->name; o++) {
@@ -187,7 +189,7 @@ static void set_defaults(const struct tt_option *options, void *values)
 	}
 }
 
-/* ---- help and complaints -------------------------------------------------------------------------------------- */
+/* ---- help and complaints --------------------------------------------------------------------- */
 
 /* What may stand behind the option, in words. */
 static void print_domain(const struct tt_option *o, FILE *to)
@@ -220,8 +222,9 @@ static void print_help(const struct tt_usage *usage)
 		char left[64];
 		const char *line = o->help;
 
-		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-			 o->letter ? ", " : "  ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
+			 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+			 o->argument ? " " : "", o->argument ? o->argument : "");
 		for (bool first = true; line; first = false) {
 			int length = (int)strcspn(line, "\n");
 
@@ -235,7 +238,8 @@ static void print_help(const struct tt_usage *usage)
 	printf("  %-30s  this list; defaults are in parentheses\n", "-h, --help");
 }
 
-static int complain(const struct tt_usage *usage, const struct tt_option *o, const char *text, const char *what)
+static int complain(const struct tt_usage *usage, const struct tt_option *o, const char *text,
+		    const char *what)
 {
 	fprintf(stderr, "%s: --%s%s%s: ", usage->tool, o->name, *text ? " " : "", text);
 	if (o->refusal) {
@@ -255,7 +259,8 @@ static int complain_unknown(const struct tt_usage *usage, const char *text, int 
 	int best = (int)strlen(text) > 6 ? 3 : 2;
 
 	if (letter && letter < LONG_ONLY) {
-		fprintf(stderr, "%s: -%c: unknown option; %s --help lists them\n", usage->tool, letter, usage->tool);
+		fprintf(stderr, "%s: -%c: unknown option; %s --help lists them\n", usage->tool,
+			letter, usage->tool);
 		return 2;
 	}
 	for (const struct tt_option *o = usage->options; o->name; o++) {
@@ -270,13 +275,15 @@ static int complain_unknown(const struct tt_usage *usage, const char *text, int 
 		}
 	}
 	if (nearest)
-		fprintf(stderr, "%s: %s: unknown option; did you mean --%s?\n", usage->tool, text, nearest->name);
+		fprintf(stderr, "%s: %s: unknown option; did you mean --%s?\n", usage->tool, text,
+			nearest->name);
 	else
-		fprintf(stderr, "%s: %s: unknown option; %s --help lists them\n", usage->tool, text, usage->tool);
+		fprintf(stderr, "%s: %s: unknown option; %s --help lists them\n", usage->tool, text,
+			usage->tool);
 	return 2;
 }
 
-/* ---- the line ------------------------------------------------------------------------------------------------- */
+/* ---- the line -------------------------------------------------------------------------------- */
 
 /* The table in getopt's forms. An option's value is its letter, or LONG_ONLY + its row. */
 static void make_tables(const struct tt_option *options, char *letters, struct option *longs)
@@ -338,8 +345,8 @@ int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *v
 			return complain(usage, o, optarg, wrong);
 	}
 	if (optind < argc) {
-		fprintf(stderr, "%s: %s: unexpected argument; %s --help lists the options\n", usage->tool,
-			argv[optind], usage->tool);
+		fprintf(stderr, "%s: %s: unexpected argument; %s --help lists the options\n",
+			usage->tool, argv[optind], usage->tool);
 		return 2;
 	}
 	return 0;

@@ -1,9 +1,10 @@
 /*
- * options.h - a tool's command line as one table, from which values, ranges, defaults and --help all come
+ * options.h - a tool's command line as one table, from which values, ranges, defaults and --help
+ * all come
  *
- * Called by the mains of perf/ and trainer/. A tool declares a struct of values and one row for each option; the rows
- * say where in the struct a value goes. Prints by itself, since only tools use it: --help to stdout, a bad line as one
- * sentence to stderr.
+ * Called by the mains of perf/ and trainer/. A tool declares a struct of values and one row for
+ * each option; the rows say where in the struct a value goes. Prints by itself, since only tools
+ * use it: --help to stdout, a bad line as one sentence to stderr.
  */
 #ifndef TT_OPTIONS_H
 #define TT_OPTIONS_H
@@ -19,7 +20,8 @@ enum tt_option_kind {
 	TT_OPT_SIZE,      /* uint64_t bytes: 4096, 64K, 1.5M, 4G */
 	TT_OPT_REAL,      /* double within min..max */
 	TT_OPT_TEXT,      /* const char *, into argv */
-	TT_OPT_CHOICE     /* int: which of `words`, from 0; alternatives of one word: "half|float16 float|float32" */
+	/* int: which of `words`, from 0; alternatives of one word: "half|float16 float|float32" */
+	TT_OPT_CHOICE
 };
 
 struct tt_option {
@@ -41,7 +43,8 @@ struct tt_usage {
 	const struct tt_option *options;   /* ends with a row without name */
 };
 
-/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed, exit 0 |
+/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed, exit 0
+ * |
  * 2: a sentence went to stderr, exit 2. */
 int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values);
 

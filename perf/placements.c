@@ -1,7 +1,8 @@
 /*
  * placements.c - ways to put n ranks on hosts (placements.h)
  *
- * Drawn ones come from a generator of our own with a fixed seed, so that every machine proves the same ones.
+ * Drawn ones come from a generator of our own with a fixed seed, so that every machine proves the
+ * same ones.
  */
 #include "perf/placements.h"
 
@@ -10,7 +11,8 @@
 
 static void set_topology(struct tt_placement *p, int nranks, int nhosts)
 {
-	p->topology = (struct tt_topology){ .nranks = nranks, .nhosts = nhosts, .host_of = p->host_of };
+	p->topology =
+		(struct tt_topology){ .nranks = nranks, .nhosts = nhosts, .host_of = p->host_of };
 }
 
 void tt_placement_consecutive(const int *sizes, int nhosts, struct tt_placement *ret_placement)
@@ -46,7 +48,8 @@ static void cut_at(int nranks, const bool *cuts, struct tt_placement *ret_placem
 	set_topology(ret_placement, nranks, host + 1);
 }
 
-/* A split into consecutive ranks, drawn: the number of hosts first, so that few large ones are as likely as many small. */
+/* A split into consecutive ranks, drawn: the number of hosts first, so that few large ones are as
+ * likely as many small. */
 static void split_drawn(int nranks, uint32_t k, struct tt_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + k;
@@ -68,7 +71,8 @@ static void split_drawn(int nranks, uint32_t k, struct tt_placement *ret_placeme
 static void scatter_drawn(int nranks, uint32_t k, struct tt_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + 1000 + k;
-	int number[TT_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2, known = 0;
+	int number[TT_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2,
+				   known = 0;
 
 	memset(number, 0xff, sizeof(number));
 	for (int r = 0; r < nranks; r++) {
@@ -97,11 +101,15 @@ static bool split_equal(int nranks, uint32_t *k, struct tt_placement *ret_placem
 	return false;
 }
 
-bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k, struct tt_placement *ret_placement)
+bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
+			 struct tt_placement *ret_placement)
 {
 	bool all = how == TT_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
 	uint32_t splits = every_split ? (1u << (nranks - 1)) - 1 : all ? 200 : 2;
-	uint32_t dealt = nranks < 3 ? 0 : all && nranks > 3 ? 2 : 1, scattered = all && nranks > 3 ? 4 : 0;
+	uint32_t dealt = nranks < 3	     ? 0
+			 : all && nranks > 3 ? 2
+					     : 1,
+		 scattered = all && nranks > 3 ? 4 : 0;
 
 	if (k == 0) {
 		tt_placement_dealt(nranks, 1, ret_placement);
@@ -130,11 +138,12 @@ bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k, struc
 
 const char *tt_placement_text(const struct tt_placement *p, char *text, size_t bytes)
 {
-	size_t used =
-		(size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts, p->topology.nhosts == 1 ? "" : "s");
+	size_t used = (size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts,
+				       p->topology.nhosts == 1 ? "" : "s");
 
 	for (int r = 0; p->topology.nhosts > 1 && r < p->topology.nranks && used < bytes - 16; r++)
-		used += (size_t)snprintf(text + used, bytes - used, "%s%d", r ? " " : ": ", p->host_of[r]);
+		used += (size_t)snprintf(text + used, bytes - used, "%s%d", r ? " " : ": ",
+					 p->host_of[r]);
 	if (used >= bytes - 16)
 		snprintf(text + used, bytes - used, " ...");
 	return text;

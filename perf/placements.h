@@ -26,12 +26,15 @@ void tt_placement_dealt(int nranks, int nhosts, struct tt_placement *ret_placeme
 
 /* How many placements of n ranks there are to be proved, and how thoroughly. */
 enum tt_thoroughness {
-	TT_ALL_PLACEMENTS,     /* one host; equal splits; all splits (n <= 10) or 200 drawn; dealt out; scattered */
-	TT_SOME_PLACEMENTS     /* one host; equal splits; all splits (n <= 6) or 2 drawn; dealt out over two */
+	TT_ALL_PLACEMENTS,     /* one host; equal splits; all splits (n <= 10) or 200 drawn; dealt
+			        * out; scattered */
+	/* one host; equal splits; all splits (n <= 6) or 2 drawn; dealt out over two */
+	TT_SOME_PLACEMENTS
 };
 
 /* Placement number k of n ranks, 0 first: all on one host. false: there is none. */
-bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k, struct tt_placement *ret_placement);
+bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
+			 struct tt_placement *ret_placement);
 
 /* "2 hosts: 0 0 1 1", shortened when long */
 const char *tt_placement_text(const struct tt_placement *p, char *text, size_t bytes);

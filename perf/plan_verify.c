@@ -1,14 +1,15 @@
 /*
  * plan_verify.c - prove the algorithms of the table (plan_verify.h)
  *
- * For each algorithm and number of ranks: every root (up to 8 ranks; then 0, 1 and the last), and, where the plan
- * depends on who shares a host, many placements (placements.h). Each time the plans are proved as the author wrote
- * them, as they are run (compiled), and as they are run where every block is a message of its own (expanded);
- * tt_plan_check_forms also holds them against each other. An algorithm with an argument is proved thoroughly with its
- * default; with every other one it takes, at fewer placements and, above 20, for multiples of 8 ranks only.
+ * For each algorithm and number of ranks: every root (up to 8 ranks; then 0, 1 and the last), and,
+ * where the plan depends on who shares a host, many placements (placements.h). Each time the plans
+ * are proved as the author wrote them, as they are run (compiled), and as they are run where every
+ * block is a message of its own (expanded); tt_plan_check_forms also holds them against each other.
+ * An algorithm with an argument is proved thoroughly with its default; with every other one it
+ * takes, at fewer placements and, above 20, for multiples of 8 ranks only.
  *
- * A row is an algorithm with one argument. Threads, one a processor, take rows one after the other; they are printed in
- * the order of the table.
+ * A row is an algorithm with one argument. Threads, one a processor, take rows one after the other;
+ * they are printed in the order of the table.
  */
 #include "perf/plan_verify.h"
 
@@ -23,7 +24,8 @@
 #include "perf/placements.h"
 #include "plan/check.h"
 
-enum { SHOWN = 3 };                          /* failures of one algorithm that are printed in full */
+enum { SHOWN = 3 };                          /* failures of one algorithm that are printed in
+					      * full */
 
 struct verdict {
 	FILE *out;                           /* the row's lines */
@@ -33,9 +35,10 @@ struct verdict {
 	char why[200];                       /* the first refusal */
 };
 
-/* ---- one proof ------------------------------------------------------------------------------------------------- */
+/* ---- one proof ------------------------------------------------------------------------------- */
 
-typedef int build_fn(const struct tt_algorithm *, const char *, const struct tt_shape *, struct tt_plan **);
+typedef int build_fn(const struct tt_algorithm *, const char *, const struct tt_shape *,
+		     struct tt_plan **);
 
 static void free_plans(struct tt_plan **plans, int n)
 {
@@ -46,8 +49,8 @@ static void free_plans(struct tt_plan **plans, int n)
 }
 
 /* The plans of all ranks. 0 | TT_ARG refused | < 0; nothing is left on failure. */
-static int build(const struct verdict *v, build_fn *fn, const struct tt_topology *topology, int root,
-		 struct tt_plan **ret_plans)
+static int build(const struct verdict *v, build_fn *fn, const struct tt_topology *topology,
+		 int root, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
 		struct tt_shape shape = { .collective = v->algorithm->collective,
@@ -59,9 +62,11 @@ static int build(const struct verdict *v, build_fn *fn, const struct tt_topology
 
 		if (rc) {
 			free_plans(ret_plans, r);
-			return r && rc == TT_ARG ? tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r,
-							   tt_error_text()) :
-						   rc;
+			return r && rc == TT_ARG
+				       ? tt_fail(TT_USAGE,
+						 "rank %d refuses what rank 0 accepts: %s", r,
+						 tt_error_text())
+				       : rc;
 		}
 	}
 	return TT_OK;
@@ -95,12 +100,14 @@ static bool has_long_steps(struct tt_plan *const *plans, int n)
 	return false;
 }
 
-static void complain(const struct verdict *v, const struct tt_placement *p, int root, const char *form)
+static void complain(const struct verdict *v, const struct tt_placement *p, int root,
+		     const char *form)
 {
 	char placement[100];
 
-	fprintf(v->out, "%s %s, %d ranks, root %d, %s, %s: %s\n", tt_collective_name(v->algorithm->collective), v->name,
-	       p->topology.nranks, root, tt_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
+	fprintf(v->out, "%s %s, %d ranks, root %d, %s, %s: %s\n",
+		tt_collective_name(v->algorithm->collective), v->name, p->topology.nranks, root,
+		tt_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
 }
 
 static void prove(struct verdict *v, const struct tt_placement *p, int root)
@@ -131,7 +138,7 @@ static void prove(struct verdict *v, const struct tt_placement *p, int root)
 		free_plans(plans[i], n);
 }
 
-/* ---- what is to be proved for one number of ranks --------------------------------------------------------------- */
+/* ---- what is to be proved for one number of ranks -------------------------------------------- */
 
 static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
 {
@@ -140,7 +147,8 @@ static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
 	       !memcmp(a->steps, b->steps, a->nsteps * sizeof(*a->steps));
 }
 
-/* Does the plan look at who shares a host? Told by comparing one host with two halves, and with two hosts dealt out. */
+/* Does the plan look at who shares a host? Told by comparing one host with two halves, and with two
+ * hosts dealt out. */
 static bool sees_hosts(const struct verdict *v, int n)
 {
 	struct tt_plan *flat[TT_MAX_PLACED] = { NULL }, *split[TT_MAX_PLACED] = { NULL };
@@ -185,7 +193,7 @@ static void prove_ranks(struct verdict *v, int n, enum tt_thoroughness how)
 	}
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 struct row {
 	const struct tt_algorithm *algorithm;
@@ -208,13 +216,14 @@ struct work {
 static void progress(const struct verdict *v, int n)
 {
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K", tt_collective_name(v->algorithm->collective),
-			v->name, n);
+		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K",
+			tt_collective_name(v->algorithm->collective), v->name, n);
 }
 
 static void prove_row(const struct tt_verify *what, struct row *row)
 {
-	struct verdict v = { .algorithm = row->algorithm, .out = open_memstream(&row->text, &row->bytes) };
+	struct verdict v = { .algorithm = row->algorithm,
+			     .out = open_memstream(&row->text, &row->bytes) };
 	uint64_t start = tt_now_ns();
 
 	row->lost = !v.out;
@@ -227,8 +236,8 @@ static void prove_row(const struct tt_verify *what, struct row *row)
 		progress(&v, n);
 		prove_ranks(&v, n, row->how);
 	}
-	fprintf(v.out, "%-14s %-32s %5d passed  %3d failed", tt_collective_name(row->algorithm->collective), v.name,
-		v.passed, v.failed);
+	fprintf(v.out, "%-14s %-32s %5d passed  %3d failed",
+		tt_collective_name(row->algorithm->collective), v.name, v.passed, v.failed);
 	if (v.refused)
 		fprintf(v.out, "  %4d refused (%s)", v.refused, v.why);
 	fprintf(v.out, "  %.1f s\n", (double)(tt_now_ns() - start) / 1e9);
@@ -284,9 +293,10 @@ static void prove_all(struct work *w)
 		pthread_join(threads[--n], NULL);
 }
 
-/* ---- which rows ------------------------------------------------------------------------------------------------- */
+/* ---- which rows ------------------------------------------------------------------------------ */
 
-static bool add_row(struct work *w, const struct tt_algorithm *a, const char *argument, enum tt_thoroughness how)
+static bool add_row(struct work *w, const struct tt_algorithm *a, const char *argument,
+		    enum tt_thoroughness how)
 {
 	if (w->nrows == w->room) {
 		int room = w->room ? 2 * w->room : 64;
@@ -309,7 +319,8 @@ static bool add_arguments(struct work *w, const struct tt_algorithm *a)
 
 	for (int i = 0; a->takes && tt_algorithms[i]; i++) {
 		for (int k = -1; k < 0 || tt_algorithms[k]; k++) {
-			const char *inner = tt_algorithms[i]->name, *outer = k < 0 ? "" : tt_algorithms[k]->name;
+			const char *inner = tt_algorithms[i]->name,
+				   *outer = k < 0 ? "" : tt_algorithms[k]->name;
 			char argument[64];
 			bool again = false;
 
@@ -317,10 +328,11 @@ static bool add_arguments(struct work *w, const struct tt_algorithm *a)
 				again |= !strcmp(tt_algorithms[e]->name, inner);
 			for (int e = 0; e < k; e++)
 				again |= !strcmp(tt_algorithms[e]->name, outer);
-			if (snprintf(argument, sizeof(argument), "%s%s%s", inner, *outer ? "/" : "", outer) >=
-			    (int)sizeof(argument))
+			if (snprintf(argument, sizeof(argument), "%s%s%s", inner, *outer ? "/" : "",
+				     outer) >= (int)sizeof(argument))
 				continue;
-			if (!again && a->takes(argument) && (!a->argument || strcmp(argument, a->argument)))
+			if (!again && a->takes(argument) &&
+			    (!a->argument || strcmp(argument, a->argument)))
 				added &= add_row(w, a, argument, TT_SOME_PLACEMENTS);
 		}
 	}
@@ -333,14 +345,16 @@ static bool wanted(const struct tt_verify *what, const struct tt_algorithm *a)
 
 	if (what->collective && strcmp(what->collective, tt_collective_name(a->collective)))
 		return false;
-	return !what->algorithm || (strlen(a->name) == length && !strncmp(a->name, what->algorithm, length));
+	return !what->algorithm ||
+	       (strlen(a->name) == length && !strncmp(a->name, what->algorithm, length));
 }
 
 static const char *names_of(const char *collective, char names[512])
 {
 	int c = 0;
 
-	while (collective && c < TT_COLLECTIVES && strcmp(tt_collective_name((enum tt_collective)c), collective))
+	while (collective && c < TT_COLLECTIVES &&
+	       strcmp(tt_collective_name((enum tt_collective)c), collective))
 		c++;
 	return tt_algorithm_names(collective ? (enum tt_collective)c : TT_COLLECTIVES, names);
 }
@@ -358,11 +372,13 @@ static int collect(struct work *w)
 
 		if (!wanted(what, a))
 			continue;
-		if (tt_algorithm_argument(a, what->algorithm ? what->algorithm : a->name, &argument)) {
+		if (tt_algorithm_argument(a, what->algorithm ? what->algorithm : a->name,
+					  &argument)) {
 			fprintf(stderr, "tutti plan: %s\n", tt_error_text());
 			return 2;
 		}
-		added &= add_row(w, a, argument, TT_ALL_PLACEMENTS) && (named || add_arguments(w, a));
+		added &= add_row(w, a, argument, TT_ALL_PLACEMENTS) &&
+			 (named || add_arguments(w, a));
 	}
 	if (!added) {
 		fprintf(stderr, "tutti plan: no memory for a list of algorithms\n");
@@ -371,7 +387,8 @@ static int collect(struct work *w)
 	if (!w->nrows) {
 		fprintf(stderr, "tutti plan: no algorithm %s%s%s; there are%s\n",
 			what->algorithm ? what->algorithm : "", what->collective ? " for " : "",
-			what->collective ? what->collective : "", names_of(what->collective, names) + 1);
+			what->collective ? what->collective : "",
+			names_of(what->collective, names) + 1);
 		return 2;
 	}
 	return 0;

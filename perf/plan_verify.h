@@ -1,4 +1,5 @@
-/* plan_verify.h - prove the algorithms of the table for many numbers of ranks (`tutti plan --verify`) */
+/* plan_verify.h - prove the algorithms of the table for many numbers of ranks (`tutti plan
+ * --verify`) */
 #ifndef TT_PLAN_VERIFY_H
 #define TT_PLAN_VERIFY_H
 
@@ -12,7 +13,8 @@ struct tt_verify {
 	bool n[TT_VERIFY_MAX + 1];           /* which numbers of ranks */
 };
 
-/* Prints one line for each algorithm and "N passed, N failed" at the end. 0 | 1 something failed | 2 no such algorithm. */
+/* Prints one line for each algorithm and "N passed, N failed" at the end. 0 | 1 something failed |
+ * 2 no such algorithm. */
 int tt_plan_verify(const struct tt_verify *what);
 
 #endif

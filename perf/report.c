@@ -1,8 +1,8 @@
 /*
  * report.c - what rank 0 prints: nccl-tests' lines and columns, and ours behind them
  *
- * Called by crew.c, sweep.c and main.c at rank 0 only; results.c writes the same as JSON. Columns are theirs to the letter,
- * so that scripts which read all_reduce_perf read this.
+ * Called by crew.c, sweep.c and main.c at rank 0 only; results.c writes the same as JSON. Columns
+ * are theirs to the letter, so that scripts which read all_reduce_perf read this.
  */
 #include <errno.h>
 #include <math.h>
@@ -40,25 +40,30 @@ const char *tt_fit(char *text, int width, double value)
 	return text;
 }
 
-/* ---- the head of the page ----------------------------------------------------------------------------------------- */
+/* ---- the head of the page -------------------------------------------------------------------- */
 
 static void print_head(const struct tt_report *r, int library)
 {
 	const struct tt_line *line = r->line;
 
-	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000, library / 100 % 100,
-	       library % 100, TUTTI_VERSION_CODE, library);
+	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000,
+	       library / 100 % 100, library % 100, TUTTI_VERSION_CODE, library);
 	printf("# Collective test starting: %s\n", r->tool);
 	printf("# nThread %d nGpus %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %d agg iters: %d "
-	       "validation: %d graph: %d unalign: %d\n", (int)line->threads, (int)line->ranks_each,
-	       (long long)line->min_bytes, (long long)line->max_bytes,
+	       "validation: %d graph: %d unalign: %d\n",
+	       (int)line->threads, (int)line->ranks_each, (long long)line->min_bytes,
+	       (long long)line->max_bytes,
 	       line->step_factor > 1 ? (long long)line->step_factor : (long long)line->step_bytes,
-	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters, (int)line->aggregate,
-	       (int)line->check, (int)line->graph, (int)line->unalign);
+	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters,
+	       (int)line->aggregate, (int)line->check, (int)line->graph, (int)line->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
-	       "instruction set: %s seed: %lld\n", r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
+	       "instruction set: %s seed: %lld\n",
+	       r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
 	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
-	       tt_place_names[line->place], (int)line->reg, line->null_stream ? "none" : line->cuda ? "CUDA" : "host",
+	       tt_place_names[line->place], (int)line->reg,
+	       line->null_stream ? "none"
+	       : line->cuda	 ? "CUDA"
+				 : "host",
 	       line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
@@ -77,8 +82,8 @@ static void print_yardstick(const struct tt_report *r)
 
 	printf("# device memory, timed by the host's clock from the first call to the end of the stream%s\n",
 	       r->line->graph ? ", calls captured before, graph replayed" : "");
-	printf("# copies of %.1f MB within device %d: %.1f GB/s read + written\n", (double)c->copy_bytes / 1e6,
-	       c->gpus[0].ordinal, c->copy_gbps);
+	printf("# copies of %.1f MB within device %d: %.1f GB/s read + written\n",
+	       (double)c->copy_bytes / 1e6, c->gpus[0].ordinal, c->copy_gbps);
 	if (c->one_gpu)
 		printf("# all ranks share it: mem is what of its memory the ranks at least read + write, per second; "
 		       "/copy is its part of the copies'\n");
@@ -94,12 +99,12 @@ static void print_devices(const struct tt_report *r)
 		const struct tt_gpu_card *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
 
 		if (gpu) {
-			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0, (int)card->pid, card->host,
-			       gpu->ordinal, gpu->pci, gpu->name);
+			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0,
+			       (int)card->pid, card->host, gpu->ordinal, gpu->pci, gpu->name);
 			continue;
 		}
-		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0, (int)card->pid,
-		       card->host, -1, card->cpu);
+		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0,
+		       (int)card->pid, card->host, -1, card->cpu);
 	}
 	fflush(stdout);
 }
@@ -132,21 +137,23 @@ void tt_report_note(const char *name, const char *reason)
 	printf("# %s is left out: %s\n", name, reason);
 }
 
-/* ---- the table ---------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Two lines: the columns' names and their units. Theirs, then ours. */
 static void print_names(const struct tt_line *line, bool units)
 {
 	const char *time_name = units ? "(us)" : line->cpu_time ? "cputime" : "time";
 
-	printf("# %10s  %12s  %8s  %6s  %6s", units ? "(B)" : "size", units ? "(elements)" : "count",
-	       units ? "" : "type", units ? "" : "redop", units ? "" : "root");
+	printf("# %10s  %12s  %8s  %6s  %6s", units ? "(B)" : "size",
+	       units ? "(elements)" : "count", units ? "" : "type", units ? "" : "redop",
+	       units ? "" : "root");
 	for (int place = 0; place < 2; place++) {
-		printf("  %7s  %6s  %6s  %6s", time_name, units ? "(GB/s)" : "algbw", units ? "(GB/s)" : "busbw",
-		       units ? "" : "#wrong");
+		printf("  %7s  %6s  %6s  %6s", time_name, units ? "(GB/s)" : "algbw",
+		       units ? "(GB/s)" : "busbw", units ? "" : "#wrong");
 		if (line->per_iter)
-			printf("  %7s  %7s  %7s  %7s", units ? "(us)" : "i_min", units ? "(us)" : "i_max",
-			       units ? "(us)" : "i_p99", units ? "(%)" : "i_cv%");
+			printf("  %7s  %7s  %7s  %7s", units ? "(us)" : "i_min",
+			       units ? "(us)" : "i_max", units ? "(us)" : "i_p99",
+			       units ? "(%)" : "i_cv%");
 	}
 	if (line->timestamps)
 		printf(" %19s ", units ? "%Y-%m-%d %H:%M:%S" : "timestamp");
@@ -177,8 +184,8 @@ void tt_report_progress(struct tt_report *r, const struct tt_cell *cell, const c
 {
 	if (!r->progress)
 		return;
-	fprintf(stderr, "\r# row %d: %zu %s %s %s ...\033[K\r", r->rows + 1, cell->count, tt_type_name(cell->type),
-		tt_values_op_name(cell->op), algo);
+	fprintf(stderr, "\r# row %d: %zu %s %s %s ...\033[K\r", r->rows + 1, cell->count,
+		tt_type_name(cell->type), tt_values_op_name(cell->op), algo);
 	fflush(stderr);
 }
 
@@ -224,8 +231,8 @@ static void print_figure(const struct tt_line *line, const struct tt_figure *f)
 			printf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A");
 		return;
 	}
-	printf("  %7s  %6s  %6s", tt_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us), tt_fit(a, 6, f->alg_gbps),
-	       tt_fit(b, 6, f->bus_gbps));
+	printf("  %7s  %6s  %6s", tt_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us),
+	       tt_fit(a, 6, f->alg_gbps), tt_fit(b, 6, f->bus_gbps));
 	if (f->wrong >= 0)
 		printf("  %6g", (double)f->wrong);
 	else
@@ -233,8 +240,8 @@ static void print_figure(const struct tt_line *line, const struct tt_figure *f)
 	if (line->per_iter) {
 		struct spread s = spread_of(line, f);
 
-		printf("  %7s  %7s  %7s  %7s", tt_fit(t, 7, s.least), tt_fit(a, 7, s.most), tt_fit(b, 7, s.p99),
-		       tt_fit(c, 7, s.percent));
+		printf("  %7s  %7s  %7s  %7s", tt_fit(t, 7, s.least), tt_fit(a, 7, s.most),
+		       tt_fit(b, 7, s.p99), tt_fit(c, 7, s.percent));
 	}
 }
 
@@ -242,17 +249,21 @@ static void print_quantiles(const struct tt_figure *f)
 {
 	char a[16], b[16];
 
-	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A", f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
+	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A",
+	       f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
 }
 
-/* The GPU's columns: until the call had returned; its memory's traffic, and which part of the copies' that is. */
+/* The GPU's columns: until the call had returned; its memory's traffic, and which part of the
+ * copies' that is. */
 static void print_gpu(const struct tt_report *r, const struct tt_figure *f)
 {
 	char a[16], b[16], c[16];
 	bool shared = f->measured && f->memory_gbps > 0;
 
-	printf("  %8s  %8s  %8s", f->measured ? tt_fit(a, 8, f->cpu_us) : "N/A", shared ? tt_fit(b, 8, f->memory_gbps) : "N/A",
-	       shared && r->crew->copy_gbps > 0 ? tt_fit(c, 8, f->memory_gbps / r->crew->copy_gbps) : "N/A");
+	printf("  %8s  %8s  %8s", f->measured ? tt_fit(a, 8, f->cpu_us) : "N/A",
+	       shared ? tt_fit(b, 8, f->memory_gbps) : "N/A",
+	       shared && r->crew->copy_gbps > 0 ? tt_fit(c, 8, f->memory_gbps / r->crew->copy_gbps)
+						: "N/A");
 }
 
 static void add(struct report_sum *sum, const struct tt_figure *f)
@@ -271,8 +282,8 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 
 	if (r->progress)
 		fprintf(stderr, "\r\033[K");
-	printf("%12lli  %12lli  %8s  %6s  %6i", (long long)row->bytes, (long long)cell->count, tt_type_name(cell->type),
-	       tt_values_op_name(cell->op), cell->root);
+	printf("%12lli  %12lli  %8s  %6s  %6i", (long long)row->bytes, (long long)cell->count,
+	       tt_type_name(cell->type), tt_values_op_name(cell->op), cell->root);
 	print_figure(r->line, &row->out);
 	print_figure(r->line, &row->in);
 	tt_now_text(text, sizeof(text));
@@ -292,19 +303,24 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 	r->rows++;
 }
 
-/* ---- the foot ----------------------------------------------------------------------------------------------------- */
+/* ---- the foot -------------------------------------------------------------------------------- */
 
-static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus, const char *error)
+static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus,
+		       const char *error)
 {
-	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong, r->sum.wrong ? "FAILED" : "OK");
+	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong,
+	       r->sum.wrong ? "FAILED" : "OK");
 	printf("# %-20s : %g %s\n", "Avg bus bandwidth", bus, "");
 	if (totals) {
-		printf("# %-20s : %llu\n", "Bytes sent by shm", (unsigned long long)totals->shm_bytes);
-		printf("# %-20s : %llu\n", "Bytes sent by tcp", (unsigned long long)totals->tcp_bytes);
+		printf("# %-20s : %llu\n", "Bytes sent by shm",
+		       (unsigned long long)totals->shm_bytes);
+		printf("# %-20s : %llu\n", "Bytes sent by tcp",
+		       (unsigned long long)totals->tcp_bytes);
 	}
 	if (totals && r->line->memory_report)
-		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n", "Memory of a rank",
-		       (double)totals->library_bytes / 1e6, (double)totals->buffer_bytes / 1e6,
+		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n",
+		       "Memory of a rank", (double)totals->library_bytes / 1e6,
+		       (double)totals->buffer_bytes / 1e6,
 		       (double)(totals->library_bytes + totals->buffer_bytes) / 1e6);
 	if (error)
 		printf("# error: %s\n", error);
@@ -320,8 +336,10 @@ int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const c
 	print_foot(r, totals, bus, error);
 	rc = tt_output_end(r->tool, rc);
 	tt_results_foot(&r->json, totals, bus, r->sum.wrong, error);
-	if (fclose(r->json.to) || (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
-		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "", strerror(errno));
+	if (fclose(r->json.to) ||
+	    (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
+		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "",
+			strerror(errno));
 		rc = 1;
 	}
 	free(r->text);

@@ -93,7 +93,8 @@ void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library)
 	tt_json_close(j, ']');
 	json_env(j);
 	tt_json_int(j, "nccl_version", library);
-	snprintf(text, sizeof(text), "%d.%d.%d", library / 10000, library / 100 % 100, library % 100);
+	snprintf(text, sizeof(text), "%d.%d.%d", library / 10000, library / 100 % 100,
+		 library % 100);
 	tt_json_text(j, "tutti_version", text);
 	tt_json_text(j, "program", c->tool);
 	tt_json_text(j, "clock", "CLOCK_MONOTONIC");
@@ -111,14 +112,16 @@ void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library)
 	tt_json_open(j, "results", '[');
 }
 
-static void json_figure(struct tt_json *j, const struct tt_line *line, const char *key, const struct tt_figure *f)
+static void json_figure(struct tt_json *j, const struct tt_line *line, const char *key,
+			const struct tt_figure *f)
 {
 	if (!f->measured) {
 		tt_json_null(j, key);
 		return;
 	}
 	tt_json_open(j, key, '{');
-	tt_json_real(j, line->cpu_time ? "cpu_time" : "time", line->cpu_time ? f->cpu_us : f->time_us);
+	tt_json_real(j, line->cpu_time ? "cpu_time" : "time",
+		     line->cpu_time ? f->cpu_us : f->time_us);
 	tt_json_real(j, "alg_bw", f->alg_gbps);
 	tt_json_real(j, "bus_bw", f->bus_gbps);
 	if (f->wrong >= 0)
@@ -161,7 +164,8 @@ void tt_results_row(struct tt_json *j, const struct tt_line *line, const struct 
 	tt_json_close(j, '}');
 }
 
-void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong, const char *error)
+void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong,
+		     const char *error)
 {
 	char text[32];
 

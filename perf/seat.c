@@ -1,8 +1,9 @@
 /*
  * seat.c - one rank: its buffers, the inputs in them, and the judgement of results
  *
- * Called by crew.c (make, free) and measure.c. `inputs` holds the inputs of several calls, `slots`, one behind the
- * other; results out of place go to one place in `results`, results in place over the input.
+ * Called by crew.c (make, free) and measure.c. `inputs` holds the inputs of several calls, `slots`,
+ * one behind the other; results out of place go to one place in `results`, results in place over
+ * the input.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 #include "perf/bench.h"
 
 enum {
-	FRONT = 4096,                    /* before the first buffer: keeps it on a page, and is watched */
+	FRONT = 4096,                    /* before the first buffer: keeps it on a page, and is
+					  * watched */
 	GUARD = 64,                      /* bytes before and behind a result that must stay */
 	SLOTS_BYTES = 256 * 1024,        /* small inputs in turn take this together ... */
 	MAX_SLOTS = 64,                  /* ... or are so many */
@@ -53,7 +55,8 @@ void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line)
 	cell->stride = round_up(bytes, GUARD) + GUARD;
 }
 
-int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench, int algos)
+int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench,
+		 int algos)
 {
 	bool two = separate_results(line, bench);
 	size_t bytes = buffer_bytes(line);
@@ -71,7 +74,8 @@ int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_
 	}
 	for (int i = 0; line->reg && i < algos; i++) {
 		if (tuttiCommRegister(s->comms[i], s->inputs.at, bytes, &s->handles[2 * i]) ||
-		    (two && tuttiCommRegister(s->comms[i], s->results.at, bytes, &s->handles[2 * i + 1]))) {
+		    (two && tuttiCommRegister(s->comms[i], s->results.at, bytes,
+					      &s->handles[2 * i + 1]))) {
 			fprintf(stderr, "rank %d: %s\n", s->rank, tuttiGetLastError(NULL));
 			return 1;
 		}
@@ -91,15 +95,21 @@ void tt_seat_free(struct tt_seat *s, int algos)
 	s->input = s->result = NULL;
 }
 
-/* ---- a call's buffers --------------------------------------------------------------------------------------------- */
+/* ---- a call's buffers ------------------------------------------------------------------------ */
 
-struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
-				 int slot)
+struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line,
+				 const struct tt_cell *cell, int slot)
 {
-	size_t start = FRONT + (size_t)line->unalign * cell->esize, part = cell->count * cell->esize;
+	size_t start = FRONT + (size_t)line->unalign * cell->esize,
+	       part = cell->count * cell->esize;
 	char *send = s->inputs.at + start + (size_t)slot * cell->stride;
-	struct tt_perf_call call = { .count = cell->count, .type = cell->type, .root = cell->root, .rank = s->rank,
-				     .nranks = s->nranks, .comm = s->comms[cell->algo], .stream = s->stream };
+	struct tt_perf_call call = { .count = cell->count,
+				     .type = cell->type,
+				     .root = cell->root,
+				     .rank = s->rank,
+				     .nranks = s->nranks,
+				     .comm = s->comms[cell->algo],
+				     .stream = s->stream };
 
 	call.op = cell->op == TT_MULSUM ? s->mulsum[cell->algo] : (tuttiRedOp_t)cell->op;
 	call.send = send;
@@ -123,24 +133,29 @@ static size_t parts_sent(const struct tt_seat *s, const struct tt_cell *cell)
 	return cell->bench->send_all ? (size_t)s->nranks : 1;
 }
 
-/* Where in the table part `part` of rank's input begins. Parts that are combined share one table over all parts. */
-static size_t phase_of(const struct tt_line *line, const struct tt_cell *cell, uint64_t number, int rank, int part)
+/* Where in the table part `part` of rank's input begins. Parts that are combined share one table
+ * over all parts. */
+static size_t phase_of(const struct tt_line *line, const struct tt_cell *cell, uint64_t number,
+		       int rank, int part)
 {
 	if (!cell->bench->combines)
-		return tt_values_phase((uint64_t)line->seed, number, (uint64_t)rank + 1, (uint64_t)part);
-	return (tt_values_phase((uint64_t)line->seed, number, 0, 0) + (size_t)part * cell->count) % TT_VALUES;
+		return tt_values_phase((uint64_t)line->seed, number, (uint64_t)rank + 1,
+				       (uint64_t)part);
+	return (tt_values_phase((uint64_t)line->seed, number, 0, 0) + (size_t)part * cell->count) %
+	       TT_VALUES;
 }
 
 /* The same call's buffers as the tool sees them. */
-static struct tt_perf_call on_host(const struct tt_seat *s, const struct tt_cell *cell, struct tt_perf_call call)
+static struct tt_perf_call on_host(const struct tt_seat *s, const struct tt_cell *cell,
+				   struct tt_perf_call call)
 {
 	call.send = tt_buffer_twin(&s->inputs, call.send);
 	call.recv = tt_buffer_twin(cell->in_place ? &s->inputs : &s->results, call.recv);
 	return call;
 }
 
-typedef int move_fn(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream, const void *at,
-		    size_t bytes);
+typedef int move_fn(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+		    const void *at, size_t bytes);
 
 static int moved(const struct tt_seat *s, int rc)
 {
@@ -150,21 +165,23 @@ static int moved(const struct tt_seat *s, int rc)
 }
 
 /* Moves the result between the twins, out of place also what is right before and behind it. */
-static int move_result(const struct tt_seat *s, const struct tt_cell *cell, const struct tt_perf_call *call, move_fn *move)
+static int move_result(const struct tt_seat *s, const struct tt_cell *cell,
+		       const struct tt_perf_call *call, move_fn *move)
 {
 	size_t guard = cell->in_place ? 0 : GUARD;
 
-	return moved(s, move(cell->in_place ? &s->inputs : &s->results, &s->gpu, s->own, (const char *)call->recv - guard,
-			     cell->recv_bytes + 2 * guard));
+	return moved(s, move(cell->in_place ? &s->inputs : &s->results, &s->gpu, s->own,
+			     (const char *)call->recv - guard, cell->recv_bytes + 2 * guard));
 }
 
-static int move_input(const struct tt_seat *s, const struct tt_cell *cell, const struct tt_perf_call *call, move_fn *move)
+static int move_input(const struct tt_seat *s, const struct tt_cell *cell,
+		      const struct tt_perf_call *call, move_fn *move)
 {
 	return moved(s, move(&s->inputs, &s->gpu, s->own, call->send, cell->send_bytes));
 }
 
-int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot,
-		 uint64_t number, bool poison)
+int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+		 int slot, uint64_t number, bool poison)
 {
 	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
 	size_t part = cell->count * cell->esize;
@@ -180,25 +197,27 @@ int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const stru
 	return move_input(s, cell, &call, tt_buffer_put);
 }
 
-/* ---- judging ------------------------------------------------------------------------------------------------------ */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 /* One sentence on the first wrong element, for the first few buffers. */
-static void complain(struct tt_seat *s, const struct tt_cell *cell, const char *what, const void *buf, size_t index,
-		     const void *table, size_t phase, uint64_t wrong)
+static void complain(struct tt_seat *s, const struct tt_cell *cell, const char *what,
+		     const void *buf, size_t index, const void *table, size_t phase, uint64_t wrong)
 {
 	const void *want = (const char *)table + (index + phase) % TT_VALUES * cell->esize;
 
 	if (s->complaints++ >= MAX_COMPLAINTS)
 		return;
-	fprintf(stderr, "rank %d: %s of %zu %s, %s, %s: %s: %llu wrong, the first is element %zu: %.9g instead of %.9g\n",
-		s->rank, tt_collective_name(cell->bench->collective), cell->count, tt_type_name(cell->type),
+	fprintf(stderr,
+		"rank %d: %s of %zu %s, %s, %s: %s: %llu wrong, the first is element %zu: %.9g instead of %.9g\n",
+		s->rank, tt_collective_name(cell->bench->collective), cell->count,
+		tt_type_name(cell->type),
 		tt_values_op_name(cell->bench->combines ? cell->op : TT_NO_OP),
-		cell->in_place ? "in place" : "out of place", what, (unsigned long long)wrong, index,
-		tt_element_get(buf, index, cell->type), tt_element_get(want, 0, cell->type));
+		cell->in_place ? "in place" : "out of place", what, (unsigned long long)wrong,
+		index, tt_element_get(buf, index, cell->type), tt_element_get(want, 0, cell->type));
 }
 
-static uint64_t judge_part(struct tt_seat *s, const struct tt_cell *cell, const char *what, const void *buf,
-			   const void *table, size_t phase)
+static uint64_t judge_part(struct tt_seat *s, const struct tt_cell *cell, const char *what,
+			   const void *buf, const void *table, size_t phase)
 {
 	size_t first;
 	uint64_t wrong = tt_values_judge(buf, table, cell->esize, cell->count, phase, &first);
@@ -208,8 +227,9 @@ static uint64_t judge_part(struct tt_seat *s, const struct tt_cell *cell, const 
 	return wrong;
 }
 
-static uint64_t judge_result(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
-			     const struct tt_perf_call *call, uint64_t number)
+static uint64_t judge_result(struct tt_seat *s, const struct tt_line *line,
+			     const struct tt_cell *cell, const struct tt_perf_call *call,
+			     uint64_t number)
 {
 	int parts = cell->bench->recv_all ? s->nranks : 1;
 	size_t part = cell->count * cell->esize;
@@ -221,14 +241,17 @@ static uint64_t judge_result(struct tt_seat *s, const struct tt_line *line, cons
 
 		if (cell->bench->origin)
 			cell->bench->origin(call, i, &rank, &from);
-		wrong += judge_part(s, cell, "result", buf, cell->bench->combines ? s->result : s->input,
+		wrong += judge_part(s, cell, "result", buf,
+				    cell->bench->combines ? s->result : s->input,
 				    phase_of(line, cell, number, rank, from));
 	}
 	return wrong;
 }
 
-/* Bytes right before and behind the result that the call has written to, counted as one wrong element each side. */
-static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell, const struct tt_perf_call *call)
+/* Bytes right before and behind the result that the call has written to, counted as one wrong
+ * element each side. */
+static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell,
+			     const struct tt_perf_call *call)
 {
 	const unsigned char *sides[] = { (const unsigned char *)call->recv - GUARD,
 					 (const unsigned char *)call->recv + cell->recv_bytes };
@@ -238,28 +261,31 @@ static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell, cons
 		for (int i = 0; i < GUARD; i++)
 			if (sides[side][i] != POISON) {
 				wrong++;
-				fprintf(stderr, "rank %d: %s of %zu %s wrote %s its result\n", s->rank,
-					tt_collective_name(cell->bench->collective), cell->count,
-					tt_type_name(cell->type), side ? "behind" : "before");
+				fprintf(stderr, "rank %d: %s of %zu %s wrote %s its result\n",
+					s->rank, tt_collective_name(cell->bench->collective),
+					cell->count, tt_type_name(cell->type),
+					side ? "behind" : "before");
 				break;
 			}
 	return wrong;
 }
 
-int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell, int slot, uint64_t number,
-		  bool poisoned, uint64_t *ret_wrong)
+int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+		  int slot, uint64_t number, bool poisoned, uint64_t *ret_wrong)
 {
 	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
 	uint64_t wrong = 0;
 
-	if (move_result(s, cell, &call, tt_buffer_get) || (!cell->in_place && move_input(s, cell, &call, tt_buffer_get)))
+	if (move_result(s, cell, &call, tt_buffer_get) ||
+	    (!cell->in_place && move_input(s, cell, &call, tt_buffer_get)))
 		return 1;
 	if (gets_result(s, cell))
 		wrong += judge_result(s, line, cell, &own, number);
 	if (!cell->in_place && poisoned)
 		wrong += judge_guards(s, cell, &own);
 	for (size_t i = 0; !cell->in_place && i < parts_sent(s, cell); i++)
-		wrong += judge_part(s, cell, "input changed", (const char *)own.send + i * cell->count * cell->esize,
+		wrong += judge_part(s, cell, "input changed",
+				    (const char *)own.send + i * cell->count * cell->esize,
 				    s->input, phase_of(line, cell, number, s->rank, (int)i));
 	*ret_wrong = wrong;
 	return 0;
@@ -279,7 +305,7 @@ tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm)
 	return rc ? rc : state;
 }
 
-/* ---- caches ------------------------------------------------------------------------------------------------------- */
+/* ---- caches ---------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__) || defined(__i386__)
 int tt_can_cool(void)

@@ -1,7 +1,8 @@
 /*
  * sweep.c - every row of the table: types, operations, roots, cycles, sizes, algorithms
  *
- * Called by main.c on every rank; all walk the same way. Calls measure.c for each cell; rank 0 reports.
+ * Called by main.c on every rank; all walk the same way. Calls measure.c for each cell; rank 0
+ * reports.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "mem/reduce.h"
 #include "perf/bench.h"
 
-/* ---- one row ------------------------------------------------------------------------------------------------------ */
+/* ---- one row --------------------------------------------------------------------------------- */
 
 /* "algorithm ring transport shm ...": the plan in words, and its second word. */
 static void describe(struct tt_crew *c, const struct tt_cell *cell, struct tt_row *row)
@@ -20,8 +21,8 @@ static void describe(struct tt_crew *c, const struct tt_cell *cell, struct tt_ro
 	snprintf(row->algorithm, sizeof(row->algorithm), "-");
 	if (cell->bench->collective == TT_SENDRECV)
 		return;
-	if (tuttiCommDescribe(c->seats[0].comms[cell->algo], collective, cell->count, cell->type, row->plan,
-			      sizeof(row->plan)))
+	if (tuttiCommDescribe(c->seats[0].comms[cell->algo], collective, cell->count, cell->type,
+			      row->plan, sizeof(row->plan)))
 		snprintf(row->plan, sizeof(row->plan), "algorithm %s", c->algo_names[cell->algo]);
 	if (sscanf(row->plan, "algorithm %63s", row->algorithm) != 1)
 		snprintf(row->algorithm, sizeof(row->algorithm), "%s", c->algo_names[cell->algo]);
@@ -29,7 +30,8 @@ static void describe(struct tt_crew *c, const struct tt_cell *cell, struct tt_ro
 
 static void set_size(struct tt_cell *cell, uint64_t size, int nranks)
 {
-	size_t sent = cell->bench->send_all ? (size_t)nranks : 1, got = cell->bench->recv_all ? (size_t)nranks : 1;
+	size_t sent = cell->bench->send_all ? (size_t)nranks : 1,
+	       got = cell->bench->recv_all ? (size_t)nranks : 1;
 
 	cell->count = size / cell->esize / (sent > got ? sent : got);
 	cell->send_bytes = cell->count * cell->esize * sent;
@@ -74,7 +76,8 @@ static int run_sizes(struct tt_crew *c, struct tt_cell *cell)
 		set_size(cell, size, c->nranks);
 		for (cell->algo = 0; !rc && cell->algo < c->algos; cell->algo++)
 			rc = run_row(c, cell);
-		next = line->step_factor > 1 ? size * (uint64_t)line->step_factor : size + line->step_bytes;
+		next = line->step_factor > 1 ? size * (uint64_t)line->step_factor
+					     : size + line->step_bytes;
 		if (next <= size)                        /* 0 times a factor, or beyond 64 bits */
 			break;
 	}
@@ -105,7 +108,7 @@ static int run_roots(struct tt_crew *c, struct tt_cell *cell)
 	return rc;
 }
 
-/* ---- types and operations ----------------------------------------------------------------------------------------- */
+/* ---- types and operations -------------------------------------------------------------------- */
 
 static int make_mulsum(struct tt_crew *c, struct tt_seat *s, const struct tt_cell *cell)
 {
@@ -124,7 +127,9 @@ static int make_mulsum(struct tt_crew *c, struct tt_seat *s, const struct tt_cel
 
 static int run_op(struct tt_crew *c, tuttiDataType_t type, int op)
 {
-	struct tt_cell cell = { .bench = c->bench, .esize = tt_type_bytes(type), .type = type, .op = op };
+	struct tt_cell cell = {
+		.bench = c->bench, .esize = tt_type_bytes(type), .type = type, .op = op
+	};
 	uint64_t seed = (uint64_t)c->line->seed;
 	int rc = 0;
 

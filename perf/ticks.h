@@ -1,5 +1,6 @@
 /*
- * ticks.h - clocks of measure.c: the wall's for batches; the processor's own, which costs least, for single calls
+ * ticks.h - clocks of measure.c: the wall's for batches; the processor's own, which costs least,
+ * for single calls
  */
 #ifndef TT_TICKS_H
 #define TT_TICKS_H

@@ -22,7 +22,8 @@ static int ask_hwloc(struct tt_host_topology *t)
 	if (hwloc_topology_init(&h))
 		return 0;
 	/* The whole host, also what this process may not use; `allowed` says the rest. */
-	if (!hwloc_topology_set_flags(h, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) && !hwloc_topology_load(h)) {
+	if (!hwloc_topology_set_flags(h, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) &&
+	    !hwloc_topology_load(h)) {
 		t->packages = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PACKAGE);
 		t->numa_nodes = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_NUMANODE);
 		t->l3_caches = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_L3CACHE);

@@ -3,7 +3,8 @@
  *
  *   cmd_tune.c       the line; the pages it prints; the file it writes
  *   tune_measure.c   ranks that run every allreduce algorithm, in turn
- *   tune_fit.c       constants by which the simulator comes nearest to what was measured; factors for the rest
+ *   tune_fit.c       constants by which the simulator comes nearest to what was measured; factors
+ *                    for the rest
  */
 #ifndef TT_TUNE_H
 #define TT_TUNE_H
@@ -38,8 +39,8 @@ struct tt_tune {
 	int cores;                       /* of this host */
 };
 
-/* Measures run number r; appends its samples. ret_speaks: this process is to tell (the parent of local ranks, or rank 0
- * of a launched job). 0 | 1 failed: a sentence went to stderr */
+/* Measures run number r; appends its samples. ret_speaks: this process is to tell (the parent of
+ * local ranks, or rank 0 of a launched job). 0 | 1 failed: a sentence went to stderr */
 int tt_tune_measure(struct tt_tune *t, int r, bool *ret_speaks);
 
 /* Sets the constants of cost that the runs say something about. progress: on stderr */
@@ -49,9 +50,11 @@ void tt_tune_core(struct tt_cost *cost);
 /* Replaces the factors by measured (first half) over modelled, for all samples. 0 | 1 */
 int tt_tune_factors(const struct tt_tune *t, struct tt_cost *cost);
 /* What the model says, without factors. 0: failed */
-double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s, const struct tt_cost *cost);
+double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s,
+			const struct tt_cost *cost);
 /* What auto would take. NULL: failed */
-const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int run, uint64_t bytes, const struct tt_cost *cost);
+const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int run, uint64_t bytes,
+					  const struct tt_cost *cost);
 
 enum tt_link_class tt_tune_class(const struct tt_tune_run *run);
 

@@ -1,9 +1,11 @@
 /*
- * tune_fit.c - constants by which the simulator comes nearest to what was measured, and factors for what is left
+ * tune_fit.c - constants by which the simulator comes nearest to what was measured, and factors for
+ * what is left
  *
- * What a core copies and adds is measured directly. The rest is found by changing one constant after the other, up and
- * down by smaller and smaller ratios, as long as the logarithms of modelled over measured shrink: the model is the
- * simulator itself, so what is fitted is what will be asked. Called by cmd_tune.c.
+ * What a core copies and adds is measured directly. The rest is found by changing one constant
+ * after the other, up and down by smaller and smaller ratios, as long as the logarithms of modelled
+ * over measured shrink: the model is the simulator itself, so what is fitted is what will be asked.
+ * Called by cmd_tune.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,10 +23,12 @@ enum { ROUNDS = 4, MOST_PASSES = 6 };
 
 enum tt_link_class tt_tune_class(const struct tt_tune_run *run)
 {
-	return run->nhosts > 1 ? TT_LINK_HOSTS : strcmp(run->transport, "tcp") ? TT_LINK_SHM : TT_LINK_TCP;
+	return run->nhosts > 1		       ? TT_LINK_HOSTS
+	       : strcmp(run->transport, "tcp") ? TT_LINK_SHM
+					       : TT_LINK_TCP;
 }
 
-/* ---- the core -------------------------------------------------------------------------------------------------------- */
+/* ---- the core -------------------------------------------------------------------------------- */
 
 struct area { char *a, *b, *to; };
 
@@ -65,7 +69,8 @@ static double reduce_gbps(const struct area *m, size_t bytes, size_t all)
 void tt_tune_core(struct tt_cost *cost)
 {
 	enum { NEAR = 128 << 10, FAR = 64 << 20 };
-	struct area m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR), aligned_alloc(4096, FAR) };
+	struct area m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR),
+			  aligned_alloc(4096, FAR) };
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 
 	if (m.a && m.b && m.to) {
@@ -84,16 +89,23 @@ void tt_tune_core(struct tt_cost *cost)
 	free(m.to);
 }
 
-/* ---- the model of a sample ----------------------------------------------------------------------------------------- */
+/* ---- the model of a sample ------------------------------------------------------------------- */
 
-static void set_world(const struct tt_tune *t, const struct tt_tune_run *run, const struct tt_cost *cost,
-		      struct tt_topology *topology, int *host_of, struct tt_sim_world *w)
+static void set_world(const struct tt_tune *t, const struct tt_tune_run *run,
+		      const struct tt_cost *cost, struct tt_topology *topology, int *host_of,
+		      struct tt_sim_world *w)
 {
 	for (int r = 0; r < run->np; r++)
 		host_of[r] = r * run->nhosts / run->np;
-	*topology = (struct tt_topology){ .nranks = run->np, .nhosts = run->nhosts, .host_of = host_of };
-	*w = (struct tt_sim_world){ .nranks = run->np, .topology = topology, .cores = t->cores, .cost = cost,
-				    .paths = { run->np, run->nhosts == 1, !strcmp(run->transport, "tcp"), t->cores } };
+	*topology = (struct tt_topology){ .nranks = run->np,
+					  .nhosts = run->nhosts,
+					  .host_of = host_of };
+	*w = (struct tt_sim_world){ .nranks = run->np,
+				    .topology = topology,
+				    .cores = t->cores,
+				    .cost = cost,
+				    .paths = { run->np, run->nhosts == 1,
+					       !strcmp(run->transport, "tcp"), t->cores } };
 	w->message_bytes = tt_paths_message_bytes(&w->paths);
 }
 
@@ -104,7 +116,8 @@ struct model {
 	struct tt_sim *sim;
 };
 
-static int open_model(const struct tt_tune *t, const struct tt_tune_sample *s, const struct tt_cost *cost, struct model *m)
+static int open_model(const struct tt_tune *t, const struct tt_tune_sample *s,
+		      const struct tt_cost *cost, struct model *m)
 {
 	const struct tt_tune_run *run = &t->runs[s->run];
 	const struct tt_algorithm *a = tt_algorithms[s->algorithm];
@@ -134,7 +147,8 @@ static double model_us(const struct model *m, uint64_t bytes)
 	return (double)r.time_ps / 1e6;
 }
 
-double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s, const struct tt_cost *cost)
+double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s,
+			const struct tt_cost *cost)
 {
 	struct model m;
 	double us = open_model(t, s, cost, &m) ? 0 : model_us(&m, s->bytes);
@@ -143,7 +157,8 @@ double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s,
 	return us;
 }
 
-const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, uint64_t bytes, const struct tt_cost *cost)
+const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, uint64_t bytes,
+					  const struct tt_cost *cost)
 {
 	const struct tt_tune_run *run = &t->runs[number];
 	int *host_of = malloc((size_t)run->np * sizeof(*host_of));
@@ -155,8 +170,12 @@ const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, u
 	if (!host_of)
 		return NULL;
 	set_world(t, run, cost, &topology, host_of, &w);
-	struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = run->np, .topology = &topology };
-	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost };
+	struct tt_shape shape = { .collective = TT_ALLREDUCE,
+				  .nranks = run->np,
+				  .topology = &topology };
+	struct tt_call_facts facts = {
+		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost
+	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))
 		a = NULL;
@@ -164,7 +183,7 @@ const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, u
 	return a;
 }
 
-/* ---- the fit ----------------------------------------------------------------------------------------------------------- */
+/* ---- the fit --------------------------------------------------------------------------------- */
 
 struct fit {
 	const struct tt_tune *t;
@@ -195,9 +214,11 @@ static double misfit(const struct fit *f)
 
 	for (int i = 0; i < f->t->nsamples; i++) {
 		const struct tt_tune_sample *s = &f->t->samples[i];
-		double us = model_us(&f->models[i], s->bytes), log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
+		double us = model_us(&f->models[i], s->bytes),
+		       log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
 
-		sum += fabs(log_ratio);          /* not squared: a busy moment must not count most */
+		sum += fabs(log_ratio);          /* not squared: a busy moment must not count
+						  * most */
 	}
 	return sum / (f->t->nsamples ? f->t->nsamples : 1) + strangeness(f);
 }
@@ -255,13 +276,15 @@ static double descend(struct fit *f)
 			double before = best;
 
 			for (size_t k = 0; k < tt_cost_rows; k++) {
-				uint64_t *value = (uint64_t *)((char *)f->cost + tt_cost_table[k].offset);
+				uint64_t *value =
+					(uint64_t *)((char *)f->cost + tt_cost_table[k].offset);
 
 				if (*value && is_fitted(f->t, &tt_cost_table[k]))
 					best = adjust(f, value, ratios[i], best);
 				if (f->progress)
-					fprintf(stderr, "\rfit: steps of %.1f, typical error %.0f %%   ", ratios[i],
-						100 * (exp(best) - 1));
+					fprintf(stderr,
+						"\rfit: steps of %.1f, typical error %.0f %%   ",
+						ratios[i], 100 * (exp(best) - 1));
 			}
 			if (before - best < 0.01 * before)
 				break;
@@ -304,8 +327,10 @@ int tt_tune_factors(const struct tt_tune *t, struct tt_cost *cost)
 		double us = tt_tune_model_us(t, s, cost), factor = us > 0 ? s->half_us[0] / us : 1;
 
 		factor = factor < 0.001 ? 0.001 : factor > 1000 ? 1000 : factor;
-		factors[i] = (struct tt_factor){ .algorithm = s->algorithm, .link = (uint8_t)tt_tune_class(&t->runs[s->run]),
-						 .nranks = (uint16_t)t->runs[s->run].np, .bytes = s->bytes,
+		factors[i] = (struct tt_factor){ .algorithm = s->algorithm,
+						 .link = (uint8_t)tt_tune_class(&t->runs[s->run]),
+						 .nranks = (uint16_t)t->runs[s->run].np,
+						 .bytes = s->bytes,
 						 .permille = (uint32_t)lround(1000 * factor) };
 	}
 	qsort(factors, (size_t)t->nsamples, sizeof(*factors), tt_factor_compare);

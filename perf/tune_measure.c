@@ -1,8 +1,10 @@
 /*
- * tune_measure.c - ranks that run every allreduce algorithm at every size, in turn, so that a busy moment hits all alike
+ * tune_measure.c - ranks that run every allreduce algorithm at every size, in turn, so that a busy
+ * moment hits all alike
  *
- * Called by cmd_tune.c. A batch is some calls one behind the other; a figure is nearly the least of the batches of a
- * half: other work on the machine makes batches longer, never shorter. Rank 0's clock counts.
+ * Called by cmd_tune.c. A batch is some calls one behind the other; a figure is nearly the least of
+ * the batches of a half: other work on the machine makes batches longer, never shorter. Rank 0's
+ * clock counts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@
 #include "perf/tune.h"
 
 enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
-#define HOPELESS 6                       /* so many times slower than the best: not measured again */
+/* so many times slower than the best: not measured again */
+#define HOPELESS 6
 
 /* Of one run; rank 0 writes the figures, the parent reads them. */
 struct board {
@@ -70,7 +73,8 @@ static int batch(struct rank *r, int a, uint64_t bytes, double *ret_us)
 		return failed(r, "barrier");
 	start = tt_now_ns();
 	for (int i = 0; i < calls; i++)
-		if (tuttiAllReduce(r->in + (size_t)i * stride, r->out, bytes / 4, tuttiFloat, tuttiSum, r->comm[a], NULL))
+		if (tuttiAllReduce(r->in + (size_t)i * stride, r->out, bytes / 4, tuttiFloat,
+				   tuttiSum, r->comm[a], NULL))
 			return failed(r, "allreduce");
 	*ret_us = (double)(tt_now_ns() - start) / 1000 / calls;
 	return 0;
@@ -99,7 +103,8 @@ static int agree_on(struct rank *r, uint8_t *go)
 			best = r->us[a][0][0];
 	for (int a = 0; a < r->job->board->nalgorithms; a++)
 		go[a] = !r->done[a][0] || !r->done[a][1] || r->us[a][0][0] < HOPELESS * best;
-	return tuttiBcast(go, TT_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast") : 0;
+	return tuttiBcast(go, TT_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast")
+										: 0;
 }
 
 static int measure_size(struct rank *r, int s)
@@ -157,7 +162,8 @@ static int measure_all(struct rank *r)
 	r->in = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
 	r->out = aligned_alloc(4096, (most + 4095) / 4096 * 4096);
 	if (!r->in || !r->out) {
-		fprintf(stderr, "tutti tune: rank %d: no memory for buffers of %zu bytes\n", r->rank, most);
+		fprintf(stderr, "tutti tune: rank %d: no memory for buffers of %zu bytes\n",
+			r->rank, most);
 		rc = 1;
 	} else {
 		memset(r->out, 0, most);
@@ -183,7 +189,8 @@ static int rank_main(const struct job *job, int rank, int np)
 		return 1;
 	config.transport = job->run->transport;
 	r->job = job;
-	rc = np ? tuttiCommInitRankConfig(&r->base, np, job->id, rank, &config) : tuttiCommInitEnv(&r->base, &config);
+	rc = np ? tuttiCommInitRankConfig(&r->base, np, job->id, rank, &config)
+		: tuttiCommInitEnv(&r->base, &config);
 	if (rc)
 		return failed(r, "init");
 	tuttiCommUserRank(r->base, &r->rank);
@@ -210,10 +217,11 @@ static void list_algorithms(struct board *b, int nranks)
 {
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
-		const struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = nranks ? nranks : 2 };
+		const struct tt_shape shape = { .collective = TT_ALLREDUCE,
+						.nranks = nranks ? nranks : 2 };
 
-		if (a->collective == TT_ALLREDUCE && !a->variants && b->nalgorithms < TT_TUNE_ALGORITHMS &&
-		    !(a->refuses && a->refuses(&shape)))
+		if (a->collective == TT_ALLREDUCE && !a->variants &&
+		    b->nalgorithms < TT_TUNE_ALGORITHMS && !(a->refuses && a->refuses(&shape)))
 			b->algorithm[b->nalgorithms++] = (uint8_t)i;
 	}
 }
@@ -234,17 +242,26 @@ static int keep(struct tt_tune *t, int r, const struct board *b)
 	for (int i = 0; i < run->nsizes; i++)
 		for (int a = 0; a < b->nalgorithms; a++)
 			if (b->us[a][i][0] > 0 && b->us[a][i][1] > 0)
-				t->samples[t->nsamples++] = (struct tt_tune_sample){
-					r, b->algorithm[a], run->bytes[i], { b->us[a][i][0], b->us[a][i][1] } };
+				t->samples[t->nsamples++] =
+					(struct tt_tune_sample){ r,
+								 b->algorithm[a],
+								 run->bytes[i],
+								 { b->us[a][i][0],
+								   b->us[a][i][1] } };
 	return 0;
 }
 
 int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 {
 	struct tt_tune_run *run = &t->runs[number];
-	struct board *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct board *b =
+		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct job job = { .run = run, .board = b, .cores = t->cores };
-	struct tt_launch launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1, .main = launched, .ctx = &job };
+	struct tt_launch launch = { .tool = "tutti tune",
+				    .processes = run->np,
+				    .ranks_each = 1,
+				    .main = launched,
+				    .ctx = &job };
 	int rc;
 
 	if (b == MAP_FAILED) {
@@ -253,7 +270,8 @@ int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 	}
 	list_algorithms(b, run->np);
 	if (run->np) {
-		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct rank){ 0 }, "unique id") : tt_launch(&launch);
+		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct rank){ 0 }, "unique id")
+					       : tt_launch(&launch);
 		*ret_speaks = true;
 	} else {
 		rc = rank_main(&job, 0, 0);

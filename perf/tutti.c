@@ -1,5 +1,6 @@
 /*
- * tutti.c - the `tutti` program: a table of commands; adding one is a file cmd_NAME.c and a line here
+ * tutti.c - the `tutti` program: a table of commands; adding one is a file cmd_NAME.c and a line
+ * here
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +14,15 @@ static int version(int argc, char **argv);
 static int help(int argc, char **argv);
 
 static const struct tt_command commands[] = {
-	{ "info", "what this build and this host have: processor, transports, topology, settings, algorithms", tt_cmd_info },
+	{ "info",
+	  "what this build and this host have: processor, transports, topology, settings, algorithms",
+	  tt_cmd_info },
 	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
-	{ "simulate", "simulate a call on ranks and hosts that need not be there", tt_cmd_simulate },
+	{ "simulate", "simulate a call on ranks and hosts that need not be there",
+	  tt_cmd_simulate },
 	{ "tune", "measure what things cost here, for choosing algorithms", tt_cmd_tune },
-	{ "hashdiff", "where two trainings begin to differ: step, bucket, element", tt_cmd_hashdiff },
+	{ "hashdiff", "where two trainings begin to differ: step, bucket, element",
+	  tt_cmd_hashdiff },
 	{ "version", "print the version", version },
 	{ "help", "this list, or the help of one command", help },
 	{ NULL, NULL, NULL },
@@ -40,7 +45,8 @@ static int unknown(const char *name)
 			nearest = c;
 	if (tt_edit_distance(name, nearest->name) > 2)
 		return tt_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
-	return tt_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them", name, nearest->name);
+	return tt_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them",
+			 name, nearest->name);
 }
 
 static int no_arguments(int argc, char **argv)
@@ -64,10 +70,12 @@ static int version(int argc, char **argv)
 
 static void list(FILE *to)
 {
-	fprintf(to, "usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
+	fprintf(to,
+		"usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
 	for (const struct tt_command *c = commands; c->name; c++)
 		fprintf(to, "  %-10s %s\n", c->name, c->help);
-	fprintf(to, "\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
+	fprintf(to,
+		"\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
 }
 
 static int help(int argc, char **argv)

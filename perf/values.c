@@ -1,13 +1,18 @@
 /*
  * values.c - inputs with an exactly known result (values.h), and their comparison
  *
- * Called by seat.c and tests/test_perf.c. For every element a hash h chooses; r is the rank, n their number, and
- * everything is a whole number (for floats times a power of two, which changes no rounding):
- *   sum       a + r * b                 while all partial sums are exact: |sum| <= limit of the type
- *             1, and at one rank more   when only 2 n fits the limit (fp8, or bfloat16 and many ranks)
+ * Called by seat.c and tests/test_perf.c. For every element a hash h chooses; r is the rank, n
+ * their number, and everything is a whole number (for floats times a power of two, which changes no
+ * rounding):
+ *   sum       a + r * b                 while all partial sums are exact: |sum| <= limit of the
+ *             type
+ *             1, and at one rank more   when only 2 n fits the limit (fp8, or bfloat16 and many
+ *                                       ranks)
  *             1 at some ranks, else 0   when not even that fits
- *   avg       as the latter two; in the first of them the sum is a multiple of n, so that floats need no rounding
- *   prod      integers: an odd constant for each rank, times h at one; floats: -1, and h at one rank
+ *   avg       as the latter two; in the first of them the sum is a multiple of n, so that floats
+ *             need no rounding
+ *   prod      integers: an odd constant for each rank, times h at one; floats: -1, and h at one
+ *             rank
  *   max, min  h at one rank, anything less (more) at the others
  *   band, bor each bit is decided by one rank
  *   bxor      a ^ (c[r] & b) with random c whose sum is all ones
@@ -27,7 +32,8 @@ struct recipe {
 	uint64_t weights;        /* sum of the ranks' scalars: n, but for mulsum */
 	uint64_t slope;          /* sum of rank * scalar */
 	uint64_t product;        /* of the ranks' odd constants (integer prod) */
-	uint64_t last_bits;      /* constant of the last rank (bxor): makes the sum of all of them ~0 */
+	uint64_t last_bits;      /* constant of the last rank (bxor): makes the sum of all of them
+				  * ~0 */
 };
 
 /* What the hash decided about one element. */
@@ -61,13 +67,15 @@ int tt_values_scalar(int rank)
 	return 1 + rank % 2;
 }
 
-/* ---- the recipe of one (type, op, n) -------------------------------------------------------------------------- */
+/* ---- the recipe of one (type, op, n) --------------------------------------------------------- */
 
-/* Whole numbers that the type holds without a gap: 2 to the width of its mantissa; for integers all of them. */
+/* Whole numbers that the type holds without a gap: 2 to the width of its mantissa; for integers all
+ * of them. */
 static uint64_t exact_limit(tuttiDataType_t type)
 {
 	static const uint64_t limits[tuttiNumTypes] = {
-		[tuttiInt8] = INT8_MAX, [tuttiUint8] = UINT8_MAX, [tuttiInt32] = INT32_MAX, [tuttiUint32] = UINT32_MAX,
+		[tuttiInt8] = INT8_MAX, [tuttiUint8] = UINT8_MAX, [tuttiInt32] = INT32_MAX,
+		[tuttiUint32] = UINT32_MAX,
 		[tuttiInt64] = INT64_MAX, [tuttiUint64] = UINT64_MAX, [tuttiFloat16] = 1u << 11,
 		[tuttiFloat32] = 1u << 24, [tuttiFloat64] = 1ull << 53, [tuttiBfloat16] = 1u << 8,
 		[tuttiFloat8e4m3] = 1u << 4, [tuttiFloat8e5m2] = 1u << 3,
@@ -93,7 +101,11 @@ static uint64_t bits_constant(const struct recipe *c, int rank)
 
 static struct recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t seed)
 {
-	struct recipe c = { .type = type, .op = op, .n = n, .product = 1, .limit = exact_limit(type),
+	struct recipe c = { .type = type,
+			    .op = op,
+			    .n = n,
+			    .product = 1,
+			    .limit = exact_limit(type),
 			    .integer = tt_type_is_integer(type),
 			    .seed = mix(seed ^ mix((uint64_t)op << 8 | (uint64_t)type)) };
 
@@ -124,7 +136,7 @@ static struct element make_element(const struct recipe *c, size_t index)
 	return e;
 }
 
-/* ---- sums ----------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 enum form { LINE, ONES, SOME };
 
@@ -137,8 +149,10 @@ static enum form form_of(const struct recipe *c)
 	return 2 * c->weights <= c->limit ? ONES : SOME;
 }
 
-/* LINE: rank r gives a + r * b, with a, b >= 1. Integer sums may wrap; b is odd then, so that r * b differ. */
-static void line_of(const struct recipe *c, const struct element *e, uint64_t *ret_a, uint64_t *ret_b)
+/* LINE: rank r gives a + r * b, with a, b >= 1. Integer sums may wrap; b is odd then, so that r * b
+ * differ. */
+static void line_of(const struct recipe *c, const struct element *e, uint64_t *ret_a,
+		    uint64_t *ret_b)
 {
 	uint64_t b_max;
 
@@ -162,7 +176,8 @@ static uint64_t special_one(const struct recipe *c, const struct element *e)
 	return 1 + e->h1 % ((c->limit - c->weights) / scalar_of(c, e->special) + 1);
 }
 
-/* SOME: what the ranks give that give anything. Only averages of integers come here; 2, so that they are not 1 as well. */
+/* SOME: what the ranks give that give anything. Only averages of integers come here; 2, so that
+ * they are not 1 as well. */
 static uint64_t piece(const struct recipe *c)
 {
 	return c->integer ? 2 : 1;
@@ -171,7 +186,8 @@ static uint64_t piece(const struct recipe *c)
 /* SOME: so many ranks, from the special one on, give it. */
 static int some_ranks(const struct recipe *c, const struct element *e)
 {
-	uint64_t most = c->limit / (c->op == TT_MULSUM ? 2 : piece(c)), fewest = 1, n = (uint64_t)c->n;
+	uint64_t most = c->limit / (c->op == TT_MULSUM ? 2 : piece(c)), fewest = 1,
+		 n = (uint64_t)c->n;
 
 	if (most > n)
 		most = n;
@@ -214,9 +230,10 @@ static uint64_t sum_result(const struct recipe *c, const struct element *e)
 	return sum;
 }
 
-/* ---- the other operations -------------------------------------------------------------------------------------- */
+/* ---- the other operations -------------------------------------------------------------------- */
 
-/* From the least of the type's range: how far up the special rank's value is, and a smaller one for another rank. */
+/* From the least of the type's range: how far up the special rank's value is, and a smaller one for
+ * another rank. */
 static uint64_t least(const struct recipe *c)
 {
 	if (!c->with_sign)
@@ -287,7 +304,7 @@ static uint64_t result_of(const struct recipe *c, const struct element *e)
 	return (uint64_t)e->sign * sum_result(c, e) << e->shift;
 }
 
-/* ---- tables --------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* A whole number, taken as signed where the type has a sign, into element index. */
 static void store(const struct recipe *c, void *table, size_t index, uint64_t value)
@@ -362,8 +379,8 @@ void tt_values_fill(void *buf, const void *table, size_t bytes, size_t count, si
 	}
 }
 
-uint64_t tt_values_judge(const void *buf, const void *table, size_t bytes, size_t count, size_t phase,
-			 size_t *ret_first)
+uint64_t tt_values_judge(const void *buf, const void *table, size_t bytes, size_t count,
+			 size_t phase, size_t *ret_first)
 {
 	const char *got = buf;
 	uint64_t wrong = 0;

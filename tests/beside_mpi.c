@@ -1,8 +1,10 @@
 /*
  * beside_mpi.c - one program that uses Tutti and MPI, as a rank of whatever started it
  *
- * Called by engines.sh:  beside_mpi LIBRARY first|last  MPI is initialised before or after Tutti, and ended likewise. No
- * header of MPI is needed, so the test does not need its development package. Prints "both" and exits with 0.
+ * Called by engines.sh:  beside_mpi LIBRARY first|last  MPI is initialised before or after Tutti,
+ *                        and ended likewise. No
+ * header of MPI is needed, so the test does not need its development package. Prints "both" and
+ * exits with 0.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -31,7 +33,8 @@ static int use_tutti(tuttiComm_t comm)
 int main(int argc, char **argv)
 {
 	void *mpi = argc == 3 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
-	int (*init)(int *, char ***) = mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
+	int (*init)(int *, char ***) =
+		mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
 	int (*finalize)(void) = mpi ? (int (*)(void))dlsym(mpi, "MPI_Finalize") : NULL;
 	bool first = argc == 3 && !strcmp(argv[2], "first");
 	tuttiComm_t comm, again;

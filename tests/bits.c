@@ -1,9 +1,10 @@
 /*
  * bits.c - one number for all the bits that allreduces leave: bits TRANSPORT RANKS
  *
- * Called by soft_roce.sh and soft-roce/claims.sh, whose claim is that the number is the same for every transport and
- * machine. Every algorithm and every type, sizes and operations in turn, on floats whose sum depends on the order of adding; with
- * many small tiles (TUTTI_TILE_BYTES). Forks its ranks; exit 1 if one fails or the ranks differ.
+ * Called by soft_roce.sh and soft-roce/claims.sh, whose claim is that the number is the same for
+ * every transport and machine. Every algorithm and every type, sizes and operations in turn, on
+ * floats whose sum depends on the order of adding; with many small tiles (TUTTI_TILE_BYTES). Forks
+ * its ranks; exit 1 if one fails or the ranks differ.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,7 +41,8 @@ static int calls(tuttiComm_t comm, int rank, int turn, unsigned char *x, uint64_
 		if (!ref_defined(type, op))
 			op = tuttiSum;
 		for (size_t k = 0; k < count; k++)
-			ref_set(type, x + k * ref_bytes[type], (double)(random_of((uint64_t)rank, k) % 4096) / 3);
+			ref_set(type, x + k * ref_bytes[type],
+				(double)(random_of((uint64_t)rank, k) % 4096) / 3);
 		if (tuttiAllReduce(x, x, count, type, op, comm, NULL)) {
 			fprintf(stderr, "%s\n", tuttiGetLastError(comm));
 			return 1;
@@ -70,7 +72,8 @@ static int all_algorithms(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		if (!failed) {
 			char text[160];
 
-			if (!tuttiCommDescribe(part, "allreduce", 1, tuttiFloat32, text, sizeof(text)))
+			if (!tuttiCommDescribe(part, "allreduce", 1, tuttiFloat32, text,
+					       sizeof(text)))
 				failed = calls(part, rank, a, x, &h);
 			tuttiCommDestroy(part);
 		}
@@ -82,7 +85,9 @@ static int all_algorithms(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 int main(int argc, char **argv)
 {
-	struct ranks r = { .n = argc > 2 ? atoi(argv[2]) : 2, .transport = argc > 1 ? argv[1] : NULL, .limit_s = 200 };
+	struct ranks r = { .n = argc > 2 ? atoi(argv[2]) : 2,
+			   .transport = argc > 1 ? argv[1] : NULL,
+			   .limit_s = 200 };
 	uint64_t *h = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int failed;
 

@@ -1,9 +1,10 @@
 /*
- * first_result.c - how long it takes from nothing to the first result: first_result [NRANKS [ROUNDS [TRANSPORT]]]
+ * first_result.c - how long it takes from nothing to the first result: first_result [NRANKS [ROUNDS
+ * [TRANSPORT]]]
  *
- * Prints milliseconds from the moment when all ranks start to join until the last rank has joined, until the last has the
- * result of an allreduce of one float, and of one of 1 MiB; median and least of the rounds. For people: nothing is
- * judged here, because a busy machine takes longer.
+ * Prints milliseconds from the moment when all ranks start to join until the last rank has joined,
+ * until the last has the result of an allreduce of one float, and of one of 1 MiB; median and least
+ * of the rounds. For people: nothing is judged here, because a busy machine takes longer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,18 +19,20 @@
 enum { JOINED, FIRST, LARGE, MARKS };
 enum { COUNT = 1 << 18 };
 
-struct board { _Atomic int ready; _Atomic uint64_t at[MARKS]; };      /* at: the latest of all ranks */
+/* at: the latest of all ranks */
+struct board { _Atomic int ready; _Atomic uint64_t at[MARKS]; };
 
 static void mark(struct board *b, int what)
 {
 	uint64_t now = tt_now_ns(), was = b->at[what];
 
-	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[what], &was, now, false, __ATOMIC_SEQ_CST,
-							 __ATOMIC_SEQ_CST))
+	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[what], &was, now, false,
+							 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 }
 
-static int rank_main(struct board *b, int start, const tuttiUniqueId *id, int n, int rank, const char *transport)
+static int rank_main(struct board *b, int start, const tuttiUniqueId *id, int n, int rank,
+		     const char *transport)
 {
 	static float in[COUNT], out[COUNT];
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -59,7 +62,8 @@ failed:
 /* Milliseconds from the start to each mark. */
 static int one_round(int n, const char *transport, double ret_ms[MARKS])
 {
-	struct board *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct board *b =
+		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int start[2], how, failed = 0;
 	tuttiUniqueId id;
 	uint64_t began;
@@ -120,7 +124,8 @@ int main(int argc, char **argv)
 	printf("%d ranks, %s, ms, median (least) of %d rounds:", n, transport, rounds);
 	for (int i = 0; i < MARKS; i++) {
 		qsort(ms[i], (size_t)rounds, sizeof(double), by_size);
-		printf(" %s %.2f (%.2f)", (const char *const[]){ "joined", "first", "1 MiB" }[i], ms[i][rounds / 2], ms[i][0]);
+		printf(" %s %.2f (%.2f)", (const char *const[]){ "joined", "first", "1 MiB" }[i],
+		       ms[i][rounds / 2], ms[i][0]);
 		free(ms[i]);
 	}
 	printf("\n");

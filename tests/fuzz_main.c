@@ -1,9 +1,10 @@
 /*
  * fuzz_main.c - drives a fuzzer's LLVMFuzzerTestOneInput where the compiler has no libFuzzer
  *
- * Linked into each tests/fuzz_*.c unless configured with --enable-fuzzers. Takes the part of libFuzzer's command line
- * that tests/tiers uses: -max_total_time=SECONDS, -runs=N, and files or folders whose files are fed first and then
- * mutated. The same seed every time, so a failure comes back.
+ * Linked into each tests/fuzz_*.c unless configured with --enable-fuzzers. Takes the part of
+ * libFuzzer's command line that tests/tiers uses: -max_total_time=SECONDS, -runs=N, and files or
+ * folders whose files are fed first and then mutated. The same seed every time, so a failure comes
+ * back.
  */
 #include "base/base.h"
 
@@ -107,8 +108,8 @@ int main(int argc, char **argv)
 	uint64_t end;
 
 	for (int i = 1; i < argc; i++)
-		if (sscanf(argv[i], "-max_total_time=%lu", &seconds) != 1 && sscanf(argv[i], "-runs=%lu", &runs) != 1 &&
-		    argv[i][0] != '-')
+		if (sscanf(argv[i], "-max_total_time=%lu", &seconds) != 1 &&
+		    sscanf(argv[i], "-runs=%lu", &runs) != 1 && argv[i][0] != '-')
 			read_path(argv[i]);
 	end = tt_now_ns() + seconds * 1000000000ull;
 	for (; seconds ? tt_now_ns() < end : done < runs; done++)

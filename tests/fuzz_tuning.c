@@ -1,6 +1,6 @@
 /*
- * fuzz_tuning.c - any bytes as a table of costs: refused with a sentence that has the line's number, or taken, printed,
- * and taken again to the same
+ * fuzz_tuning.c - any bytes as a table of costs: refused with a sentence that has the line's
+ * number, or taken, printed, and taken again to the same
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* What was taken must be printed as something that is taken, and whatever it says, a choice must come of it. */
+/* What was taken must be printed as something that is taken, and whatever it says, a choice must
+ * come of it. */
 static void use(const struct tt_cost *cost)
 {
 	static const struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = 3 };

@@ -1,9 +1,11 @@
 /*
- * fuzz_wire.c - whatever bytes come over a control connection, or from a guest that has proved nothing
+ * fuzz_wire.c - whatever bytes come over a control connection, or from a guest that has proved
+ * nothing
  *
- * The first byte says what the rest is: a hello, a unique id, a card or status alone (which must survive being read and
- * written again), or a stream into a real control, by a real socket, from a child, the parent, a ring neighbour, a
- * registering rank or a stranger. Nothing may crash, hang, or make the control hold more than has come.
+ * The first byte says what the rest is: a hello, a unique id, a card or status alone (which must
+ * survive being read and written again), or a stream into a real control, by a real socket, from a
+ * child, the parent, a ring neighbour, a registering rank or a stranger. Nothing may crash, hang,
+ * or make the control hold more than has come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ static void must(bool so, const char *what)
 	abort();
 }
 
-/* ---- single messages --------------------------------------------------------------------------------------------- */
+/* ---- single messages ------------------------------------------------------------------------- */
 
 static void registration(const uint8_t *data, size_t bytes)
 {
@@ -37,7 +39,8 @@ static void registration(const uint8_t *data, size_t bytes)
 	if (!tt_get_register(data, bytes, &reg))
 		return;
 	tt_put_register(&w, &reg);
-	must(w.have == bytes && !memcmp(w.data, data, bytes), "a registration is written as it was read");
+	must(w.have == bytes && !memcmp(w.data, data, bytes),
+	     "a registration is written as it was read");
 	free(w.data);
 }
 
@@ -49,7 +52,8 @@ static void status(const uint8_t *data, size_t bytes)
 
 	if (!tt_get_status(data, bytes, NRANKS, &s))
 		return;
-	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS, "ranks of a status are ranks");
+	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS,
+	     "ranks of a status are ranks");
 	tt_put_status(&w, &s);
 	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
 	free(w.data);
@@ -69,7 +73,8 @@ static void hello(const uint8_t *data, size_t bytes)
 
 	memcpy(said, data, bytes < sizeof(said) ? bytes : sizeof(said));
 	if (tt_hello_get(said, &h, &verdict) && verdict == TT_V_WELCOME)
-		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MAIL && h.from >= 0, "a hello has a purpose");
+		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MAIL && h.from >= 0,
+		     "a hello has a purpose");
 }
 
 static void id(const uint8_t *data, size_t bytes)
@@ -78,10 +83,11 @@ static void id(const uint8_t *data, size_t bytes)
 	struct tt_id id;
 
 	memcpy(wire.internal, data, bytes < sizeof(wire) ? bytes : sizeof(wire));
-	must(tt_id_unpack(&wire, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES), "an id is in bounds");
+	must(tt_id_unpack(&wire, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES),
+	     "an id is in bounds");
 }
 
-/* ---- streams into a control -------------------------------------------------------------------------------------- */
+/* ---- streams into a control ------------------------------------------------------------------ */
 
 static void check(const struct tt_control *ctl, size_t bytes)
 {
@@ -92,7 +98,8 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	for (const char *p = text; *p; p++)
 		must((unsigned char)*p >= ' ', "what broke it can be printed");
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes, "no more is kept than has come");
+		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
+		     "no more is kept than has come");
 	must(ctl->nguests >= 0 && ctl->nguests <= 1, "guests are counted");
 }
 
@@ -132,18 +139,27 @@ static void add_guest(struct tt_control *ctl, int fd)
 	must(!epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
 }
 
-/* kind: bits 0-2 who speaks, bit 3 whether this rank is in an allgather, bit 4 whether all have joined */
+/* kind: bits 0-2 who speaks, bit 3 whether this rank is in an allgather, bit 4 whether all have
+ * joined */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
-	static const unsigned roles[8] = { TT_ROLE_PARENT, TT_ROLE_CHILD, TT_ROLE_RING, TT_ROLE_REGISTER, TT_ROLE_CHILD,
-					   TT_ROLE_REGISTER, 0, 0 };
-	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 }, peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
+	static const unsigned roles[8] = { TT_ROLE_PARENT,
+					   TT_ROLE_CHILD,
+					   TT_ROLE_RING,
+					   TT_ROLE_REGISTER,
+					   TT_ROLE_CHILD,
+					   TT_ROLE_REGISTER,
+					   0,
+					   0 };
+	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
+			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
 	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
 	uint8_t all[NRANKS * 4];
 	struct tt_control *ctl;
 	int fds[2], who = kind & 7;
 
-	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0, 0 }, &ctl) || socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
+	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0, 0 }, &ctl) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
 	must(ranks[who] || !tt_desk_open(ctl, &join), "a desk");
 	for (int r = 0; r < NRANKS; r++)
@@ -165,7 +181,8 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		ctl->gather_count = 1;
 	}
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
-	tt_control_note_message(ctl, false, 2, 2, &(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
+	tt_control_note_message(ctl, false, 2, 2,
+				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
 	tt_sock_set_blocking(fds[1], false);
 	(void)!send(fds[1], data, bytes, MSG_NOSIGNAL);
 	pthread_mutex_lock(&ctl->lock);

@@ -1,8 +1,9 @@
 /*
  * gpu_covering.c - see gpu_covering.h
  *
- * Greedy: a row begins with a pair that is in no row yet, and takes for each other factor the value with which most pairs are
- * new. (The idea: Cohen, Dalal, Fredman, Patton, "The AETG system", 1997.)
+ * Greedy: a row begins with a pair that is in no row yet, and takes for each other factor the value
+ * with which most pairs are new. (The idea: Cohen, Dalal, Fredman, Patton, "The AETG system",
+ * 1997.)
  */
 #include "gpu_covering.h"
 
@@ -27,7 +28,8 @@ static int news(const struct covering *c, const int *row, int f, int v)
 	return count;
 }
 
-/* The best value for factor f of a row; OPEN: none fits. Values take turns where several are best. */
+/* The best value for factor f of a row; OPEN: none fits. Values take turns where several are
+ * best. */
 static int best(const struct covering *c, const int *row, int f)
 {
 	int found = OPEN, most = -1;
@@ -80,7 +82,8 @@ int covering_make(struct covering *c)
 		for (int g = f + 1; g < FACTORS; g++)
 			for (int v = 0; v < c->values[f]; v++)
 				for (int w = 0; w < c->values[g]; w++)
-					if (!c->covered[f][v][g][w] && c->may((enum factor)f, v, (enum factor)g, w))
+					if (!c->covered[f][v][g][w] &&
+					    c->may((enum factor)f, v, (enum factor)g, w))
 						left += !add_row(c, f, v, g, w);
 	return left;
 }

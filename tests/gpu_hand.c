@@ -18,7 +18,8 @@ int hand_open(struct hand *h, int rank, int n)
 		h->inputs[r] = malloc(HAND_MOST);
 	h->want = malloc(HAND_MOST);
 	h->got = malloc(HAND_MOST);
-	return h->cu->mem_alloc(&h->in, HAND_MOST + 64) || h->cu->mem_alloc(&h->out, HAND_MOST + 64) ||
+	return h->cu->mem_alloc(&h->in, HAND_MOST + 64) ||
+	       h->cu->mem_alloc(&h->out, HAND_MOST + 64) ||
 	       h->cu->stream_create(&h->stream, TT_CU_STREAM_APART);
 }
 
@@ -35,12 +36,15 @@ void hand_close(struct hand *h)
 
 static size_t in_parts(const struct call *c, int n)
 {
-	return c->what == TT_REDUCE_SCATTER || c->what == TT_ALLTOALL || c->what == TT_SCATTER ? (size_t)n : 1;
+	return c->what == TT_REDUCE_SCATTER || c->what == TT_ALLTOALL || c->what == TT_SCATTER
+		       ? (size_t)n
+		       : 1;
 }
 
 static size_t out_parts(const struct call *c, int n)
 {
-	return c->what == TT_ALLGATHER || c->what == TT_ALLTOALL || c->what == TT_GATHER ? (size_t)n : 1;
+	return c->what == TT_ALLGATHER || c->what == TT_ALLTOALL || c->what == TT_GATHER ? (size_t)n
+											 : 1;
 }
 
 static size_t in_bytes(const struct hand *h, const struct call *c)
@@ -124,13 +128,14 @@ static size_t expect(const struct hand *h, const struct call *c)
 		return part;
 	default:
 		for (int r = 0; r < h->n; r++)
-			memcpy(h->want + (size_t)r * part, h->inputs[r] + (c->what == TT_ALLTOALL ? me * part : 0), part);
+			memcpy(h->want + (size_t)r * part,
+			       h->inputs[r] + (c->what == TT_ALLTOALL ? me * part : 0), part);
 		return c->what == TT_GATHER && h->rank != c->root ? 0 : part * (size_t)h->n;
 	}
 }
 
-static tuttiResult_t issue(const struct call *c, tuttiComm_t comm, const void *in, void *out, tuttiRedOp_t op,
-			   tuttiStream_t stream)
+static tuttiResult_t issue(const struct call *c, tuttiComm_t comm, const void *in, void *out,
+			   tuttiRedOp_t op, tuttiStream_t stream)
 {
 	switch (c->what) {
 	case TT_ALLREDUCE:
@@ -158,7 +163,8 @@ static tuttiRedOp_t op_of(struct hand *h, const struct call *c, tuttiComm_t comm
 	tuttiRedOp_t op = c->op;
 
 	tt_element_set(scalar, 0, c->type, c->scalar + h->rank);
-	if (c->scalar != 0 && tuttiRedOpCreatePreMulSum(&op, scalar, c->type, tuttiScalarHostImmediate, comm))
+	if (c->scalar != 0 &&
+	    tuttiRedOpCreatePreMulSum(&op, scalar, c->type, tuttiScalarHostImmediate, comm))
 		h->wrong++;
 	return op;
 }
@@ -183,9 +189,11 @@ static void compare(struct hand *h, const struct call *c, tuttiResult_t rc, size
 
 		while (i < bytes && h->got[i] == h->want[i])
 			i++;
-		fprintf(stderr, "rank %d of %d: %s of %zu %s %s%s: %d %s; byte %zu of %zu is %#x, not %#x\n", h->rank, h->n,
-			tt_collective_name(c->what), c->count, tt_type_name(c->type), tt_op_name(c->op),
-			c->in_place ? " in place" : "", rc, rc ? tuttiGetLastError(NULL) : "", i, bytes, h->got[i], h->want[i]);
+		fprintf(stderr,
+			"rank %d of %d: %s of %zu %s %s%s: %d %s; byte %zu of %zu is %#x, not %#x\n",
+			h->rank, h->n, tt_collective_name(c->what), c->count, tt_type_name(c->type),
+			tt_op_name(c->op), c->in_place ? " in place" : "", rc,
+			rc ? tuttiGetLastError(NULL) : "", i, bytes, h->got[i], h->want[i]);
 		h->wrong++;
 	}
 }
@@ -200,12 +208,16 @@ void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm)
 	if (c->in_place && (c->what == TT_ALLGATHER || c->what == TT_GATHER))
 		in = out + (uint64_t)h->rank * part;
 	else if (c->in_place)
-		out = c->what == TT_REDUCE_SCATTER || c->what == TT_SCATTER ? in + (uint64_t)h->rank * part : in;
+		out = c->what == TT_REDUCE_SCATTER || c->what == TT_SCATTER
+			      ? in + (uint64_t)h->rank * part
+			      : in;
 	load(h, c, in, out);
-	rc = issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op, c->blocking ? NULL : h->stream);
+	rc = issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op,
+		   c->blocking ? NULL : h->stream);
 	bytes = expect(h, c);
 	if (!c->blocking)
-		h->cu->dtoh_async(h->got, out, bytes, h->stream), h->cu->stream_synchronize(h->stream);
+		h->cu->dtoh_async(h->got, out, bytes, h->stream),
+			h->cu->stream_synchronize(h->stream);
 	else
 		h->cu->dtoh(h->got, out, bytes);
 	compare(h, c, rc, bytes);
@@ -223,8 +235,8 @@ void hand_beside_host(struct hand *h, const struct call *c, tuttiComm_t comm)
 	load(h, c, h->in, h->out);
 	rc = issue(c, comm, h->inputs[h->rank], h->want, op, NULL);
 	if (!rc)
-		rc = issue(c, comm, (void *)(uintptr_t)(given ? h->in : 0), (void *)(uintptr_t)(gotten ? out : 0), op,
-				h->stream);
+		rc = issue(c, comm, (void *)(uintptr_t)(given ? h->in : 0),
+			   (void *)(uintptr_t)(gotten ? out : 0), op, h->stream);
 	h->cu->dtoh_async(h->got, out, gotten, h->stream);
 	h->cu->stream_synchronize(h->stream);
 	compare(h, c, rc, gotten);

@@ -1,4 +1,5 @@
-/* gpu_hand.h - one rank's buffers in device memory, and any collective on them compared with lib/mem/reduce; for test_gpu */
+/* gpu_hand.h - one rank's buffers in device memory, and any collective on them compared with
+ * lib/mem/reduce; for test_gpu */
 #ifndef TESTS_GPU_HAND_H
 #define TESTS_GPU_HAND_H
 
@@ -29,11 +30,13 @@ struct call {
 	bool blocking;                         /* NULL stream */
 };
 
-extern bool hand_tame;                 /* inputs are only 0 and 1: sums are exact, whatever algorithm the host takes */
+extern bool hand_tame;                 /* inputs are only 0 and 1: sums are exact, whatever
+				        * algorithm the host takes */
 
 int hand_open(struct hand *h, int rank, int n);
 void hand_close(struct hand *h);
-/* Makes the call, and compares what comes with rank order's bits; counts what is wrong in h, and says it. */
+/* Makes the call, and compares what comes with rank order's bits; counts what is wrong in h, and
+ * says it. */
 void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm);
 
 /* The same beside the same call on host memory, by whatever algorithm the communicator was told. */

@@ -1,8 +1,10 @@
 /*
- * gpu_measure.c - how fast collectives on device memory are, beside what the same GPU copies and signals in the same run
+ * gpu_measure.c - how fast collectives on device memory are, beside what the same GPU copies and
+ * signals in the same run
  *
- * Called by tests/gpu/run; prints rows of a Markdown table. With TUTTI_TEST_GPU set it runs on device 0, else on the stand-in,
- * which shows that it works and whose figures mean nothing. Each measurement runs in processes of its own.
+ * Called by tests/gpu/run; prints rows of a Markdown table. With TUTTI_TEST_GPU set it runs on
+ * device 0, else on the stand-in, which shows that it works and whose figures mean nothing. Each
+ * measurement runs in processes of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@
 
 static size_t large = 256u << 20;      /* bytes a rank */
 static int rounds = 20;
-static double *copy_rate;              /* of the driver, bytes read + written in a us; shared by all processes */
+static double *copy_rate;              /* of the driver, bytes read + written in a us; shared by all
+				        * processes */
 
 struct team { struct ranks ranks; rank_fn *fn; };
 
@@ -39,7 +42,8 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play(int n, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 }, .fn = fn };
+	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
+			  .fn = fn };
 	int status;
 	pid_t child;
 
@@ -62,8 +66,8 @@ static void row(const char *what, int n, double us, const char *figure)
 
 static char *rate(char text[120], double bytes, double us)
 {
-	snprintf(text, 120, "%.1f GB/s of memory, read + written: %.2f of the copy's", bytes / us * 1e-3,
-		 bytes / us / *copy_rate);
+	snprintf(text, 120, "%.1f GB/s of memory, read + written: %.2f of the copy's",
+		 bytes / us * 1e-3, bytes / us / *copy_rate);
 	return text;
 }
 
@@ -71,7 +75,8 @@ static tt_cuptr memory(const struct tt_cuda *cu, size_t bytes, tt_custream s)
 {
 	tt_cuptr p;
 
-	if (cu->mem_alloc(&p, bytes) || cu->memset8_async(p, 0x3c, bytes, s) || cu->stream_synchronize(s)) {
+	if (cu->mem_alloc(&p, bytes) || cu->memset8_async(p, 0x3c, bytes, s) ||
+	    cu->stream_synchronize(s)) {
 		fprintf(stderr, "no %zu bytes of device memory\n", bytes);
 		exit(1);
 	}
@@ -95,9 +100,15 @@ static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *ar
 	return (double)ms * 1e3 / rounds;
 }
 
-/* ---- one rank: copies, sums of two ---------------------------------------------------------------------------------- */
+/* ---- one rank: copies, sums of two ----------------------------------------------------------- */
 
-struct local { const struct tt_cuda *cu; struct tt_gpu *d; tt_custream s; tt_cuptr in[2], out; struct tt_dev_job job; };
+struct local {
+	const struct tt_cuda *cu;
+	struct tt_gpu *d;
+	tt_custream s;
+	tt_cuptr in[2], out;
+	struct tt_dev_job job;
+};
 
 static void copy(void *arg)
 {
@@ -111,7 +122,8 @@ static void add(void *arg)
 	struct local *l = arg;
 	void *params[] = { &l->job };
 
-	l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1, TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL);
+	l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1, TT_DEV_THREADS, 1,
+		      1, 0, l->s, params, NULL);
 }
 
 static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -122,19 +134,27 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)rank, (void)arg;
 	l.cu->stream_create(&l.s, TT_CU_STREAM_APART);
-	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s), l.out = memory(l.cu, large, l.s);
-	l.job = (struct tt_dev_job){ .desk = { l.d->at[0], l.d->at[0], l.d->at[0] }, .report = l.d->area->report_at,
-				     .in = { l.in[0], l.in[1] }, .out = { 0, 0, l.out }, .rank = 2, .nranks = 3,
-				     .way = TT_DEV_ALONE, .npieces = 1, .piece = { { 3, 4, 0, 0, large } } };
+	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s),
+	l.out = memory(l.cu, large, l.s);
+	l.job = (struct tt_dev_job){ .desk = { l.d->at[0], l.d->at[0], l.d->at[0] },
+				     .report = l.d->area->report_at,
+				     .in = { l.in[0], l.in[1] },
+				     .out = { 0, 0, l.out },
+				     .rank = 2,
+				     .nranks = 3,
+				     .way = TT_DEV_ALONE,
+				     .npieces = 1,
+				     .piece = { { 3, 4, 0, 0, large } } };
 	copied = timed(l.cu, l.s, copy, &l);
 	*copy_rate = 2.0 * (double)large / copied;
 	row("copy by the driver", n, copied, rate(text, 2.0 * (double)large, copied));
 	added = timed(l.cu, l.s, add, &l);
-	row("sum of two float32 arrays into a third", n, added, rate(text, 3.0 * (double)large, added));
+	row("sum of two float32 arrays into a third", n, added,
+	    rate(text, 3.0 * (double)large, added));
 	return 0;
 }
 
-/* ---- allreduce ------------------------------------------------------------------------------------------------------ */
+/* ---- allreduce ------------------------------------------------------------------------------- */
 
 struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; int wrong; };
 
@@ -142,8 +162,9 @@ static void sum(void *arg)
 {
 	struct call *c = arg;
 
-	c->wrong += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4, tuttiFloat32, tuttiSum,
-				   c->comm, c->s) != tuttiSuccess;
+	c->wrong +=
+		tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
+			       tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
 }
 
 static int much(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -159,8 +180,9 @@ static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce, large, threads" : "allreduce, large, processes", n, us,
-		    rate(text, 2.0 * n * (double)large, us));
+		row((*comm)->gpu->meets ? "allreduce, large, threads"
+					: "allreduce, large, processes",
+		    n, us, rate(text, 2.0 * n * (double)large, us));
 	return c.wrong;
 }
 
@@ -190,8 +212,8 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	began = tt_now_ns();
 	for (int i = 0; i < IN_GRAPH; i++)
 		sum(&c);
-	snprintf(text, sizeof(text), "%.2f us without a graph; the call itself returns after %.2f", eager,
-		 (double)(tt_now_ns() - began) * 1e-3 / IN_GRAPH);
+	snprintf(text, sizeof(text), "%.2f us without a graph; the call itself returns after %.2f",
+		 eager, (double)(tt_now_ns() - began) * 1e-3 / IN_GRAPH);
 	cu->stream_synchronize(c.s);
 	cu->begin_capture(c.s, TT_CU_CAPTURE_THREAD);
 	for (int i = 0; i < IN_GRAPH; i++)
@@ -202,12 +224,13 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, replay, both) / IN_GRAPH;
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads" : "allreduce of 8 KiB in a graph, processes", n, us,
-		    text);
+		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads"
+					: "allreduce of 8 KiB in a graph, processes",
+		    n, us, text);
 	return c.wrong;
 }
 
-/* ---- what streams of processes can at best: a word there, a word back ------------------------------------------------- */
+/* ---- what streams of processes can at best: a word there, a word back ------------------------ */
 
 static void signal_all(void *arg)
 {
@@ -217,17 +240,24 @@ static void signal_all(void *arg)
 	int me = c->comm->rank;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr word = twice ? offsetof(struct tt_dev_desk, left) : offsetof(struct tt_dev_desk, arrived);
+		tt_cuptr word = twice ? offsetof(struct tt_dev_desk, left)
+				      : offsetof(struct tt_dev_desk, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me)
-				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, d->at[p] + word + 4 * (tt_cuptr)me, 1, 0, 0, 0 };
+				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
+								d->at[p] + word + 4 * (tt_cuptr)me,
+								1,
+								0,
+								0,
+								0 };
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me) {
 				tt_cuptr own = d->at[me] + word + 4 * (tt_cuptr)p;
 
-				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1, TT_CU_WAIT_EQ, 0, 0 };
+				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
+								TT_CU_WAIT_EQ, 0,   0 };
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, own, 0, 0, 0, 0 };
 			}
 		c->wrong += d->cu->stream_batch(c->s, n, ops, 0) != 0;
@@ -245,7 +275,8 @@ static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, signal_all, &c);
 	if (rank == 0)
-		row("all streams tell all streams, twice, processes", n, us, "what an allreduce of few bytes is to be compared with");
+		row("all streams tell all streams, twice, processes", n, us,
+		    "what an allreduce of few bytes is to be compared with");
 	return c.wrong;
 }
 
@@ -259,11 +290,13 @@ int main(void)
 	if (copy_rate == MAP_FAILED)
 		return 1;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("| what | ranks | us | %zu MiB a rank where large |\n| --- | --- | --- | --- |\n", large >> 20);
+	printf("| what | ranks | us | %zu MiB a rank where large |\n| --- | --- | --- | --- |\n",
+	       large >> 20);
 	bad += play(1, true, alone) != 0;
 	for (int n = 2; n <= 8; n *= 2)
 		bad += (play(n, true, much) != 0) + (play(n, true, little) != 0);
 	for (int n = 2; n <= 4; n *= 2)
-		bad += (play(n, false, ping) != 0) + (play(n, false, little) != 0) + (play(n, false, much) != 0);
+		bad += (play(n, false, ping) != 0) + (play(n, false, little) != 0) +
+		       (play(n, false, much) != 0);
 	return bad;
 }

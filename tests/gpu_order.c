@@ -1,5 +1,6 @@
 /*
- * gpu_order.c - streams, graphs, groups and messages on device memory; host memory and ranks without a GPU beside it
+ * gpu_order.c - streams, graphs, groups and messages on device memory; host memory and ranks
+ * without a GPU beside it
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +23,8 @@ static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	for (int i = 0; i < 3; i++)
 		cu->stream_create(&s[i], TT_CU_STREAM_APART);
 	for (int i = 0; i < 9; i++, want *= n)
-		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000, tuttiInt32, tuttiSum, *comm,
-					s[i % 3]) != tuttiSuccess;
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000,
+					tuttiInt32, tuttiSum, *comm, s[i % 3]) != tuttiSuccess;
 	for (int i = 0; i < 3; i++)
 		cu->stream_synchronize(s[i]);
 	cu->dtoh(got, p, sizeof(got));
@@ -46,10 +47,13 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 	tt_cuptr p, q;
 
 	(void)arg;
-	cu->mem_alloc(&p, count * 4), cu->mem_alloc(&q, count * 4), cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->mem_alloc(&p, count * 4), cu->mem_alloc(&q, count * 4),
+		cu->stream_create(&s, TT_CU_STREAM_APART);
 	cu->begin_capture(s, TT_CU_CAPTURE_THREAD);
-	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32, tuttiSum, *comm, s);
-	wrong += tuttiAllReduce((void *)(uintptr_t)q, (void *)(uintptr_t)q, 100, tuttiInt32, tuttiSum, *comm, s);
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32,
+				tuttiSum, *comm, s);
+	wrong += tuttiAllReduce((void *)(uintptr_t)q, (void *)(uintptr_t)q, 100, tuttiInt32,
+				tuttiSum, *comm, s);
 	wrong += cu->end_capture(s, &graph) != 0 || cu->graph_instantiate(&exec, graph, 0) != 0;
 	for (int k = 0; k < 5 && !wrong; k++) {
 		for (size_t i = 0; i < count; i++)
@@ -60,7 +64,8 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 		cu->stream_synchronize(s);
 		for (int i = 0; i < (int)count; i++)
 			wrong += got[i] != (i * (k + 1) * n + n * (n - 1) / 2) * (i < 100 ? n : 1);
-		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32, tuttiSum, *comm, s);
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count,
+					tuttiInt32, tuttiSum, *comm, s);
 		cu->stream_synchronize(s);
 	}
 	cu->graph_destroy(graph), cu->stream_synchronize(s);
@@ -106,7 +111,7 @@ static void calls_by_a_plan_run_in_call_order_however_slow_a_stream_is(void)
 	claim(team_play(3, ORDERED, false, on_many_streams) == 0);
 }
 
-/* ---- messages, groups, host memory, ranks without a GPU ----------------------------------------------------------- */
+/* ---- messages, groups, host memory, ranks without a GPU -------------------------------------- */
 
 /* Everybody to the next and from the one before, in one group, between two collectives. */
 static int around(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -117,7 +122,8 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 	tt_custream s;
 
 	(void)arg;
-	cu->mem_alloc(&p, sizeof(mine)), cu->mem_alloc(&q, sizeof(mine)), cu->mem_alloc(&r, sizeof(sum));
+	cu->mem_alloc(&p, sizeof(mine)), cu->mem_alloc(&q, sizeof(mine)),
+		cu->mem_alloc(&r, sizeof(sum));
 	cu->stream_create(&s, TT_CU_STREAM_APART);
 	for (int k = 0; k < 6; k++) {
 		tuttiStream_t stream = k % 2 ? NULL : s;
@@ -125,12 +131,14 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int i = 0; i < 500; i++)
 			mine[i] = rank * 1000 + i + k;
 		cu->htod(p, mine, sizeof(mine)), cu->htod(r, sum, sizeof(sum));
-		wrong += tuttiAllReduce((void *)(uintptr_t)r, (void *)(uintptr_t)r, 2, tuttiInt32, tuttiSum, *comm, stream);
+		wrong += tuttiAllReduce((void *)(uintptr_t)r, (void *)(uintptr_t)r, 2, tuttiInt32,
+					tuttiSum, *comm, stream);
 		tuttiGroupStart();
 		tuttiSend((void *)(uintptr_t)p, 500, tuttiInt32, (rank + 1) % n, *comm, stream);
 		tuttiRecv((void *)(uintptr_t)q, 500, tuttiInt32, (rank + n - 1) % n, *comm, stream);
 		wrong += tuttiGroupEnd();
-		wrong += tuttiAllReduce((void *)(uintptr_t)r, (void *)(uintptr_t)r, 2, tuttiInt32, tuttiSum, *comm, stream);
+		wrong += tuttiAllReduce((void *)(uintptr_t)r, (void *)(uintptr_t)r, 2, tuttiInt32,
+					tuttiSum, *comm, stream);
 		wrong += tuttiBarrier(*comm, stream);
 		cu->stream_synchronize(s);
 		cu->dtoh(got, q, sizeof(got)), cu->dtoh(mine, r, sizeof(sum));
@@ -168,7 +176,8 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 			x[i] = rank + i;
 		if (buffer != x)
 			cu->htod(p, x, sizeof(x));
-		wrong += tuttiAllReduce(buffer, buffer, 100, tuttiInt32, tuttiSum, *comm, k < 2 ? NULL : s);
+		wrong += tuttiAllReduce(buffer, buffer, 100, tuttiInt32, tuttiSum, *comm,
+					k < 2 ? NULL : s);
 		if (gpu)
 			cu->stream_synchronize(s);
 		if (buffer != x)
@@ -184,7 +193,10 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void a_rank_without_a_gpu_sums_with_ranks_that_have_one(void)
 {
-	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 }, .fn = on_host_memory, .way = STAGED, .mixed = true };
+	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 },
+			  .fn = on_host_memory,
+			  .way = STAGED,
+			  .mixed = true };
 
 	t.ranks.arg = &t;
 	claim(team_failures(&t) == 0);
@@ -196,7 +208,8 @@ static void two_gpus_of_a_process_take_turns_with_host_memory(void)
 	claim(team_play(2, MEET, true, on_host_memory) == 0);
 }
 
-/* Large sums and messages over the network, from and to device memory. A GPU that is slow shows what waits for it. */
+/* Large sums and messages over the network, from and to device memory. A GPU that is slow shows
+ * what waits for it. */
 static int large_and_far(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -210,7 +223,8 @@ static int large_and_far(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (size_t i = 0; i < count; i++)
 			x[i] = (int)i + rank + k;
 		cu->htod(p, x, 4 * count);
-		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32, tuttiSum, *comm, NULL);
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count,
+					tuttiInt32, tuttiSum, *comm, NULL);
 		cu->dtoh(x, q, 4 * count);
 		for (size_t i = 0; i < count; i++)
 			wrong += x[i] != n * ((int)i + k) + n * (n - 1) / 2;

@@ -1,8 +1,9 @@
 /*
- * gpu_pairs.c - allreduces on device memory beside the host's: type x op x algorithm x ranks x size x in place x way
+ * gpu_pairs.c - allreduces on device memory beside the host's: type x op x algorithm x ranks x size
+ * x in place x way
  *
- * Every pair of properties is in one of some 130 calls (gpu_covering.c); on a GPU, ranks that are threads make all there
- * are, in three sizes.
+ * Every pair of properties is in one of some 130 calls (gpu_covering.c); on a GPU, ranks that are
+ * threads make all there are, in three sizes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,11 @@ static bool may(enum factor f, int v, enum factor g, int w)
 
 static struct call call_of(const int *row)
 {
-	struct call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE], .op = (tuttiRedOp_t)row[OP],
-			  .count = sizes[row[SIZE]], .in_place = row[PLACE] };
+	struct call c = { .what = TT_ALLREDUCE,
+			  .type = (tuttiDataType_t)row[TYPE],
+			  .op = (tuttiRedOp_t)row[OP],
+			  .count = sizes[row[SIZE]],
+			  .in_place = row[PLACE] };
 
 	if (row[OP] == tuttiNumOps)             /* stands for a pre-multiplied sum */
 		c.op = tuttiSum, c.scalar = 3;
@@ -82,7 +86,13 @@ static int split(tuttiComm_t comm, int rank, const char *algo, tuttiComm_t *ret)
 
 static int values(enum factor f)
 {
-	const int all[FACTORS] = { tuttiNumTypes, tuttiNumOps + 1, nnames, TT_DEV_RANKS, sizeof(sizes) / sizeof(sizes[0]), 2, 2 };
+	const int all[FACTORS] = { tuttiNumTypes,
+				   tuttiNumOps + 1,
+				   nnames,
+				   TT_DEV_RANKS,
+				   sizeof(sizes) / sizeof(sizes[0]),
+				   2,
+				   2 };
 
 	return all[f];
 }
@@ -95,7 +105,8 @@ static void make(struct covering *c)
 	claim(covering_make(c) == 0);
 }
 
-/* Those of the rows that are for so many ranks and this way, with a communicator for each algorithm that occurs */
+/* Those of the rows that are for so many ranks and this way, with a communicator for each algorithm
+ * that occurs */
 static int some_rows(tuttiComm_t *comm, int rank, int n, int way)
 {
 	tuttiComm_t by[MOST_VALUES] = { NULL };
@@ -111,7 +122,8 @@ static int some_rows(tuttiComm_t *comm, int rank, int n, int way)
 
 		if (row[RANKS] + 1 != n || row[WAY] != way)
 			continue;
-		if (!by[row[ALGORITHM]] && split(*comm, rank, names[row[ALGORITHM]], &by[row[ALGORITHM]]))
+		if (!by[row[ALGORITHM]] &&
+		    split(*comm, rank, names[row[ALGORITHM]], &by[row[ALGORITHM]]))
 			return 1;
 		compare(&h, &call, row[ALGORITHM], by[row[ALGORITHM]]);
 	}
@@ -168,7 +180,9 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int type = 0; type < tuttiNumTypes; type++)
 			for (int op = 0; op <= tuttiNumOps; op++)
 				for (int size = 1; size < 4 && type_has_op(type, op); size++) {
-					int row[FACTORS] = { type, op, a, n - 1, size, (type + op + size) % 2, 0 };
+					int row[FACTORS] = { type,  op,	  a,
+							     n - 1, size, (type + op + size) % 2,
+							     0 };
 					struct call call = call_of(row);
 
 					compare(&h, &call, a, c);

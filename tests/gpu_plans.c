@@ -1,8 +1,9 @@
 /*
- * gpu_plans.c - every algorithm on device memory gives the bits that the same algorithm gives on host memory
+ * gpu_plans.c - every algorithm on device memory gives the bits that the same algorithm gives on
+ * host memory
  *
- * Both are asked of one communicator, which is told the algorithm's name: device buffers go by gpu_plan.c (or by kernels
- * that sum in the same order), host buffers by the host's run.
+ * Both are asked of one communicator, which is told the algorithm's name: device buffers go by
+ * gpu_plan.c (or by kernels that sum in the same order), host buffers by the host's run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,11 @@ static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what
 		hand_beside_host(h, &c, comm);
 	}
 	if (what == TT_ALLREDUCE || what == TT_REDUCE)          /* more than one tile */
-		hand_beside_host(h, &(struct call){ .what = what, .count = HAND_MOST / 4 - 5, .type = tuttiFloat32 }, comm);
+		hand_beside_host(h,
+				 &(struct call){ .what = what,
+						 .count = HAND_MOST / 4 - 5,
+						 .type = tuttiFloat32 },
+				 comm);
 }
 
 static bool first_of_its_name(int row)
@@ -48,7 +53,10 @@ static bool first_of_its_name(int row)
 static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
 {
 	const struct tt_algorithm *a = tt_algorithm_look(what, name);
-	struct tt_shape shape = { .collective = what, .nranks = comm->nranks, .rank = comm->rank, .topology = &comm->topology };
+	struct tt_shape shape = { .collective = what,
+				  .nranks = comm->nranks,
+				  .rank = comm->rank,
+				  .topology = &comm->topology };
 
 	return a && (!a->refuses || !a->refuses(&shape));
 }
@@ -77,7 +85,8 @@ static int every_algorithm(tuttiComm_t *comm, int rank, int n, void *arg)
 			if (serves(c, name, (enum tt_collective)what))
 				some_calls(&h, c, (enum tt_collective)what);
 		if (h.wrong)
-			fprintf(stderr, "rank %d of %d: %d wrong up to %s\n", rank, n, h.wrong, name);
+			fprintf(stderr, "rank %d of %d: %d wrong up to %s\n", rank, n, h.wrong,
+				name);
 		tuttiCommDestroy(c);
 	}
 	hand_close(&h);

@@ -24,8 +24,10 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));
 		return 1;
 	}
-	if (gpu && ((*comm)->gpu->kernels != (t->way != STAGED) || (*comm)->gpu->meets != (t->way == MEET))) {
-		fprintf(stderr, "rank %d: kernels %d, meets %d\n", rank, (*comm)->gpu->kernels, (*comm)->gpu->meets);
+	if (gpu && ((*comm)->gpu->kernels != (t->way != STAGED) ||
+		    (*comm)->gpu->meets != (t->way == MEET))) {
+		fprintf(stderr, "rank %d: kernels %d, meets %d\n", rank, (*comm)->gpu->kernels,
+			(*comm)->gpu->meets);
 		return 1;
 	}
 	return t->fn(comm, rank, n, NULL);
@@ -47,8 +49,13 @@ int team_failures(struct team *t)
 
 int team_play(int n, int way, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = gpu_thorough() ? 300 : 50, .timeout_ms = 20000 },
-			  .fn = fn, .way = way };
+	struct team t = { .ranks = { .n = n,
+				     .threads = threads,
+				     .no_join = true,
+				     .limit_s = gpu_thorough() ? 300 : 50,
+				     .timeout_ms = 20000 },
+			  .fn = fn,
+			  .way = way };
 
 	t.ranks.arg = &t;
 	if (way == STAGED)
@@ -60,5 +67,6 @@ bool gpu_thorough(void)
 {
 	const char *tier = getenv("TT_TIER");
 
-	return !getenv("TT_GPU_BRIEF") && (getenv("TUTTI_TEST_GPU") || (tier && strcmp(tier, "default")));
+	return !getenv("TT_GPU_BRIEF") &&
+	       (getenv("TUTTI_TEST_GPU") || (tier && strcmp(tier, "default")));
 }

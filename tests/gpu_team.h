@@ -1,4 +1,5 @@
-/* gpu_team.h - ranks that have a GPU, each team in a process of its own; and claims. For the files of test_gpu. */
+/* gpu_team.h - ranks that have a GPU, each team in a process of its own; and claims. For the files
+ * of test_gpu. */
 #ifndef TESTS_GPU_TEAM_H
 #define TESTS_GPU_TEAM_H
 
@@ -30,7 +31,8 @@ int team_failures(struct team *t);
 /* The same for n ranks that run fn and have 20 s for a call. */
 int team_play(int n, int way, bool threads, rank_fn *fn);
 
-/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU, if
+/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU,
+ * if
  * not under tools that take long (TT_GPU_BRIEF)? */
 bool gpu_thorough(void);
 
@@ -38,6 +40,7 @@ bool gpu_thorough(void);
 struct gpu_case { const char *name; void (*run)(void); bool is_long; };
 #define GPU_CASE(name) { #name, name, false }
 #define GPU_LONG_CASE(name) { #name, name, true }      /* on a GPU, or when it is named */
-extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];      /* the last has no name */
+/* the last has no name */
+extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * gpu_trouble.c - wrong uses, different calls, and ranks that are late, die or abort: everything comes to an end, in words
+ * gpu_trouble.c - wrong uses, different calls, and ranks that are late, die or abort: everything
+ * comes to an end, in words
  */
 #include <pthread.h>
 #include <signal.h>
@@ -21,11 +22,14 @@ static int wrong_uses(tuttiComm_t *comm, int rank, int n, void *arg)
 	cu->mem_alloc(&p, 4096);
 	d = (void *)(uintptr_t)p;
 	tuttiStreamCreate(&host_stream);
-	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, host_stream) != tuttiInvalidArgument;
+	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, host_stream) !=
+		 tuttiInvalidArgument;
 	wrong += !strstr(tuttiGetLastError(NULL), "CUDA stream");
 	wrong += tuttiAlltoAll(d, d, 10, tuttiInt32, *comm, NULL) != tuttiInvalidArgument;
-	wrong += tuttiAllReduce(d, (char *)d + 4, 10, tuttiInt32, tuttiSum, *comm, NULL) != tuttiInvalidArgument;
-	wrong += tuttiAllReduceQuorum(d, d, 10, tuttiInt32, tuttiSum, 1, 0, *comm, NULL, NULL) != tuttiInvalidArgument;
+	wrong += tuttiAllReduce(d, (char *)d + 4, 10, tuttiInt32, tuttiSum, *comm, NULL) !=
+		 tuttiInvalidArgument;
+	wrong += tuttiAllReduceQuorum(d, d, 10, tuttiInt32, tuttiSum, 1, 0, *comm, NULL, NULL) !=
+		 tuttiInvalidArgument;
 	wrong += tuttiMsgSend(d, 40, 0, 0, 0, *comm) != tuttiInvalidArgument;
 	wrong += tuttiStreamSynchronize((tuttiStream_t)16) != tuttiInvalidArgument;
 	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, NULL) != tuttiSuccess;
@@ -40,7 +44,8 @@ static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
 	claim(team_play(2, ORDERED, false, wrong_uses) == 0);
 }
 
-/* One thread has both ranks: groups, with a stream each, with none, and with one for both, which cannot be. */
+/* One thread has both ranks: groups, with a stream each, with none, and with one for both, which
+ * cannot be. */
 static void one_thread_drives_two_ranks_in_groups(void)
 {
 	const struct tt_cuda *cu = harness_cuda();
@@ -53,15 +58,19 @@ static void one_thread_drives_two_ranks_in_groups(void)
 	for (int k = 0; k < 6 && !gpu_broken; k++) {
 		for (int r = 0; r < 2; r++) {
 			if (!k)
-				cu->mem_alloc(&p[r], sizeof(x)), cu->stream_create(&s[r], TT_CU_STREAM_APART);
+				cu->mem_alloc(&p[r], sizeof(x)),
+					cu->stream_create(&s[r], TT_CU_STREAM_APART);
 			for (int i = 0; i < 100; i++)
 				x[i] = i + k + r;
 			cu->htod(p[r], x, sizeof(x));
 		}
 		tuttiGroupStart();
 		for (int r = 0; r < 2; r++)
-			tuttiAllReduce((void *)(uintptr_t)p[r], (void *)(uintptr_t)p[r], 100, tuttiInt32, tuttiSum, c[r],
-				       k == 5 ? s[0] : k % 2 ? s[r] : NULL);
+			tuttiAllReduce((void *)(uintptr_t)p[r], (void *)(uintptr_t)p[r], 100,
+				       tuttiInt32, tuttiSum, c[r],
+				       k == 5  ? s[0]
+				       : k % 2 ? s[r]
+					       : NULL);
 		claim(tuttiGroupEnd() == (k == 5 ? tuttiInvalidUsage : tuttiSuccess));
 		for (int r = 0; r < 2; r++) {
 			cu->stream_synchronize(s[r]);
@@ -139,7 +148,8 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 		tuttiCommGetAsyncError(*comm, &rc);
 	}
 	cu->stream_synchronize(s);             /* it comes to an end */
-	if (rc != (!strcmp(fate, "late") ? tuttiTimeout : tuttiRemoteError) || !strstr(tuttiGetLastError(*comm), "rank 2")) {
+	if (rc != (!strcmp(fate, "late") ? tuttiTimeout : tuttiRemoteError) ||
+	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 		return 1;
 	}
@@ -149,8 +159,13 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play_short(int way, bool threads)
 {
-	struct team t = { .ranks = { .n = 3, .threads = threads, .no_join = true, .limit_s = 50, .timeout_ms = 1000 },
-			  .fn = without_the_last, .way = way };
+	struct team t = { .ranks = { .n = 3,
+				     .threads = threads,
+				     .no_join = true,
+				     .limit_s = 50,
+				     .timeout_ms = 1000 },
+			  .fn = without_the_last,
+			  .way = way };
 
 	t.ranks.arg = &t;
 	if (way == STAGED)
@@ -175,7 +190,8 @@ static void a_rank_that_dies_or_aborts_ends_the_others_calls(void)
 	claim(play_short(MEET, true) == 0);
 }
 
-/* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment before it is launched. */
+/* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment
+ * before it is launched. */
 static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
 {
 	if (getenv("TUTTI_TEST_GPU"))
@@ -186,7 +202,8 @@ static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
 	claim(play_short(MEET, true) == 0);
 }
 
-/* A thread that was never in CUDA makes calls: the driver answers it only in the communicator's context. */
+/* A thread that was never in CUDA makes calls: the driver answers it only in the communicator's
+ * context. */
 struct elsewhere { tuttiComm_t comm; int rank, wrong; void *memory; };
 
 static void *call_elsewhere(void *arg)
@@ -194,7 +211,8 @@ static void *call_elsewhere(void *arg)
 	struct elsewhere *e = arg;
 	float x[64];
 
-	e->wrong = tuttiAllReduce(e->memory, e->memory, 64, tuttiFloat32, tuttiSum, e->comm, NULL) != tuttiSuccess;
+	e->wrong = tuttiAllReduce(e->memory, e->memory, 64, tuttiFloat32, tuttiSum, e->comm,
+				  NULL) != tuttiSuccess;
 	e->wrong += tuttiAllReduce(x, x, 0, tuttiFloat32, tuttiSum, e->comm, NULL) != tuttiSuccess;
 	e->wrong += tuttiMsgSend(e->memory, 40, 0, 0, 0, e->comm) != tuttiInvalidArgument;
 	if (e->wrong)

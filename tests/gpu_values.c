@@ -1,5 +1,6 @@
 /*
- * gpu_values.c - every collective, type and op on device memory gives the bits that lib/mem/reduce gives, in rank order
+ * gpu_values.c - every collective, type and op on device memory gives the bits that lib/mem/reduce
+ * gives, in rank order
  */
 #include <stdlib.h>
 
@@ -14,7 +15,9 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 
 	for (int t = 0; t < tuttiNumTypes; t++)
 		for (int op = 0; op < tuttiNumOps; op++) {
-			struct call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)t, .op = (tuttiRedOp_t)op };
+			struct call c = { .what = TT_ALLREDUCE,
+					  .type = (tuttiDataType_t)t,
+					  .op = (tuttiRedOp_t)op };
 
 			if (!tt_reduce_kernel(c.type, c.op))
 				continue;
@@ -24,9 +27,13 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 		}
 	for (int what = 0; what < TT_SENDRECV; what++)
 		for (int v = 0; v < 4; v++) {
-			struct call c = { .what = (enum tt_collective)what, .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
-					  .op = tuttiSum, .count = counts[turn++ % 5], .root = (v + what) % h->n,
-					  .in_place = v == 2 && what != TT_ALLTOALL, .shift = v == 3 ? 4 : 0,
+			struct call c = { .what = (enum tt_collective)what,
+					  .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
+					  .op = tuttiSum,
+					  .count = counts[turn++ % 5],
+					  .root = (v + what) % h->n,
+					  .in_place = v == 2 && what != TT_ALLTOALL,
+					  .shift = v == 3 ? 4 : 0,
 					  .blocking = v == 1 };
 
 			hand_check(h, &c, comm);
@@ -35,12 +42,21 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 
 static void specials(struct hand *h, tuttiComm_t comm)
 {
-	static const tuttiDataType_t types[] = { tuttiFloat32, tuttiFloat16, tuttiInt32, tuttiFloat64, tuttiUint8 };
-	struct call big = { .what = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .count = HAND_MOST / 4 - 5 };
-	struct call odd = { .what = TT_ALLREDUCE, .type = tuttiUint8, .op = tuttiMax, .count = 70001, .shift = 1 };
+	static const tuttiDataType_t types[] = { tuttiFloat32, tuttiFloat16, tuttiInt32,
+						 tuttiFloat64, tuttiUint8 };
+	struct call big = { .what = TT_ALLREDUCE,
+			    .type = tuttiFloat32,
+			    .op = tuttiSum,
+			    .count = HAND_MOST / 4 - 5 };
+	struct call odd = {
+		.what = TT_ALLREDUCE, .type = tuttiUint8, .op = tuttiMax, .count = 70001, .shift = 1
+	};
 
 	for (int i = 0; i < 5; i++) {
-		struct call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE, .type = types[i], .op = tuttiSum, .count = 5001,
+		struct call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE,
+				  .type = types[i],
+				  .op = tuttiSum,
+				  .count = 5001,
 				  .scalar = 2 };
 
 		hand_check(h, &c, comm);

@@ -1,13 +1,18 @@
 /*
- * guard.c - what tests/guards.sh counts instructions, loads and stores, system calls and allocations of
+ * guard.c - what tests/guards.sh counts instructions, loads and stores, system calls and
+ * allocations of
  *
- *   guard calls CALL BYTES WINDOWS CALLS    one rank, as the environment says. Callgrind counts inside guarded_call; strace
- *                                           sees a close of a descriptor that is none before and after each window of so
- *                                           many calls. TT_GUARD_LATE_US: sleep before each call, so that what the others
- *                                           send is there already
- *   guard allocations NP TRANSPORT          ranks are forked; prints how often 20 calls of each kind allocate once their
+ *   guard calls CALL BYTES WINDOWS CALLS    one rank, as the environment says. Callgrind counts
+ *   inside guarded_call; strace
+ *                                           sees a close of a descriptor that is none before and
+ *                                           after each window of so many calls. TT_GUARD_LATE_US:
+ *                                           sleep before each call, so that what the others send is
+ *                                           there already
+ *   guard allocations NP TRANSPORT          ranks are forked; prints how often 20 calls of each
+ *   kind allocate once their
  *                                           shape is known, counted at malloc itself
- *   guard build                             exit 0 where instructions may be counted: optimised, no sanitizer
+ *   guard build                             exit 0 where instructions may be counted: optimised, no
+ *   sanitizer
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +26,7 @@
 #define MARK_BEFORE (-1000)
 #define MARK_AFTER (-1001)
 
-/* ---- calls --------------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 struct job {
 	tuttiComm_t comm;
@@ -50,12 +55,14 @@ static tuttiResult_t broadcast(struct job *j)
 
 static tuttiResult_t allgather(struct job *j)
 {
-	return tuttiAllGather(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, j->comm, j->stream);
+	return tuttiAllGather(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, j->comm,
+			      j->stream);
 }
 
 static tuttiResult_t reduce_scatter(struct job *j)
 {
-	return tuttiReduceScatter(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, tuttiSum, j->comm, j->stream);
+	return tuttiReduceScatter(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, tuttiSum,
+				  j->comm, j->stream);
 }
 
 static tuttiResult_t group(struct job *j)
@@ -81,9 +88,15 @@ static tuttiResult_t exchange(struct job *j)
 	return rc ? rc : end;
 }
 
-static const struct { const char *name; call_fn *call; } calls[] = {
-	{ "allreduce", allreduce }, { "allreduce-in-place", allreduce_in_place }, { "broadcast", broadcast },
-	{ "allgather", allgather }, { "reduce-scatter", reduce_scatter }, { "group", group }, { "exchange", exchange },
+static const struct { const char *name; call_fn *call;
+} calls[] = {
+	{ "allreduce", allreduce },
+	{ "allreduce-in-place", allreduce_in_place },
+	{ "broadcast", broadcast },
+	{ "allgather", allgather },
+	{ "reduce-scatter", reduce_scatter },
+	{ "group", group },
+	{ "exchange", exchange },
 };
 enum { NCALLS = sizeof(calls) / sizeof(calls[0]) };
 
@@ -114,7 +127,7 @@ static int complain(const char *what, tuttiResult_t rc)
 	return rc != tuttiSuccess;
 }
 
-/* ---- guard calls --------------------------------------------------------------------------------------------------- */
+/* ---- guard calls ----------------------------------------------------------------------------- */
 
 /* What callgrind collects for; it dumps its counts after each. */
 __attribute__((noinline)) static tuttiResult_t guarded_call(struct job *j, call_fn *call)
@@ -144,7 +157,8 @@ static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 
 	while (which < NCALLS && strcmp(calls[which].name, name))
 		which++;
-	if (which == NCALLS || complain("join", tuttiCommInitEnv(&j.comm, NULL)) || open_job(&j, bytes))
+	if (which == NCALLS || complain("join", tuttiCommInitEnv(&j.comm, NULL)) ||
+	    open_job(&j, bytes))
 		return 2;
 	rc = complain(name, calls[which].call(&j));
 	for (int i = 0; i < windows && !rc; i++)
@@ -153,9 +167,10 @@ static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 	return complain("leave", tuttiCommDestroy(j.comm)) || rc;
 }
 
-/* ---- guard allocations ----------------------------------------------------------------------------------------------- */
+/* ---- guard allocations ----------------------------------------------------------------------- */
 
-/* Allocations of 20 calls of a known shape, the fewest of five times: the service thread may have had work meanwhile. */
+/* Allocations of 20 calls of a known shape, the fewest of five times: the service thread may have
+ * had work meanwhile. */
 static long count(struct job *j, call_fn *call, int *ret_rc)
 {
 	long least = -1;
@@ -186,8 +201,8 @@ static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 			long found = count(&j, calls[i].call, &rc);
 
 			if (rank == 0)
-				printf("%s %s %s %ld\n", (const char *)transport, on_stream ? "stream" : "blocking",
-				       calls[i].name, found);
+				printf("%s %s %s %ld\n", (const char *)transport,
+				       on_stream ? "stream" : "blocking", calls[i].name, found);
 		}
 	}
 	fflush(stdout);
@@ -220,6 +235,7 @@ int main(int argc, char **argv)
 		return 1;
 #endif
 	}
-	fprintf(stderr, "usage: guard calls CALL BYTES WINDOWS CALLS | guard allocations NP TRANSPORT | guard build\n");
+	fprintf(stderr,
+		"usage: guard calls CALL BYTES WINDOWS CALLS | guard allocations NP TRANSPORT | guard build\n");
 	return 2;
 }

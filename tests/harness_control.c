@@ -26,8 +26,13 @@ void sleep_ms(int ms)
 static void be(struct meet *m, int rank)
 {
 	struct report *report = &m->report[rank];
-	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n, .settings = "algo=auto transport=auto",
-				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000, .ifname = "", .host_id = "",
+	struct tt_join join = { .id = &m->id,
+				.rank = rank,
+				.nranks = m->n,
+				.settings = "algo=auto transport=auto",
+				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000,
+				.ifname = "",
+				.host_id = "",
 				.port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
@@ -83,7 +88,8 @@ static void start_process(struct meet *m, int rank)
 
 void meet_start(struct meet *m)
 {
-	m->report = mmap(NULL, (size_t)m->n * sizeof(*m->report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	m->report = mmap(NULL, (size_t)m->n * sizeof(*m->report), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (m->report == MAP_FAILED || m->n > MEET_MOST)
 		abort();
 	if (!m->has_id && tt_id_make("", "", &m->id))
@@ -136,16 +142,19 @@ bool meet_all_reached(struct meet *m, int stage, int limit_ms)
 	return true;
 }
 
-int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms, int *ret_culprit)
+int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
+		      int *ret_culprit)
 {
 	for (int ms = 0; ms < limit_ms && !tt_control_broken(ctl); ms++)
 		sleep_ms(1);
-	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_control_text(ctl, ret_culprit));
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+		 tt_control_text(ctl, ret_culprit));
 	return tt_control_broken(ctl);
 }
 
-const struct tt_call a_sum = { .collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1,
-			       .count = 1024 };
+const struct tt_call a_sum = {
+	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 1024
+};
 
 void note_sum(struct tt_control *ctl, uint64_t seq, bool finish)
 {

@@ -1,8 +1,9 @@
 /*
- * harness_control.h - ranks that join a control, as threads or forked processes, and report what they saw
+ * harness_control.h - ranks that join a control, as threads or forked processes, and report what
+ * they saw
  *
- * For test_control.c and race_control.c. What each rank reports lies in memory that all of them share, so that a test
- * looks at every rank's result, and a rank at how far the others are.
+ * For test_control.c and race_control.c. What each rank reports lies in memory that all of them
+ * share, so that a test looks at every rank's result, and a rank at how far the others are.
  */
 #ifndef HARNESS_CONTROL_H
 #define HARNESS_CONTROL_H
@@ -28,7 +29,8 @@ struct meet {
 	uint32_t timeout_ms;             /* of joining; 0: 20000 */
 	tuttiUniqueId id;                /* made by meet_start unless has_id */
 	bool has_id;
-	int (*body)(struct meet *m, int rank, struct tt_control *ctl);      /* NULL: nothing after joining */
+	/* NULL: nothing after joining */
+	int (*body)(struct meet *m, int rank, struct tt_control *ctl);
 	/* Change what rank is going to join with, or do something before. May be NULL. */
 	void (*before)(struct meet *m, int rank, struct tt_join *join);
 	bool (*absent)(int rank);        /* never comes; may be NULL */
@@ -36,7 +38,8 @@ struct meet {
 	struct report *report;           /* [n], shared */
 };
 
-/* Start n ranks; wait for all; both. A rank that was killed has rc -1. The body's control is left afterwards. */
+/* Start n ranks; wait for all; both. A rank that was killed has rc -1. The body's control is left
+ * afterwards. */
 void meet_start(struct meet *m);
 void meet_wait(struct meet *m);
 void meet_run(struct meet *m);
@@ -45,9 +48,10 @@ void meet_run(struct meet *m);
 bool meet_reached(struct meet *m, int rank, int stage, int limit_ms);
 bool meet_all_reached(struct meet *m, int stage, int limit_ms);
 
-/* In a body: wait until the control is broken, at most limit_ms; the sentence goes into the report. Returns the code,
- * 0 when it is not broken. */
-int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms, int *ret_culprit);
+/* In a body: wait until the control is broken, at most limit_ms; the sentence goes into the report.
+ * Returns the code, 0 when it is not broken. */
+int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
+		      int *ret_culprit);
 
 /* Note collective number seq, a sum of 1024 floats, as started, and as finished. */
 extern const struct tt_call a_sum;

@@ -4,8 +4,9 @@
 
 #include "mem/cuda.h"
 
-/* Loads the stand-in of this build (with TUTTI_TEST_GPU set: the driver of this host) into the process, before anything of CUDA is used, and makes device 0 current in the
- * calling thread. To be called in each process (after fork) and each thread. NULL: it cannot be loaded. */
+/* Loads the stand-in of this build (with TUTTI_TEST_GPU set: the driver of this host) into the
+ * process, before anything of CUDA is used, and makes device 0 current in the calling thread. To be
+ * called in each process (after fork) and each thread. NULL: it cannot be loaded. */
 const struct tt_cuda *harness_cuda(void);
 
 #endif

@@ -30,8 +30,10 @@ static size_t size_of(const struct traffic *tr, const struct flow *f, size_t mos
 	uint64_t r = mix(f->seed + f->next);
 
 	if (tr->sizes)
-		return tr->sizes[f->next % tr->nsizes] < most ? tr->sizes[f->next % tr->nsizes] : most;
-	switch (r % 4) {                /* small, around the line's limit, around a cell, anything */
+		return tr->sizes[f->next % tr->nsizes] < most ? tr->sizes[f->next % tr->nsizes]
+							      : most;
+	switch (r % 4) {                /* small, around the line's limit, around a cell,
+					 * anything */
 	case 0: return (r >> 8) % 57;
 	case 1: return 50 + (r >> 8) % 16 < most ? 50 + (r >> 8) % 16 : most;
 	case 2: return (r >> 8) % (most / 4 + 1);
@@ -83,7 +85,9 @@ static int send_next(const struct traffic *tr, struct flow *f, size_t most)
 		if (!room)
 			return 0;
 		if (t->reserve(f->l, bytes) != room || (uintptr_t)room % 64)
-			return tt_fail(TT_INTERNAL, "reserve gave %p, then another room or an unaligned one", (void *)room);
+			return tt_fail(TT_INTERNAL,
+				       "reserve gave %p, then another room or an unaligned one",
+				       (void *)room);
 		fill(f, room, bytes);
 		t->commit(f->l, bytes, stamp_of(f));
 	} else {
@@ -106,15 +110,17 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 	size_t bytes = size_of(tr, f, most);
 	bool in_place = t->recv && mix(f->seed ^ f->next) % 2;
 	const void *data = f->buf, *again;
-	int rc = in_place ? t->recv(f->l, f->buf, bytes, stamp_of(f)) : t->peek(f->l, bytes, stamp_of(f), &data);
+	int rc = in_place ? t->recv(f->l, f->buf, bytes, stamp_of(f))
+			  : t->peek(f->l, bytes, stamp_of(f), &data);
 
 	if (rc <= 0)
 		return rc;
 	if (!in_place && (t->peek(f->l, bytes, stamp_of(f), &again) != 1 || again != data))
 		return tt_fail(TT_INTERNAL, "a second peek gave another answer");
 	if (!right(f, data, bytes))
-		return tt_fail(TT_INTERNAL, "message %u of %zu bytes from rank %d, channel %d, is wrong", f->next, bytes,
-			       f->l->peer, f->l->channel);
+		return tt_fail(TT_INTERNAL,
+			       "message %u of %zu bytes from rank %d, channel %d, is wrong",
+			       f->next, bytes, f->l->peer, f->l->channel);
 	if (!in_place)
 		t->release(f->l);
 	f->next++;
@@ -122,7 +128,8 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 }
 
 /* Each flow goes on as far as it can. > 0 something moved | 0 | < 0 */
-static int pump(const struct traffic *tr, const struct rig *rig, struct flow *flows, int nflows, uint64_t round)
+static int pump(const struct traffic *tr, const struct rig *rig, struct flow *flows, int nflows,
+		uint64_t round)
 {
 	size_t most = rig->ep->world->message_bytes;
 	int moved = 0, rc;
@@ -177,9 +184,11 @@ static int drive(const struct traffic *tr, const struct rig *rig, struct flow *f
 	return 0;
 }
 
-static void add_flow(struct flow *f, struct tt_link *l, bool sends, const struct tt_world *w, uint64_t seed)
+static void add_flow(struct flow *f, struct tt_link *l, bool sends, const struct tt_world *w,
+		     uint64_t seed)
 {
-	uint64_t from = (uint64_t)(sends ? w->rank : l->peer), to = (uint64_t)(sends ? l->peer : w->rank);
+	uint64_t from = (uint64_t)(sends ? w->rank : l->peer),
+		 to = (uint64_t)(sends ? l->peer : w->rank);
 
 	*f = (struct flow){ .l = l, .sends = sends,
 			    .seed = mix(seed ^ from << 40 ^ to << 20 ^ (uint64_t)l->channel) };
@@ -190,15 +199,18 @@ static void add_flow(struct flow *f, struct tt_link *l, bool sends, const struct
 
 int traffic_run(const struct rig *rig, const struct tt_world *world, const struct traffic *tr)
 {
-	struct flow *flows = calloc(2 * (size_t)world->nranks * (size_t)tr->nchannels, sizeof(*flows));
+	struct flow *flows =
+		calloc(2 * (size_t)world->nranks * (size_t)tr->nchannels, sizeof(*flows));
 	int n = 0, rc;
 
 	if (!flows)
 		abort();
 	for (int peer = 0; peer < world->nranks; peer++)
 		for (int c = 0; c < tr->nchannels && rig->links[peer * rig->nchannels]; c++) {
-			add_flow(&flows[n++], rig->links[peer * rig->nchannels + c], true, world, tr->seed);
-			add_flow(&flows[n++], rig->links[peer * rig->nchannels + c], false, world, tr->seed);
+			add_flow(&flows[n++], rig->links[peer * rig->nchannels + c], true, world,
+				 tr->seed);
+			add_flow(&flows[n++], rig->links[peer * rig->nchannels + c], false, world,
+				 tr->seed);
 		}
 	rc = drive(tr, rig, flows, n);
 	if (rc)
@@ -209,7 +221,8 @@ int traffic_run(const struct rig *rig, const struct tt_world *world, const struc
 	return rc;
 }
 
-int rig_open(struct rig *rig, const struct tt_transport *t, const struct tt_world *world, int nchannels)
+int rig_open(struct rig *rig, const struct tt_transport *t, const struct tt_world *world,
+	     int nchannels)
 {
 	int rc = t->open(world, &rig->ep);
 
@@ -267,17 +280,20 @@ bool runs(const struct tt_transport *t)
 	return t != &tt_verbs || t->probe(why, sizeof(why));
 }
 
-uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes, bool threads,
-		body_fn *body, void *arg)
+uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes,
+		bool threads, body_fn *body, void *arg)
 {
-	struct harness h = { .nranks = t == &tt_self ? 1 : nranks, .nchannels = nchannels,
-			     .message_bytes = message_bytes, .threads = threads, .takes_before_socket = 3 };
+	struct harness h = { .nranks = t == &tt_self ? 1 : nranks,
+			     .nchannels = nchannels,
+			     .message_bytes = message_bytes,
+			     .threads = threads,
+			     .takes_before_socket = 3 };
 	struct setup setup = { t, arg };
 	uint64_t failed = harness_run(&h, body, &setup);
 
 	if (failed)
-		fprintf(stderr, "%s, ranks are %s: ranks %#llx failed\n", t->name, threads ? "threads" : "processes",
-			(unsigned long long)failed);
+		fprintf(stderr, "%s, ranks are %s: ranks %#llx failed\n", t->name,
+			threads ? "threads" : "processes", (unsigned long long)failed);
 	return failed;
 }
 

@@ -18,7 +18,8 @@
 #define MAX_BYTES 4096                 /* of one rank's part in an allgather */
 #define OPEN_MS 20000
 
-/* What all ranks see: two rounds of allgather side by side, so that a fast rank cannot overwrite what a slow one reads. */
+/* What all ranks see: two rounds of allgather side by side, so that a fast rank cannot overwrite
+ * what a slow one reads. */
 struct shared {
 	_Atomic uint64_t arrived[MAX_RANKS];
 	uint8_t part[2][MAX_RANKS][MAX_BYTES];
@@ -101,17 +102,19 @@ static void connect_pair(int listener, struct sockaddr_in *at, int *ret_a, int *
 
 static void connect_all(struct rank *ranks, const struct harness *h)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t bytes = sizeof(at);
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), c = h->nchannels;
 
-	if (listener < 0 || bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 1) ||
-	    getsockname(listener, (struct sockaddr *)&at, &bytes))
+	if (listener < 0 || bind(listener, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(listener, 1) || getsockname(listener, (struct sockaddr *)&at, &bytes))
 		abort();
 	for (int a = 0; a < h->nranks; a++)
 		for (int b = a + 1; b < h->nranks; b++)
 			for (int i = 0; i < c; i++)
-				connect_pair(listener, &at, &ranks[a].fds[b * c + i], &ranks[b].fds[a * c + i]);
+				connect_pair(listener, &at, &ranks[a].fds[b * c + i],
+					     &ranks[b].fds[a * c + i]);
 	close(listener);
 }
 
@@ -167,7 +170,8 @@ static uint64_t run_forks(struct rank *ranks, int n)
 		_exit(ranks[i].result != 0);
 	}
 	for (int i = 0; i < n; i++)
-		close_unused(&ranks[i]);       /* or the end of a rank would not end its connections */
+		close_unused(&ranks[i]);       /* or the end of a rank would not end its
+					        * connections */
 	for (int i = 0; i < n; i++) {
 		int status;
 
@@ -177,12 +181,14 @@ static uint64_t run_forks(struct rank *ranks, int n)
 	return failed;
 }
 
-uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg), void *arg)
+uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg),
+		     void *arg)
 {
 	size_t nfds = (size_t)h->nranks * (size_t)h->nchannels;
 	struct rank *ranks = calloc((size_t)h->nranks, sizeof(*ranks));
 	int *hosts = calloc((size_t)h->nranks, sizeof(*hosts));
-	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t failed;
 
 	if (!ranks || !hosts || shared == MAP_FAILED || h->nranks > MAX_RANKS)
@@ -194,9 +200,16 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 			abort();
 		memset(ranks[i].fds, 0xff, nfds * sizeof(int));
 		ranks[i].world = (struct tt_world){
-			.rank = i, .nranks = h->nranks, .host_of = h->host_of ? h->host_of : hosts,
-			.message_bytes = h->message_bytes, .nchannels = h->nchannels,
-			.deadline_ns = tt_deadline_ns(OPEN_MS), .insist = true, .dial = dial, .take = take, .allgather = allgather,
+			.rank = i,
+			.nranks = h->nranks,
+			.host_of = h->host_of ? h->host_of : hosts,
+			.message_bytes = h->message_bytes,
+			.nchannels = h->nchannels,
+			.deadline_ns = tt_deadline_ns(OPEN_MS),
+			.insist = true,
+			.dial = dial,
+			.take = take,
+			.allgather = allgather,
 			.ctx = &ranks[i],
 		};
 	}

@@ -1,7 +1,8 @@
 /*
  * malloc_count.h - how often this program allocates, whoever in it does; for one file of a program
  *
- * The counting functions stand in place of the C library's. Under a sanitizer, which has its own, nothing is counted.
+ * The counting functions stand in place of the C library's. Under a sanitizer, which has its own,
+ * nothing is counted.
  */
 #ifndef TESTS_MALLOC_COUNT_H
 #define TESTS_MALLOC_COUNT_H

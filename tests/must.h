@@ -1,5 +1,6 @@
 /*
- * must.h - checks of a rank that end it, and a function run over both kinds of links; for suites of ranks.h
+ * must.h - checks of a rank that end it, and a function run over both kinds of links; for suites of
+ * ranks.h
  */
 #ifndef TESTS_MUST_H
 #define TESTS_MUST_H
@@ -9,20 +10,21 @@
 
 #include "ranks.h"
 
-#define MUST(call)                                                                                                    \
-	do {                                                                                                          \
-		tuttiResult_t must_rc = (call);                                                                       \
-		if (must_rc) {                                                                                        \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tuttiGetLastError(NULL));       \
-			return 1;                                                                                     \
-		}                                                                                                     \
+#define MUST(call)									\
+	do {										\
+		tuttiResult_t must_rc = (call);						\
+		if (must_rc) {								\
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,	\
+					tuttiGetLastError(NULL));			\
+			return 1;							\
+		}									\
 	} while (0)
-#define WANT(condition)                                                                                               \
-	do {                                                                                                          \
-		if (!(condition)) {                                                                                   \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                       \
-			return 1;                                                                                     \
-		}                                                                                                     \
+#define WANT(condition)										\
+	do {											\
+		if (!(condition)) {								\
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);	\
+			return 1;								\
+		}										\
 	} while (0)
 
 static inline void run_both(rank_fn *fn, int n)

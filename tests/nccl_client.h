@@ -1,7 +1,8 @@
 /*
  * nccl_client.h - between the files of tests/nccl_client: ranks, memory and expected values
  *
- * The client is written against nccl.h alone: NCCL_HEADER is ours, or the vendor's where that is installed.
+ * The client is written against nccl.h alone: NCCL_HEADER is ours, or the vendor's where that is
+ * installed.
  */
 #ifndef NCCL_CLIENT_H
 #define NCCL_CLIENT_H
@@ -25,10 +26,12 @@ extern size_t memory_room;             /* ROOM, unless main wants another */
 struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
-	bool cuda, stand_in, host;     /* only with CUDA; with its stand-in, whose functions can be made to fail; without CUDA */
+	bool cuda, stand_in, host;     /* only with CUDA; with its stand-in, whose functions can be
+				        * made to fail; without CUDA */
 	ncclUniqueId id;
 };
-/* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose death is no failure. */
+/* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose
+ * death is no failure. */
 int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUniqueId *id));
 extern unsigned ranks_may_die;         /* a mask */
 extern unsigned ranks_limit_s;         /* after which a process is killed */
@@ -40,26 +43,30 @@ void memory_close(struct seat *seat);
 bool memory_is_cuda(void);
 int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
-int memory_behind(cudaStream_t first, cudaStream_t then);       /* then goes on behind what first holds */
+/* then goes on behind what first holds */
+int memory_behind(cudaStream_t first, cudaStream_t then);
 int memory_capture(struct seat *seat);         /* what its stream gets becomes a graph, until: */
 int memory_captured(struct seat *seat);
 int memory_replay(struct seat *seat);
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
-int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);    /* after what the stream holds */
+/* after what the stream holds */
+int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);
 
-/* Elements. Values are small multiples of 1/4, which every type that has fractions holds exactly. */
+/* Elements. Values are small multiples of 1/4, which every type that has fractions holds
+ * exactly. */
 size_t value_bytes(ncclDataType_t type);
 void value_store(void *to, size_t index, ncclDataType_t type, double value);
 bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 
 /* Says what was not so, with NCCL's own words, and leaves the rank. */
-#define EXPECT(condition)                                                                                          \
-	do {                                                                                                       \
-		if (!(condition)) {                                                                                \
-			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, seat->rank,     \
-				#condition, ncclGetLastError(NULL));                                               \
-			return 1;                                                                                  \
-		}                                                                                                  \
+#define EXPECT(condition)									\
+	do {											\
+		if (!(condition)) {								\
+			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__,	\
+					__LINE__, seat->rank,					\
+				#condition, ncclGetLastError(NULL));				\
+			return 1;								\
+		}										\
 	} while (0)
 #define OK(call) EXPECT((call) == ncclSuccess)
 

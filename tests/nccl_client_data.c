@@ -1,13 +1,16 @@
 /*
- * nccl_client_data.c - cases about data: every collective with every type and operation, groups, splits
+ * nccl_client_data.c - cases about data: every collective with every type and operation, groups,
+ * splits
  *
- * Called by nccl_client.c. Expected values come from a formula of rank and index, not from the library.
+ * Called by nccl_client.c. Expected values come from a formula of rank and index, not from the
+ * library.
  */
 #include <stdlib.h>
 
 #include "nccl_client.h"
 
-/* What rank r has at index i: 0, 1 or 2, so that sums and products of 4 ranks fit into every type. */
+/* What rank r has at index i: 0, 1 or 2, so that sums and products of 4 ranks fit into every
+ * type. */
 static double value_of(int r, size_t i)
 {
 	return (double)((i + (size_t)r * 2) % 3);
@@ -20,7 +23,10 @@ static double combined(ncclRedOp_t op, int n, size_t i)
 	for (int r = 1; r < n; r++) {
 		double y = value_of(r, i);
 
-		x = op == ncclProd ? x * y : op == ncclMax ? (x > y ? x : y) : op == ncclMin ? (x < y ? x : y) : x + y;
+		x = op == ncclProd  ? x * y
+		    : op == ncclMax ? (x > y ? x : y)
+		    : op == ncclMin ? (x < y ? x : y)
+				    : x + y;
 	}
 	return op == ncclAvg ? x / n : x;
 }
@@ -35,8 +41,8 @@ static int fill(struct seat *seat, void *to, size_t count, size_t from, ncclData
 }
 
 /* The first index at which `at` is not what `want` says, or -1. */
-static long wrong(struct seat *seat, const void *at, size_t count, ncclDataType_t type, double (*want)(struct seat *,
-		  ncclRedOp_t, size_t), ncclRedOp_t op)
+static long wrong(struct seat *seat, const void *at, size_t count, ncclDataType_t type,
+		  double (*want)(struct seat *, ncclRedOp_t, size_t), ncclRedOp_t op)
 {
 	static __thread char host[ROOM];
 
@@ -50,12 +56,19 @@ static long wrong(struct seat *seat, const void *at, size_t count, ncclDataType_
 
 static __thread size_t part;           /* elements of a rank's part, where buffers have parts */
 
-static double all_of(struct seat *s, ncclRedOp_t op, size_t i) { return combined(op, s->nranks, i); }
+static double all_of(struct seat *s, ncclRedOp_t op, size_t i)
+{
+	return combined(op, s->nranks, i);
+}
 static double my_part(struct seat *s, ncclRedOp_t op, size_t i)
 {
 	return combined(op, s->nranks, (size_t)s->rank * part + i);
 }
-static double from_1(struct seat *s, ncclRedOp_t op, size_t i) { (void)s, (void)op; return value_of(1, i); }
+static double from_1(struct seat *s, ncclRedOp_t op, size_t i)
+{
+	(void)s, (void)op;
+	return value_of(1, i);
+}
 static double gathered(struct seat *s, ncclRedOp_t op, size_t i)
 {
 	(void)s, (void)op;
@@ -85,7 +98,8 @@ static int reductions(struct seat *seat, ncclDataType_t type, ncclRedOp_t op)
 	EXPECT(!fill(seat, seat->in, count, 0, type));
 	OK(ncclAllReduce(seat->in, seat->out, count, type, op, seat->comm, seat->stream));
 	EXPECT(wrong(seat, seat->out, count, type, all_of, op) == -1);
-	OK(ncclReduce(seat->in, seat->out, part, type, op, seat->nranks - 1, seat->comm, seat->stream));
+	OK(ncclReduce(seat->in, seat->out, part, type, op, seat->nranks - 1, seat->comm,
+		      seat->stream));
 	if (seat->rank == seat->nranks - 1)
 		EXPECT(wrong(seat, seat->out, part, type, all_of, op) == -1);
 	OK(ncclReduceScatter(seat->in, seat->out, part, type, op, seat->comm, seat->stream));
@@ -139,7 +153,8 @@ int case_collectives(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* Everybody sends to the right and receives from the left; then all to all by sends, and two collectives at once. */
+/* Everybody sends to the right and receives from the left; then all to all by sends, and two
+ * collectives at once. */
 int case_groups(struct seat *seat, const ncclUniqueId *id)
 {
 	int n = seat->nranks, right = (seat->rank + 1) % n, left = (seat->rank + n - 1) % n;
@@ -156,7 +171,8 @@ int case_groups(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++) {
 		OK(ncclSend(in + (size_t)r * part * 4, part, ncclInt, r, seat->comm, seat->stream));
-		OK(ncclRecv(out + (size_t)r * part * 4, part, ncclInt, r, seat->comm, seat->stream));
+		OK(ncclRecv(out + (size_t)r * part * 4, part, ncclInt, r, seat->comm,
+			    seat->stream));
 	}
 	OK(ncclGroupEnd());
 	EXPECT(wrong(seat, out, part * (size_t)n, ncclInt, exchanged, ncclSum) == -1);
@@ -202,8 +218,8 @@ int case_split(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* The default stream; a call that a graph repeats, with what its input holds by then. As in PyTorch the call has a stream of
- * its own, which joins the captured one by events. */
+/* The default stream; a call that a graph repeats, with what its input holds by then. As in PyTorch
+ * the call has a stream of its own, which joins the captured one by events. */
 int case_streams(struct seat *seat, const ncclUniqueId *id)
 {
 	int n = seat->nranks, got;
@@ -248,9 +264,11 @@ int case_scaled(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
 	EXPECT(got == want);
 	OK(ncclRedOpDestroy(op, seat->comm));
-	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, seat->comm, seat->stream) == ncclInvalidArgument);
+	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, seat->comm, seat->stream) ==
+	       ncclInvalidArgument);
 	EXPECT(!memory_write(seat, (float *)seat->in + 1, &scalar, sizeof(scalar)));
-	OK(ncclRedOpCreatePreMulSum(&op, (float *)seat->in + 1, ncclFloat, ncclScalarDevice, seat->comm));
+	OK(ncclRedOpCreatePreMulSum(&op, (float *)seat->in + 1, ncclFloat, ncclScalarDevice,
+				    seat->comm));
 	OK(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, seat->comm, seat->stream));
 	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
 	EXPECT(got == want);

@@ -1,5 +1,6 @@
 /*
- * nccl_client_life.c - cases about communicators: several in one thread, nonblocking, aborted, killed, old configs
+ * nccl_client_life.c - cases about communicators: several in one thread, nonblocking, aborted,
+ * killed, old configs
  *
  * Called by nccl_client.c.
  */
@@ -31,8 +32,8 @@ static ncclResult_t settled(ncclComm_t comm)
 	return state;
 }
 
-/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand in one group, on a
- * stream each. */
+/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand
+ * in one group, on a stream each. */
 static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, int n)
 {
 	int *in = seat->in, *out = seat->out, got;
@@ -41,7 +42,8 @@ static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, in
 		EXPECT(!memory_write(seat, in + 16 * r, &(int){ r + 1 }, sizeof(int)));
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++)
-		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r], own[r].stream));
+		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r],
+				 own[r].stream));
 	OK(ncclGroupEnd());
 	for (int r = 0; r < n; r++) {
 		EXPECT(!memory_read(&own[r], &got, out + 16 * r, sizeof(got)));
@@ -169,16 +171,20 @@ static void *abort_later(void *comm)
 	return (void *)(long)ncclCommAbort(comm);
 }
 
-/* What a call that hangs until its communicator is broken says: then, or when its stream is waited for. */
+/* What a call that hangs until its communicator is broken says: then, or when its stream is waited
+ * for. */
 static bool breaks(struct seat *seat)
 {
 	int got;
 
-	return ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm, seat->stream) != ncclSuccess ||
-	       memory_read(seat, &got, seat->out, sizeof(got)) || settled(seat->comm) != ncclSuccess;
+	return ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
+			     seat->stream) != ncclSuccess ||
+	       memory_read(seat, &got, seat->out, sizeof(got)) ||
+	       settled(seat->comm) != ncclSuccess;
 }
 
-/* Rank 0 never calls and aborts: the others' calls end with an error. Rank 1's own abort of another thread ends its call. */
+/* Rank 0 never calls and aborts: the others' calls end with an error. Rank 1's own abort of another
+ * thread ends its call. */
 int case_abort(struct seat *seat, const ncclUniqueId *id)
 {
 	ncclResult_t error;
@@ -197,12 +203,13 @@ int case_abort(struct seat *seat, const ncclUniqueId *id)
 		EXPECT(result == NULL);
 	} else {
 		EXPECT(breaks(seat));
-		for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error; i++)
+		for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error;
+		     i++)
 			nap();
 		EXPECT(error == ncclRemoteError);
 		EXPECT(strstr(ncclGetLastError(NULL), "rank") != NULL);
-		EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, seat->stream) ==
-		       ncclRemoteError);
+		EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm,
+				     seat->stream) == ncclRemoteError);
 		OK(ncclCommAbort(seat->comm));
 	}
 	seat->comm = NULL;
@@ -244,7 +251,8 @@ static int shrinks(struct seat *seat)
 	int gone = seat->nranks - 1, n, got;
 	ncclComm_t left = NULL;
 
-	EXPECT(ncclCommShrink(seat->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) == ncclInvalidArgument);
+	EXPECT(ncclCommShrink(seat->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) ==
+	       ncclInvalidArgument);
 	OK(ncclCommShrink(seat->comm, &gone, 1, &left, NULL, NCCL_SHRINK_ABORT));
 	OK(ncclCommCount(left, &n));
 	EXPECT(n == seat->nranks - 1);
@@ -277,7 +285,8 @@ int case_killed(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* The driver of rank 0 (the stand-in) refuses the first thing of a call: that rank says so, the others learn of it. */
+/* The driver of rank 0 (the stand-in) refuses the first thing of a call: that rank says so, the
+ * others learn of it. */
 int case_refused(struct seat *seat, const ncclUniqueId *id)
 {
 	(void)id;
@@ -289,22 +298,25 @@ int case_refused(struct seat *seat, const ncclUniqueId *id)
 		return 0;
 	}
 	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
-	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm, seat->stream) ==
-	       ncclUnhandledCudaError);
+	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
+			     seat->stream) == ncclUnhandledCudaError);
 	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);
-	while (settled(seat->comm) == ncclSuccess)             /* its communicator is broken as well */
+	/* its communicator is broken as well */
+	while (settled(seat->comm) == ncclSuccess)
 		nap();
 	OK(ncclCommAbort(seat->comm));
 	seat->comm = NULL;
 	return 0;
 }
 
-/* Each size an ncclConfig_t has had, and one to come. Behind the size, and in a field that came later, lies garbage. */
+/* Each size an ncclConfig_t has had, and one to come. Behind the size, and in a field that came
+ * later, lies garbage. */
 int case_configs(struct seat *seat, const ncclUniqueId *id)
 {
-	static const struct { unsigned version; size_t size; } headers[] = {
-		{ 21405, 24 }, { 21701, 40 }, { 21801, 48 }, { 22602, 48 }, { 22703, 72 }, { 22809, 80 }, { 22902, 88 },
-		{ 23007, 96 }, { 23100, 120 },
+	static const struct { unsigned version; size_t size;
+	} headers[] = {
+		{ 21405, 24 }, { 21701, 40 }, { 21801, 48 }, { 22602, 48 },  { 22703, 72 },
+		{ 22809, 80 }, { 22902, 88 }, { 23007, 96 }, { 23100, 120 },
 	};
 	ncclConfig_t start = NCCL_CONFIG_INITIALIZER, *config;
 	char bytes[128];

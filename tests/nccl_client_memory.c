@@ -1,7 +1,9 @@
 /*
- * nccl_client_memory.c - the memory under test: the host's, or with NCCL_CLIENT_CUDA=FILE that of the CUDA driver in FILE
+ * nccl_client_memory.c - the memory under test: the host's, or with NCCL_CLIENT_CUDA=FILE that of
+ * the CUDA driver in FILE
  *
- * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, and the stand-in elsewhere.
+ * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, and
+ * the stand-in elsewhere.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -35,15 +37,24 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
 {
-	static const struct { void *to; const char *name; } wanted[] = {
-		{ &cu.init, "cuInit" }, { &cu.device_get, "cuDeviceGet" }, { &cu.ctx_retain, "cuDevicePrimaryCtxRetain" },
-		{ &cu.ctx_set, "cuCtxSetCurrent" }, { &cu.stream_create, "cuStreamCreate" },
-		{ &cu.stream_synchronize, "cuStreamSynchronize" }, { &cu.stream_destroy, "cuStreamDestroy_v2" },
-		{ &cu.event_create, "cuEventCreate" }, { &cu.event_record, "cuEventRecord" },
+	static const struct { void *to; const char *name;
+	} wanted[] = {
+		{ &cu.init, "cuInit" },
+		{ &cu.device_get, "cuDeviceGet" },
+		{ &cu.ctx_retain, "cuDevicePrimaryCtxRetain" },
+		{ &cu.ctx_set, "cuCtxSetCurrent" },
+		{ &cu.stream_create, "cuStreamCreate" },
+		{ &cu.stream_synchronize, "cuStreamSynchronize" },
+		{ &cu.stream_destroy, "cuStreamDestroy_v2" },
+		{ &cu.event_create, "cuEventCreate" },
+		{ &cu.event_record, "cuEventRecord" },
 		{ &cu.wait_event, "cuStreamWaitEvent" },
-		{ &cu.capture, "cuStreamBeginCapture_v2" }, { &cu.captured, "cuStreamEndCapture" },
-		{ &cu.instantiate, "cuGraphInstantiateWithFlags" }, { &cu.launch, "cuGraphLaunch" },
-		{ &cu.to_device, "cuMemcpyHtoDAsync_v2" }, { &cu.to_host, "cuMemcpyDtoHAsync_v2" },
+		{ &cu.capture, "cuStreamBeginCapture_v2" },
+		{ &cu.captured, "cuStreamEndCapture" },
+		{ &cu.instantiate, "cuGraphInstantiateWithFlags" },
+		{ &cu.launch, "cuGraphLaunch" },
+		{ &cu.to_device, "cuMemcpyHtoDAsync_v2" },
+		{ &cu.to_host, "cuMemcpyDtoHAsync_v2" },
 	};
 	void *driver;
 
@@ -82,8 +93,8 @@ int memory_open(struct seat *seat)
 	int device;
 
 	pthread_once(&once, load);
-	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx) ||
-		     memory_stream(&seat->stream)))
+	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) ||
+		     cu.ctx_set(ctx) || memory_stream(&seat->stream)))
 		return 1;
 	return ncclMemAlloc(&seat->in, memory_room) || ncclMemAlloc(&seat->out, memory_room);
 }
@@ -99,7 +110,8 @@ int memory_behind(cudaStream_t first, cudaStream_t then)
 {
 	static __thread void *event;           /* one a rank, recorded anew each time */
 
-	return (!event && cu.event_create(&event, 2)) || cu.event_record(event, first) || cu.wait_event(then, event, 0);
+	return (!event && cu.event_create(&event, 2)) || cu.event_record(event, first) ||
+	       cu.wait_event(then, event, 0);
 }
 
 int memory_capture(struct seat *seat)
@@ -127,7 +139,8 @@ bool memory_is_cuda(void)
 int memory_write(struct seat *seat, void *to, const void *from, size_t bytes)
 {
 	if (file)
-		return cu.to_device((uintptr_t)to, from, bytes, seat->stream) || cu.stream_synchronize(seat->stream);
+		return cu.to_device((uintptr_t)to, from, bytes, seat->stream) ||
+		       cu.stream_synchronize(seat->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }
@@ -135,7 +148,8 @@ int memory_write(struct seat *seat, void *to, const void *from, size_t bytes)
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes)
 {
 	if (file)
-		return cu.to_host(to, (uintptr_t)from, bytes, seat->stream) || cu.stream_synchronize(seat->stream);
+		return cu.to_host(to, (uintptr_t)from, bytes, seat->stream) ||
+		       cu.stream_synchronize(seat->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }

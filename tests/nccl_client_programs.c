@@ -1,6 +1,6 @@
 /*
- * nccl_client_programs.c - cases in the shape of real programs: PyTorch's process groups, several communicators at once,
- * calls with nothing to move, nonblocking groups, forks
+ * nccl_client_programs.c - cases in the shape of real programs: PyTorch's process groups, several
+ * communicators at once, calls with nothing to move, nonblocking groups, forks
  *
  * Called by nccl_client.c. The order of calls is that of the programs, which need exactly it.
  */
@@ -28,7 +28,7 @@ static int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream)
 	return 0;
 }
 
-/* ---- PyTorch -------------------------------------------------------------------------------------------------------- */
+/* ---- PyTorch --------------------------------------------------------------------------------- */
 
 struct watch {
 	ncclComm_t comm;
@@ -36,7 +36,8 @@ struct watch {
 	atomic_int asked, wrong;
 };
 
-/* As its watchdog does: asks while others work, and for the last sentence without a communicator. */
+/* As its watchdog does: asks while others work, and for the last sentence without a
+ * communicator. */
 static void *watches(void *arg)
 {
 	struct watch *w = arg;
@@ -44,14 +45,16 @@ static void *watches(void *arg)
 	while (!w->stop) {
 		ncclResult_t state = ncclInternalError;
 
-		w->wrong += ncclCommGetAsyncError(w->comm, &state) || state || !ncclGetLastError(NULL);
+		w->wrong +=
+			ncclCommGetAsyncError(w->comm, &state) || state || !ncclGetLastError(NULL);
 		w->asked++;
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	return NULL;
 }
 
-/* Ranks 0 and 1 only: a communicator of two for their messages, whose id came through the others' store. */
+/* Ranks 0 and 1 only: a communicator of two for their messages, whose id came through the others'
+ * store. */
 static int pair(struct seat *seat, ncclComm_t *ret_comm)
 {
 	ncclUniqueId id;
@@ -89,8 +92,10 @@ static int unequal_exchange(struct seat *seat)
 	}
 	OK(ncclGroupStart());
 	for (int p = 0; p < n; p++) {
-		OK(ncclSend(in + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm, seat->stream));
-		OK(ncclRecv(out + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm, seat->stream));
+		OK(ncclSend(in + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
+			    seat->stream));
+		OK(ncclRecv(out + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
+			    seat->stream));
 	}
 	OK(ncclGroupEnd());
 	for (int p = 0; p < n; p++) {
@@ -109,7 +114,8 @@ static int new_group(struct seat *seat, ncclComm_t *ret_child)
 	config.blocking = 1;
 	config.splitShare = 1;
 	config.commName = "group 1";
-	OK(ncclCommSplit(seat->comm, seat->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, seat->rank, ret_child, &config));
+	OK(ncclCommSplit(seat->comm, seat->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, seat->rank,
+			 ret_child, &config));
 	EXPECT((*ret_child != NULL) == (seat->rank < 2));
 	return *ret_child ? adds_up(seat, *ret_child, seat->stream) : 0;
 }
@@ -155,7 +161,8 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 	w.stop = true;
 	pthread_join(thread, NULL);
 	EXPECT(!w.wrong);
-	OK(ncclGroupStart());                          /* groups that are given up are aborted together */
+	OK(ncclGroupStart());                          /* groups that are given up are aborted
+						        * together */
 	OK(ncclCommAbort(child));
 	OK(ncclCommAbort(two));
 	OK(ncclGroupEnd());
@@ -167,12 +174,14 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* ---- several communicators, and nothing to move ------------------------------------------------------------------------ */
+/* ---- several communicators, and nothing to move ---------------------------------------------- */
 
-/* Three communicators of the same ranks in different orders, each on its own stream; one group has calls of all. */
+/* Three communicators of the same ranks in different orders, each on its own stream; one group has
+ * calls of all. */
 int case_several(struct seat *seat, const ncclUniqueId *id)
 {
-	int n = seat->nranks, *in = seat->in, *out = seat->out, got[3], backward = n - 1 - seat->rank;
+	int n = seat->nranks, *in = seat->in, *out = seat->out, got[3],
+	    backward = n - 1 - seat->rank;
 	ncclComm_t comms[3] = { seat->comm };
 	cudaStream_t streams[3] = { seat->stream };
 
@@ -196,7 +205,8 @@ int case_several(struct seat *seat, const ncclUniqueId *id)
 
 			EXPECT(!memory_read(&on, &got[c], out + c, sizeof(int)));
 		}
-		EXPECT(got[0] == n * (n + 1) / 2 && got[1] == 0 && got[2] == (seat->rank + n - 1) % n);
+		EXPECT(got[0] == n * (n + 1) / 2 && got[1] == 0 &&
+		       got[2] == (seat->rank + n - 1) % n);
 		EXPECT(!memory_write(seat, out, &(int[]){ -1, -1, -1 }, 12));
 	}
 	for (int c = 1; c < 3; c++) {
@@ -247,7 +257,8 @@ static int roots(struct seat *seat, int root)
 	EXPECT(!memory_read(seat, got, out, (size_t)n * sizeof(int)));
 	for (int r = 0; r < n; r++)
 		EXPECT(!mine || got[r] == r + 1);
-	OK(ncclScatter(mine ? out : NULL, mine ? out + me : in, 1, ncclInt, root, seat->comm, seat->stream));
+	OK(ncclScatter(mine ? out : NULL, mine ? out + me : in, 1, ncclInt, root, seat->comm,
+		       seat->stream));
 	EXPECT(!memory_read(seat, got, mine ? out + me : in, sizeof(int)));
 	EXPECT(got[0] == me + 1);
 	return 0;
@@ -267,7 +278,7 @@ int case_roots(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* ---- nonblocking ------------------------------------------------------------------------------------------------------- */
+/* ---- nonblocking ----------------------------------------------------------------------------- */
 
 static bool accepted(ncclResult_t result)
 {
@@ -286,7 +297,8 @@ static ncclResult_t settled(ncclComm_t comm)
 	return state;
 }
 
-/* Who is in none of a split's groups; a group of calls; one that is destroyed, or aborted, while it joins. */
+/* Who is in none of a split's groups; a group of calls; one that is destroyed, or aborted, while it
+ * joins. */
 int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -297,19 +309,23 @@ int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclGetUniqueId(&own));
 	OK(ncclGetUniqueId(&none));
 	OK(ncclGroupStart());
-	EXPECT(accepted(ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config)));
+	EXPECT(accepted(
+		ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config)));
 	EXPECT(accepted(ncclCommInitRankConfig(&alone, 1, own, 0, &config)));
 	EXPECT(accepted(ncclGroupEnd()));
 	EXPECT(settled(seat->comm) == ncclSuccess && settled(alone) == ncclSuccess);
 	OK(ncclCommDestroy(alone));
-	EXPECT(accepted(ncclCommSplit(seat->comm, seat->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child, &config)));
+	EXPECT(accepted(ncclCommSplit(seat->comm, seat->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child,
+				      &config)));
 	EXPECT(settled(seat->comm) == ncclSuccess);
 	EXPECT((child == NULL) == (seat->rank == 0));
 	EXPECT(!child || settled(child) == ncclSuccess);
 	OK(ncclGroupStart());
 	if (child)
-		EXPECT(accepted(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child, seat->stream)));
-	EXPECT(accepted(ncclBcast((int *)seat->in + 200, 100, ncclFloat, 1, seat->comm, seat->stream)));
+		EXPECT(accepted(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child,
+					      seat->stream)));
+	EXPECT(accepted(
+		ncclBcast((int *)seat->in + 200, 100, ncclFloat, 1, seat->comm, seat->stream)));
 	EXPECT(accepted(ncclGroupEnd()));
 	EXPECT(settled(seat->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
 	EXPECT(!adds_up(seat, seat->comm, seat->stream));
@@ -322,14 +338,16 @@ int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 	return 0;
 }
 
-/* ---- forks -------------------------------------------------------------------------------------------------------------- */
+/* ---- forks ----------------------------------------------------------------------------------- */
 
-/* Uses what it inherited in all ways: refused where that would move data, and nothing of it reaches the parent. */
+/* Uses what it inherited in all ways: refused where that would move data, and nothing of it reaches
+ * the parent. */
 static int in_child(struct seat *seat)
 {
 	ncclComm_t child;
 
-	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL) == ncclInvalidArgument);
+	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL) ==
+	       ncclInvalidArgument);
 	EXPECT(strstr(ncclGetLastError(NULL), "fork") != NULL);
 	EXPECT(ncclCommSplit(seat->comm, 0, 0, &child, NULL) == ncclInvalidArgument);
 	if (seat->rank)

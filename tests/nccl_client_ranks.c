@@ -102,7 +102,7 @@ int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUnique
 	return how->threads ? run_threads() : run_processes();
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static const struct {
 	size_t bytes;
@@ -111,8 +111,10 @@ static const struct {
 } types[ncclNumTypes] = {
 	[ncclInt8] = { 1, 0, 0, 0 }, [ncclUint8] = { 1, 0, 0, 0 }, [ncclInt32] = { 4, 0, 0, 0 },
 	[ncclUint32] = { 4, 0, 0, 0 }, [ncclInt64] = { 8, 0, 0, 0 }, [ncclUint64] = { 8, 0, 0, 0 },
-	[ncclFloat16] = { 2, 5, 10, 15 }, [ncclFloat32] = { 4, 8, 23, 127 }, [ncclFloat64] = { 8, 11, 52, 1023 },
-	[ncclBfloat16] = { 2, 8, 7, 127 }, [ncclFloat8e4m3] = { 1, 4, 3, 7 }, [ncclFloat8e5m2] = { 1, 5, 2, 15 },
+	[ncclFloat16] = { 2, 5, 10, 15 }, [ncclFloat32] = { 4, 8, 23, 127 }, [ncclFloat64] = { 8,
+	11, 52, 1023 },
+	[ncclBfloat16] = { 2, 8, 7, 127 }, [ncclFloat8e4m3] = { 1, 4, 3, 7 },
+	[ncclFloat8e5m2] = { 1, 5, 2, 15 },
 };
 
 size_t value_bytes(ncclDataType_t type)

@@ -1,5 +1,6 @@
 /*
- * nccl_client_wrong.c - cases of wrong uses: each is refused with a code and a sentence, and the communicator goes on
+ * nccl_client_wrong.c - cases of wrong uses: each is refused with a code and a sentence, and the
+ * communicator goes on
  *
  * Called by nccl_client.c.
  */
@@ -8,10 +9,10 @@
 #include "nccl_client.h"
 
 /* The call fails with that code, and the sentence has that word: no older sentence would. */
-#define REFUSED(call, code, word)                                                                                  \
-	do {                                                                                                       \
-		EXPECT((call) == (code));                                                                          \
-		EXPECT(strstr(ncclGetLastError(NULL), word) != NULL);                                              \
+#define REFUSED(call, code, word)					\
+	do {								\
+		EXPECT((call) == (code));				\
+		EXPECT(strstr(ncclGetLastError(NULL), word) != NULL);	\
 	} while (0)
 #define BAD ncclInvalidArgument
 
@@ -24,12 +25,16 @@ static int no_communicator(struct seat *seat, ncclComm_t c)
 	ncclRedOp_t op;
 	int n = 0;
 
-	REFUSED(ncclAllReduce(x, x, 1, ncclInt, ncclSum, c, NULL), BAD, "ncclAllReduce: the communicator");
-	REFUSED(ncclReduce(x, x, 1, ncclInt, ncclSum, 0, c, NULL), BAD, "ncclReduce: the communicator");
-	REFUSED(ncclBroadcast(x, x, 1, ncclInt, 0, c, NULL), BAD, "ncclBroadcast: the communicator");
+	REFUSED(ncclAllReduce(x, x, 1, ncclInt, ncclSum, c, NULL), BAD,
+		"ncclAllReduce: the communicator");
+	REFUSED(ncclReduce(x, x, 1, ncclInt, ncclSum, 0, c, NULL), BAD,
+		"ncclReduce: the communicator");
+	REFUSED(ncclBroadcast(x, x, 1, ncclInt, 0, c, NULL), BAD,
+		"ncclBroadcast: the communicator");
 	REFUSED(ncclBcast(x, 1, ncclInt, 0, c, NULL), BAD, "ncclBcast: the communicator");
 	REFUSED(ncclAllGather(x, x, 1, ncclInt, c, NULL), BAD, "ncclAllGather: the communicator");
-	REFUSED(ncclReduceScatter(x, x, 1, ncclInt, ncclSum, c, NULL), BAD, "ncclReduceScatter: the communicator");
+	REFUSED(ncclReduceScatter(x, x, 1, ncclInt, ncclSum, c, NULL), BAD,
+		"ncclReduceScatter: the communicator");
 	REFUSED(ncclAlltoAll(x, x, 1, ncclInt, c, NULL), BAD, "ncclAlltoAll: the communicator");
 	REFUSED(ncclGather(x, x, 1, ncclInt, 0, c, NULL), BAD, "ncclGather: the communicator");
 	REFUSED(ncclScatter(x, x, 1, ncclInt, 0, c, NULL), BAD, "ncclScatter: the communicator");
@@ -56,17 +61,20 @@ static int no_communicator(struct seat *seat, ncclComm_t c)
 
 static int wrong_arguments(struct seat *seat, ncclComm_t c)
 {
-	static const int no_types[] = { -1, ncclNumTypes, 99, INT_MAX }, no_ops[] = { -1, 5, 6, 7, 8, 1000, INT_MAX };
+	static const int no_types[] = { -1, ncclNumTypes, 99, INT_MAX },
+			 no_ops[] = { -1, 5, 6, 7, 8, 1000, INT_MAX };
 	static const int no_ranks[] = { -1, INT_MIN, 1, INT_MAX };
 	static const size_t no_counts[] = { SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4 + 1 };
 	char *x = seat->in, *y = seat->out;
 
 	for (size_t i = 0; i < sizeof(no_types) / sizeof(int); i++) {
-		REFUSED(ncclAllReduce(x, y, 1, (ncclDataType_t)no_types[i], ncclSum, c, NULL), BAD, "type");
+		REFUSED(ncclAllReduce(x, y, 1, (ncclDataType_t)no_types[i], ncclSum, c, NULL), BAD,
+			"type");
 		REFUSED(ncclAllGather(x, y, 0, (ncclDataType_t)no_types[i], c, NULL), BAD, "type");
 	}
 	for (size_t i = 0; i < sizeof(no_ops) / sizeof(int); i++)
-		REFUSED(ncclReduce(x, y, 1, ncclInt, (ncclRedOp_t)no_ops[i], 0, c, NULL), BAD, "op");
+		REFUSED(ncclReduce(x, y, 1, ncclInt, (ncclRedOp_t)no_ops[i], 0, c, NULL), BAD,
+			"op");
 	for (size_t i = 0; i < sizeof(no_ranks) / sizeof(int); i++) {
 		REFUSED(ncclBroadcast(x, y, 1, ncclInt, no_ranks[i], c, NULL), BAD, "root");
 		REFUSED(ncclScatter(x, y, 1, ncclInt, no_ranks[i], c, NULL), BAD, "root");
@@ -74,8 +82,10 @@ static int wrong_arguments(struct seat *seat, ncclComm_t c)
 		REFUSED(ncclRecv(x, 1, ncclInt, no_ranks[i], c, NULL), BAD, "peer");
 	}
 	for (size_t i = 0; i < sizeof(no_counts) / sizeof(size_t); i++) {
-		REFUSED(ncclAllReduce(x, y, no_counts[i], ncclInt, ncclSum, c, NULL), BAD, "memory can hold");
-		REFUSED(ncclReduceScatter(x, y, no_counts[i], ncclDouble, ncclSum, c, NULL), BAD, "memory can hold");
+		REFUSED(ncclAllReduce(x, y, no_counts[i], ncclInt, ncclSum, c, NULL), BAD,
+			"memory can hold");
+		REFUSED(ncclReduceScatter(x, y, no_counts[i], ncclDouble, ncclSum, c, NULL), BAD,
+			"memory can hold");
 	}
 	REFUSED(ncclAllReduce(NULL, y, 1, ncclInt, ncclSum, c, NULL), BAD, "NULL");
 	REFUSED(ncclAllReduce(x, NULL, 1, ncclInt, ncclSum, c, NULL), BAD, "NULL");
@@ -106,7 +116,8 @@ static int wrong_joins(struct seat *seat, const ncclUniqueId *id)
 	REFUSED(ncclCommInitAll(NULL, 1, NULL), BAD, "ndev 1");
 	REFUSED(ncclCommInitAll(&other, 0, NULL), BAD, "ndev 0");
 	if (memory_is_cuda())
-		REFUSED(ncclCommInitAll(&other, 1, (int[]){ 99 }), ncclUnhandledCudaError, "device 99");
+		REFUSED(ncclCommInitAll(&other, 1, (int[]){ 99 }), ncclUnhandledCudaError,
+			"device 99");
 	return 0;
 }
 
@@ -126,14 +137,19 @@ static int wrong_derivations(struct seat *seat, ncclComm_t c)
 	REFUSED(ncclCommShrink(c, &r, -1, &other, NULL, 0), BAD, "exclude");
 	r = 5;
 	REFUSED(ncclCommShrink(c, &r, 1, &other, NULL, 0), BAD, "5");
-	REFUSED(ncclRedOpCreatePreMulSum(NULL, &one, ncclFloat, ncclScalarHostImmediate, c), BAD, "PreMulSum");
-	REFUSED(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, c), BAD, "PreMulSum");
-	REFUSED(ncclRedOpCreatePreMulSum(&op, &one, (ncclDataType_t)77, ncclScalarHostImmediate, c), BAD, "type");
-	REFUSED(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, (ncclScalarResidence_t)7, c), BAD, "residence");
+	REFUSED(ncclRedOpCreatePreMulSum(NULL, &one, ncclFloat, ncclScalarHostImmediate, c), BAD,
+		"PreMulSum");
+	REFUSED(ncclRedOpCreatePreMulSum(&op, NULL, ncclFloat, ncclScalarHostImmediate, c), BAD,
+		"PreMulSum");
+	REFUSED(ncclRedOpCreatePreMulSum(&op, &one, (ncclDataType_t)77, ncclScalarHostImmediate, c),
+		BAD, "type");
+	REFUSED(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, (ncclScalarResidence_t)7, c), BAD,
+		"residence");
 	REFUSED(ncclRedOpDestroy(ncclSum, c), BAD, "RedOpDestroy");
 	REFUSED(ncclRedOpDestroy((ncclRedOp_t)INT_MAX, c), BAD, "RedOpDestroy");
 	OK(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, ncclScalarHostImmediate, c));
-	REFUSED(ncclAllReduce(seat->in, seat->out, 1, ncclDouble, op, c, seat->stream), BAD, "pre-multiplied");
+	REFUSED(ncclAllReduce(seat->in, seat->out, 1, ncclDouble, op, c, seat->stream), BAD,
+		"pre-multiplied");
 	OK(ncclRedOpDestroy(op, c));
 	REFUSED(ncclRedOpDestroy(op, c), BAD, "RedOpDestroy");
 	REFUSED(ncclMemAlloc(NULL, 10), BAD, "MemAlloc");
@@ -156,7 +172,8 @@ static int wrong_groups(struct seat *seat, ncclComm_t c, const ncclUniqueId *id)
 	REFUSED(ncclCommRevoke(c, 0), ncclInvalidUsage, "not built");
 	OK(ncclGroupStart());
 	REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "not built");
-	REFUSED(ncclGroupEnd(), ncclInvalidUsage, "without ncclGroupStart");            /* that one was closed */
+	/* that one was closed */
+	REFUSED(ncclGroupEnd(), ncclInvalidUsage, "without ncclGroupStart");
 	OK(ncclGroupStart());
 	REFUSED(ncclBroadcast(seat->in, seat->in, 1, ncclInt, 1, c, NULL), BAD, "root");
 	OK(ncclCommInitRank(&other, 1, *id, 0));

@@ -1,10 +1,13 @@
 /*
- * nccl_perf.c - a measuring user of libnccl.so.2: nccl-tests' options and columns, ranks as processes or threads
+ * nccl_perf.c - a measuring user of libnccl.so.2: nccl-tests' options and columns, ranks as
+ * processes or threads
  *
- * Usage: nccl_perf [COLLECTIVE] [-b -e bytes] [-f factor] [-n iterations] [-w warm-up] [-c 0|1] [-d type] [-o op]
+ * Usage: nccl_perf [COLLECTIVE] [-b -e bytes] [-f factor] [-n iterations] [-w warm-up] [-c 0|1] [-d
+ * type] [-o op]
  *        [-t threads | -p processes]
- * COLLECTIVE is all_reduce, reduce, broadcast, all_gather, reduce_scatter, alltoall, gather, scatter. All ranks use device
- * 0 of the driver in NCCL_CLIENT_CUDA, or host memory. Exits with 1 when a value was wrong. Written against nccl.h alone.
+ * COLLECTIVE is all_reduce, reduce, broadcast, all_gather, reduce_scatter, alltoall, gather,
+ * scatter. All ranks use device 0 of the driver in NCCL_CLIENT_CUDA, or host memory. Exits with 1
+ * when a value was wrong. Written against nccl.h alone.
  */
 #include <getopt.h>
 #include <stdlib.h>
@@ -13,7 +16,8 @@
 
 #include "nccl_client.h"
 
-enum shape { ALL, GATHERED, REDUCED, PARTS };  /* which buffers have a part for each rank: none, out, in, both */
+enum shape { ALL, GATHERED, REDUCED, PARTS };  /* which buffers have a part for each rank: none,
+					        * out, in, both */
 
 static int all_reduce(struct seat *s, void *in, void *out, size_t n);
 static int reduce(struct seat *s, void *in, void *out, size_t n);
@@ -40,8 +44,10 @@ static const struct collective {
 	{ "gather", gather, GATHERED, false, true, true, 1 },
 	{ "scatter", scatter, REDUCED, false, true, false, 1 },
 };
-static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
-					  "bfloat16", "f8e4m3", "f8e5m2" };
+static const char *const type_names[] = {
+	"int8", "uint8", "int32",  "uint32",   "int64",	 "uint64",
+	"half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"
+};
 static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
 
 static const struct collective *what = &collectives[0];
@@ -83,7 +89,7 @@ static int scatter(struct seat *s, void *in, void *out, size_t n)
 	return ncclScatter(in, out, n, type, 0, s->comm, s->stream);
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static double value_of(int r, size_t i) { return (double)((i + (size_t)r * 2) % 3); }
 
@@ -93,18 +99,24 @@ static double wanted(const struct seat *s, size_t i, size_t n)
 	double x = value_of(0, at);
 
 	if (!what->reduces)
-		return what->shape == GATHERED ? value_of((int)(i / n), i % n) :
-		       what->shape == PARTS ? value_of((int)(i / n), (size_t)s->rank * n + i % n) : x;
+		return what->shape == GATHERED ? value_of((int)(i / n), i % n)
+		       : what->shape == PARTS  ? value_of((int)(i / n), (size_t)s->rank * n + i % n)
+					       : x;
 	for (int r = 1; r < s->nranks; r++) {
 		double y = value_of(r, at);
 
-		x = op == ncclProd ? x * y : op == ncclMax ? (x > y ? x : y) : op == ncclMin ? (x < y ? x : y) : x + y;
+		x = op == ncclProd  ? x * y
+		    : op == ncclMax ? (x > y ? x : y)
+		    : op == ncclMin ? (x < y ? x : y)
+				    : x + y;
 	}
 	return op == ncclAvg ? x / s->nranks : x;
 }
 
-static size_t times(const struct seat *s, enum shape shape) { return what->shape == shape || what->shape == PARTS ?
-								     (size_t)s->nranks : 1; }
+static size_t times(const struct seat *s, enum shape shape)
+{
+	return what->shape == shape || what->shape == PARTS ? (size_t)s->nranks : 1;
+}
 
 static int fill(struct seat *s, char *host, void *in, size_t n)
 {
@@ -127,7 +139,7 @@ static long count_wrong(struct seat *s, char *host, void *out, size_t n)
 	return wrong;
 }
 
-/* ---- one line ------------------------------------------------------------------------------------------------------- */
+/* ---- one line -------------------------------------------------------------------------------- */
 
 static double now_us(void)
 {
@@ -146,7 +158,8 @@ static int mean(struct seat *s, double *x)
 }
 
 /* Microseconds a call, and wrong elements of all ranks. */
-static int measure(struct seat *s, char *host, bool in_place, size_t n, double *ret_us, double *ret_wrong)
+static int measure(struct seat *s, char *host, bool in_place, size_t n, double *ret_us,
+		   double *ret_wrong)
 {
 	size_t own = (size_t)s->rank * n * value_bytes(type);
 	char *in = s->in, *out = s->out, *x = in_place ? in : out, *from = in;
@@ -184,7 +197,8 @@ static void print_cell(const struct seat *s, double us, double bytes, double wro
 {
 	double share = (double)(s->nranks - 1) / s->nranks, algbw = bytes / us / 1e3;
 
-	printf("  %7.2f  %6.2f  %6.2f", us, algbw, algbw * (what->factor ? what->factor * share : 1));
+	printf("  %7.2f  %6.2f  %6.2f", us, algbw,
+	       algbw * (what->factor ? what->factor * share : 1));
 	if (check)
 		printf("  %6g", wrong);
 	else
@@ -199,13 +213,16 @@ static void print_head(const struct seat *s)
 	printf("# nccl_perf nccl-headers=%d nccl-library=%d\n", NCCL_VERSION_CODE, version);
 	printf("# Collective test starting: %s_perf\n", what->name);
 	printf("# ranks %d (%s, one device) minBytes %.0f maxBytes %.0f factor: %g warmup iters: %d iters: %d validation: %d\n#\n",
-	       s->nranks, ranks_are_threads() ? "threads" : "processes", min_bytes, max_bytes, factor, warm_up, iterations,
-	       check);
-	printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place\n", "", "", "", "", "");
-	printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size", "count", "type", "redop",
-	       "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
-	printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)", "(elements)", "", "", "",
-	       "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+	       s->nranks, ranks_are_threads() ? "threads" : "processes", min_bytes, max_bytes,
+	       factor, warm_up, iterations, check);
+	printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place\n",
+	       "", "", "", "", "");
+	printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "size",
+	       "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time",
+	       "algbw", "busbw", "#wrong");
+	printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s  %7s  %6s  %6s  %6s\n", "(B)",
+	       "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)",
+	       "");
 }
 
 static int measure_all(struct seat *seat, const ncclUniqueId *id)
@@ -223,8 +240,8 @@ static int measure_all(struct seat *seat, const ncclUniqueId *id)
 		double size = (double)(n * parts * value_bytes(type)), us, wrong;
 
 		if (!seat->rank)
-			printf("%12.0f  %12zu  %8s  %6s  %6d", size, n, type_names[type], what->reduces ? op_names[op] : "none",
-			       what->rooted ? 0 : -1);
+			printf("%12.0f  %12zu  %8s  %6s  %6d", size, n, type_names[type],
+			       what->reduces ? op_names[op] : "none", what->rooted ? 0 : -1);
 		for (int in_place = 0; in_place < 2; in_place++) {
 			if (in_place && what->shape == PARTS) {
 				if (!seat->rank)
@@ -246,7 +263,7 @@ static int measure_all(struct seat *seat, const ncclUniqueId *id)
 	return bad != 0;
 }
 
-/* ---- the command line ------------------------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int find(const char *name, const char *const *names, int n)
 {

@@ -1,7 +1,8 @@
 /*
  * net_bytes.c - a rank that joins by the environment, allreduces, checks, and says what it sent
  *
- * Called by netns.sh:  net_bytes ALGO COUNT CALLS  with TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT, TUTTI_SECRET set.
+ * Called by netns.sh:  net_bytes ALGO COUNT CALLS  with TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT,
+ *                      TUTTI_SECRET set.
  * Prints one line: rank, payload bytes by tcp, payload bytes by shm, during the CALLS calls.
  */
 #include <stdio.h>
@@ -42,7 +43,8 @@ int main(int argc, char **argv)
 			fprintf(stderr, "rank %d: element %zu is %g\n", rank, i, (double)y[i]);
 			return 1;
 		}
-	printf("%d %llu %llu\n", rank, (unsigned long long)(after.sent_bytes_tcp - before.sent_bytes_tcp),
+	printf("%d %llu %llu\n", rank,
+	       (unsigned long long)(after.sent_bytes_tcp - before.sent_bytes_tcp),
 	       (unsigned long long)(after.sent_bytes_shm - before.sent_bytes_shm));
 	free(x);
 	free(y);

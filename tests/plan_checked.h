@@ -1,4 +1,5 @@
-/* plan_checked.h - what the checker says of plans written by hand; for test_check.c and test_check_order.c */
+/* plan_checked.h - what the checker says of plans written by hand; for test_check.c and
+ * test_check_order.c */
 #ifndef TESTS_PLAN_CHECKED_H
 #define TESTS_PLAN_CHECKED_H
 

@@ -1,8 +1,10 @@
 /*
- * plan_exec.c - a small executor of plans: real numbers, random turns, little buffering (plan_exec.h)
+ * plan_exec.c - a small executor of plans: real numbers, random turns, little buffering
+ * (plan_exec.h)
  *
- * Every block holds 0, 1 or 2 elements; an element is an integer (sums are exact, so a contribution that is missing,
- * doubled or strange shows) and a double (sums depend on the order, so a rank that combines differently shows).
+ * Every block holds 0, 1 or 2 elements; an element is an integer (sums are exact, so a contribution
+ * that is missing, doubled or strange shows) and a double (sums depend on the order, so a rank that
+ * combines differently shows).
  */
 #include "plan_exec.h"
 
@@ -84,7 +86,9 @@ static uint32_t length(const struct world *w, const struct tt_plan *p, uint32_t 
 		return w->elements;
 	uint32_t before = index % p->nblocks * MAX_ELEMENTS;
 
-	return w->elements <= before ? 0 : w->elements - before < MAX_ELEMENTS ? w->elements - before : MAX_ELEMENTS;
+	return w->elements <= before		     ? 0
+	       : w->elements - before < MAX_ELEMENTS ? w->elements - before
+						     : MAX_ELEMENTS;
 }
 
 static bool fail(struct world *w, const char *why)
@@ -116,8 +120,10 @@ static const struct tt_step *step_of(const struct rank_state *r, uint32_t lane)
 	return &r->plan->steps[r->plan->lanes[lane].first + r->lane[lane].at];
 }
 
-/* Elements of a step; a step whose blocks are all empty vanishes. Pure forwarding is as long as what comes. */
-static uint32_t elements_of(struct world *w, const struct rank_state *r, const struct tt_step *s, uint32_t lane)
+/* Elements of a step; a step whose blocks are all empty vanishes. Pure forwarding is as long as
+ * what comes. */
+static uint32_t elements_of(struct world *w, const struct rank_state *r, const struct tt_step *s,
+			    uint32_t lane)
 {
 	tt_ref ref = s->dst;
 	uint32_t sum = 0;
@@ -131,26 +137,28 @@ static uint32_t elements_of(struct world *w, const struct rank_state *r, const s
 	}
 	if (!s->nsrc)
 		return 0;
-	struct pipe *p = pipe_of(w, tt_ref_index(tt_step_source(s, 0)), (uint32_t)r->plan->rank, lane);
+	struct pipe *p =
+		pipe_of(w, tt_ref_index(tt_step_source(s, 0)), (uint32_t)r->plan->rank, lane);
 
 	return p->count ? p->m[p->head].elements : 1;
 }
 
-/* ---- may a lane go on? ---------------------------------------------------------------------------------------- */
+/* ---- may a lane go on? ----------------------------------------------------------------------- */
 
 static bool wires_exist(struct world *w, const struct rank_state *r, const struct tt_step *s)
 {
 	for (int i = -1; i < s->nsrc; i++) {
 		tt_ref ref = i < 0 ? s->to : tt_step_source(s, i);
 
-		if (tt_ref_buf(ref) == TT_WIRE &&
-		    (tt_ref_index(ref) >= (uint32_t)w->nranks || (int)tt_ref_index(ref) == r->plan->rank))
+		if (tt_ref_buf(ref) == TT_WIRE && (tt_ref_index(ref) >= (uint32_t)w->nranks ||
+						   (int)tt_ref_index(ref) == r->plan->rank))
 			return fail(w, "names a rank that does not exist, or itself");
 	}
 	return true;
 }
 
-static bool has_room(struct world *w, const struct rank_state *r, const struct tt_step *s, uint32_t lane)
+static bool has_room(struct world *w, const struct rank_state *r, const struct tt_step *s,
+		     uint32_t lane)
 {
 	return pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane)->count < w->slots;
 }
@@ -166,7 +174,8 @@ static bool may_read(struct world *w, const struct rank_state *r, uint32_t lane)
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref ref = tt_step_source(s, i);
 
-		if (tt_ref_buf(ref) == TT_WIRE && !pipe_of(w, tt_ref_index(ref), (uint32_t)r->plan->rank, lane)->count)
+		if (tt_ref_buf(ref) == TT_WIRE &&
+		    !pipe_of(w, tt_ref_index(ref), (uint32_t)r->plan->rank, lane)->count)
 			return false;
 	}
 	if (w->at_once && s->to != TT_REF_NONE && !has_room(w, r, s, lane))
@@ -180,7 +189,7 @@ static bool may_read(struct world *w, const struct rank_state *r, uint32_t lane)
 	return true;
 }
 
-/* ---- first half: read the sources ----------------------------------------------------------------------------- */
+/* ---- first half: read the sources ------------------------------------------------------------ */
 
 static void add(struct block *sum, const struct block *b, bool first)
 {
@@ -202,7 +211,8 @@ static void pop(struct world *w, int from, struct pipe *p)
 }
 
 /* A message's blocks into value; checks that it is what the step expects. */
-static void read_wire(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane, int i, uint32_t sum)
+static void read_wire(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
+		      int i, uint32_t sum)
 {
 	int from = (int)tt_ref_index(tt_step_source(s, i));
 	struct pipe *p = pipe_of(w, (uint32_t)from, (uint32_t)r->plan->rank, lane);
@@ -218,7 +228,8 @@ static void read_wire(struct world *w, struct rank_state *r, const struct tt_ste
 		return;
 	}
 	for (uint32_t k = 0; k < s->nblocks; k++)
-		add(&r->lane[lane].value[k], m->held ? &w->rank[from].cell[m->held - 1 + k] : &m->copy[k], i == 0);
+		add(&r->lane[lane].value[k],
+		    m->held ? &w->rank[from].cell[m->held - 1 + k] : &m->copy[k], i == 0);
 	pop(w, from, p);
 }
 
@@ -251,14 +262,17 @@ static void read_sources(struct world *w, struct rank_state *r, uint32_t lane)
 	}
 }
 
-/* ---- second half: write and send ------------------------------------------------------------------------------ */
+/* ---- second half: write and send ------------------------------------------------------------- */
 
-static void push(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane, uint32_t sum)
+static void push(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
+		 uint32_t sum)
 {
 	struct pipe *p = pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane);
 	struct message m = { .nblocks = s->nblocks, .elements = sum };
 	bool kept = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
-	tt_ref from = kept ? s->dst : s->dst == TT_REF_NONE && s->op == TT_COPY ? s->src[0] : TT_REF_NONE;
+	tt_ref from = kept					  ? s->dst
+		      : s->dst == TT_REF_NONE && s->op == TT_COPY ? s->src[0]
+								  : TT_REF_NONE;
 
 	if (w->posts && tt_ref_buf(from) <= TT_SCRATCH ) {
 		m.held = 1 + cell_of(w, r, from, 0);
@@ -295,7 +309,8 @@ static void write_results(struct world *w, struct rank_state *r, uint32_t lane)
 			fail(w, "writes the caller's input");
 			return;
 		}
-		if (s->flags & TT_STEP_PASSING)          /* need not be stored: then let it be garbage */
+		/* need not be stored: then let it be garbage */
+		if (s->flags & TT_STEP_PASSING)
 			memset(&r->cell[cell], 0x5a, sizeof(r->cell[cell]));
 		else
 			r->cell[cell] = l->value[k];
@@ -304,7 +319,7 @@ static void write_results(struct world *w, struct rank_state *r, uint32_t lane)
 		push(w, r, s, lane, l->elements);
 }
 
-/* ---- the run -------------------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static void leave_step(struct rank_state *r, uint32_t lane)
 {
@@ -378,7 +393,7 @@ static void run(struct world *w)
 			fail(w, "a message is left over");
 }
 
-/* ---- the answer ----------------------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------ */
 
 static bool gives(const struct tt_plan *p, enum tt_buf buf)
 {
@@ -419,7 +434,8 @@ static void judge(struct world *w)
 				if (e->exact != want(w, r->plan, b, k))
 					fail(w, "wrong result");
 				else if (r->plan->collective == TT_ALLREDUCE &&
-					 memcmp(&e->rounded, &first->cell[first->base[TT_OUT] + b].e[k].rounded,
+					 memcmp(&e->rounded,
+						&first->cell[first->base[TT_OUT] + b].e[k].rounded,
 						sizeof(double)))
 					fail(w, "ranks have different bits");
 			}
@@ -427,7 +443,7 @@ static void judge(struct world *w)
 	}
 }
 
-/* ---- setting up ----------------------------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static void place(struct rank_state *r, bool in_place)
 {
@@ -448,7 +464,8 @@ static void place(struct rank_state *r, bool in_place)
 		r->base[TT_OUT] = (uint32_t)p->rank;
 }
 
-static void open_world(struct world *w, struct tt_plan *const *plans, int nranks, uint64_t seed, bool in_place)
+static void open_world(struct world *w, struct tt_plan *const *plans, int nranks, uint64_t seed,
+		       bool in_place)
 {
 	static const uint32_t slots[] = { 1, 1, 2, 1000 };
 
@@ -458,8 +475,9 @@ static void open_world(struct world *w, struct tt_plan *const *plans, int nranks
 	w->slots = slots[seed % 4];
 	w->posts = seed % 4 == 0;
 	w->at_once = seed % 4 == 2;
-	w->elements = plans[0]->rule == TT_EQUAL ? 1 + chance(w, MAX_ELEMENTS) :
-		seed % 3 ? MAX_ELEMENTS * plans[0]->nblocks : chance(w, MAX_ELEMENTS * plans[0]->nblocks + 1);
+	w->elements = plans[0]->rule == TT_EQUAL ? 1 + chance(w, MAX_ELEMENTS)
+		      : seed % 3		 ? MAX_ELEMENTS * plans[0]->nblocks
+						 : chance(w, MAX_ELEMENTS * plans[0]->nblocks + 1);
 	for (int i = 0; i < nranks; i++) {
 		struct rank_state *r = &w->rank[i];
 

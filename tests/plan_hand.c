@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tt_plan *hand_plan(enum tt_collective collective, int nranks, int rank, int root, uint32_t nblocks,
-			  uint32_t scratch_blocks)
+struct tt_plan *hand_plan(enum tt_collective collective, int nranks, int rank, int root,
+			  uint32_t nblocks, uint32_t scratch_blocks)
 {
 	struct tt_plan *p = calloc(1, sizeof(*p));
-	bool even = collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
-	bool in_all = collective == TT_REDUCE_SCATTER || collective == TT_ALLTOALL || collective == TT_SCATTER;
-	bool out_all = collective == TT_ALLGATHER || collective == TT_ALLTOALL || collective == TT_GATHER;
+	bool even =
+		collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
+	bool in_all = collective == TT_REDUCE_SCATTER || collective == TT_ALLTOALL ||
+		      collective == TT_SCATTER;
+	bool out_all =
+		collective == TT_ALLGATHER || collective == TT_ALLTOALL || collective == TT_GATHER;
 
 	strcpy(p->algorithm, "by-hand");
 	p->collective = collective;
@@ -39,9 +42,12 @@ struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref d
 	va_list ap;
 
 	p->nlanes = lane >= p->nlanes ? lane + 1 : p->nlanes;
-	*s = (struct tt_step){
-		.op = op, .wait_lane = TT_NO_LANE, .dst = dst, .to = to, .src = { none, none }, .nblocks = 1
-	};
+	*s = (struct tt_step){ .op = op,
+			       .wait_lane = TT_NO_LANE,
+			       .dst = dst,
+			       .to = to,
+			       .src = { none, none },
+			       .nblocks = 1 };
 	va_start(ap, to);
 	for (tt_ref ref = va_arg(ap, tt_ref); ref != none; ref = va_arg(ap, tt_ref)) {
 		if (s->nsrc < 2)
@@ -97,14 +103,17 @@ void hand_ring(struct tt_plan **ret_plans, int n)
 		int next = (r + 1) % n, prev = (r + n - 1) % n;
 
 		for (int i = 0; i < n - 1; i++) {
-			uint32_t mine = (uint32_t)((r - i + n) % n), got = (uint32_t)((r - i - 1 + n) % n);
+			uint32_t mine = (uint32_t)((r - i + n) % n),
+				 got = (uint32_t)((r - i - 1 + n) % n);
 
 			hand_step(p, 0, TT_COPY, none, wire(next), i ? out(mine) : in(mine), none);
 			hand_step(p, 0, TT_COMBINE, out(got), none, in(got), wire(prev), none);
 		}
 		for (int i = 0; i < n - 1; i++) {
-			hand_step(p, 0, TT_COPY, none, wire(next), out((uint32_t)((r + 1 - i + n) % n)), none);
-			hand_step(p, 0, TT_COPY, out((uint32_t)((r - i + n) % n)), none, wire(prev), none);
+			hand_step(p, 0, TT_COPY, none, wire(next),
+				  out((uint32_t)((r + 1 - i + n) % n)), none);
+			hand_step(p, 0, TT_COPY, out((uint32_t)((r - i + n) % n)), none, wire(prev),
+				  none);
 		}
 		hand_finish(p);
 	}
@@ -117,12 +126,14 @@ void hand_exchange(struct tt_plan **ret_plans)
 
 		hand_step(p, 0, TT_COPY, none, wire(1 - r), in(0), none);
 		hand_step(p, 0, TT_COPY, scratch(0), none, wire(1 - r), none);
-		hand_step(p, 0, TT_COMBINE, out(0), none, r ? scratch(0) : in(0), r ? in(0) : scratch(0), none);
+		hand_step(p, 0, TT_COMBINE, out(0), none, r ? scratch(0) : in(0),
+			  r ? in(0) : scratch(0), none);
 		hand_finish(p);
 	}
 }
 
-/* Broadcast in lane `down`, behind step 0 of lane 0: at the root for the sum, elsewhere because in place out is in. */
+/* Broadcast in lane `down`, behind step 0 of lane 0: at the root for the sum, elsewhere because in
+ * place out is in. */
 static void star(struct tt_plan **ret_plans, int n, uint32_t down)
 {
 	for (int r = 0; r < n; r++) {
@@ -131,8 +142,9 @@ static void star(struct tt_plan **ret_plans, int n, uint32_t down)
 		if (r)
 			hand_step(p, 0, TT_COPY, none, wire(0), in(0), none);
 		else
-			hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1), n > 2 ? wire(2) : none,
-				  n > 3 ? wire(3) : none, n > 4 ? wire(4) : none, none);
+			hand_step(p, 0, TT_COMBINE, out(0), none, in(0), wire(1),
+				  n > 2 ? wire(2) : none, n > 3 ? wire(3) : none,
+				  n > 4 ? wire(4) : none, none);
 		for (int peer = 1; peer < n && !r; peer++)
 			hand_step(p, down, TT_COPY, none, wire(peer), out(0), none);
 		if (r)

@@ -17,15 +17,15 @@ static inline tt_ref wire(int peer) { return tt_ref_make(TT_WIRE, (uint32_t)peer
 static const tt_ref none = TT_REF_NONE;
 
 /* Blocks: of in and out by the collective's rule; nblocks is for EVEN. */
-struct tt_plan *hand_plan(enum tt_collective collective, int nranks, int rank, int root, uint32_t nblocks,
-			  uint32_t scratch_blocks);
+struct tt_plan *hand_plan(enum tt_collective collective, int nranks, int rank, int root,
+			  uint32_t nblocks, uint32_t scratch_blocks);
 /* Append a step; return it for further changes. Sources end with TT_REF_NONE. */
 struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref dst, tt_ref to, ...);
 void hand_finish(struct tt_plan *p);
 void hand_free(struct tt_plan **plans, int n);
 
-/* Right plans: a ring; an exchange through scratch (n = 2); a sum in rank order at 0 with n sources, then broadcast
- * (n <= 5); the same with the broadcast in a lane of its own. */
+/* Right plans: a ring; an exchange through scratch (n = 2); a sum in rank order at 0 with n
+ * sources, then broadcast (n <= 5); the same with the broadcast in a lane of its own. */
 void hand_ring(struct tt_plan **ret_plans, int n);
 void hand_exchange(struct tt_plan **ret_plans);
 void hand_star(struct tt_plan **ret_plans, int n);

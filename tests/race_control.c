@@ -1,8 +1,9 @@
 /*
  * race_control.c - every function of a control at once, ranks as threads, for ThreadSanitizer
  *
- * Each rank's caller makes calls on the board, exchanges, splits, dials and takes, while a second thread of the rank
- * asks, looks at the health and dozes; strays knock. Then one rank breaks the job, or all leave at different times.
+ * Each rank's caller makes calls on the board, exchanges, splits, dials and takes, while a second
+ * thread of the rank asks, looks at the health and dozes; strays knock. Then one rank breaks the
+ * job, or all leave at different times.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -29,7 +30,8 @@ static void *look_around(void *arg)
 	for (int i = 0; !atomic_load(&w->stop); i++) {
 		tt_control_waiting(w->ctl, &(struct tt_stuck){ .awaited = -1 });
 		if (i % 40 == 39)
-			tt_control_missing(w->ctl, 1, &(struct tt_stuck){ .awaited = -1 }, text, sizeof(text));
+			tt_control_missing(w->ctl, 1, &(struct tt_stuck){ .awaited = -1 }, text,
+					   sizeof(text));
 		if (tt_control_broken(w->ctl) && !tt_control_text(w->ctl, &culprit)[0])
 			return (void *)1;
 		sleep_ms(1);
@@ -44,7 +46,8 @@ static void knock(int port)
 
 	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	if (!connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
-		(void)!send(fd, "GET / HTTP/1.1\r\nHost: here and no more than this\r\n\r\n", 52, MSG_NOSIGNAL);
+		(void)!send(fd, "GET / HTTP/1.1\r\nHost: here and no more than this\r\n\r\n", 52,
+			    MSG_NOSIGNAL);
 	close(fd);
 }
 
@@ -69,7 +72,9 @@ static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
 
 static int work(struct meet *m, int rank, struct tt_control *ctl)
 {
-	struct tt_call call = { .collective = TT_ALLREDUCE, .type = tuttiInt32, .root = -1, .count = 7 };
+	struct tt_call call = {
+		.collective = TT_ALLREDUCE, .type = tuttiInt32, .root = -1, .count = 7
+	};
 	struct tt_control *part = NULL;
 	struct tt_id id;
 	int all[RANKS], failed = 0, new_rank, n;
@@ -78,7 +83,8 @@ static int work(struct meet *m, int rank, struct tt_control *ctl)
 		call.count = seq;
 		tt_control_note(ctl, seq, &call);
 		if (seq % 50 == 0)
-			failed |= tt_control_allgather(ctl, &rank, sizeof(rank), all, tt_deadline_ns(20000));
+			failed |= tt_control_allgather(ctl, &rank, sizeof(rank), all,
+						       tt_deadline_ns(20000));
 		if (seq % 10 == 0)
 			sleep_ms(1);
 		tt_control_done(ctl, seq);
@@ -129,14 +135,18 @@ int main(void)
 
 	for (int breaks = 0; breaks < 2; breaks++)
 		for (int round = 0; round < 3; round++) {
-			struct meet m = { .n = RANKS, .threads = true, .body = body, .arg = breaks ? &failed : NULL,
+			struct meet m = { .n = RANKS,
+					  .threads = true,
+					  .body = body,
+					  .arg = breaks ? &failed : NULL,
 					  .timeout_ms = 30000 };
 			int bad = 0;
 
 			meet_run(&m);
 			for (int r = 0; r < RANKS; r++) {
 				if (m.report[r].joined || m.report[r].rc)
-					printf("# rank %d: %d %d %s\n", r, m.report[r].joined, m.report[r].rc, m.report[r].text);
+					printf("# rank %d: %d %d %s\n", r, m.report[r].joined,
+					       m.report[r].rc, m.report[r].text);
 				bad |= m.report[r].joined || m.report[r].rc;
 			}
 			printf("%s - ranks that are threads, then %s\n", bad ? "not ok" : "ok",

@@ -1,8 +1,9 @@
 /*
  * race_mail.c - messages, quorums and shrinking at once, ranks as threads, for ThreadSanitizer
  *
- * Each rank has a thread that serves and one that asks, both by messages, while a third makes quorum allreduces and the
- * main one allreduces; then the communicator is shrunk, and the old one aborted under a waiting receiver.
+ * Each rank has a thread that serves and one that asks, both by messages, while a third makes
+ * quorum allreduces and the main one allreduces; then the communicator is shrunk, and the old one
+ * aborted under a waiting receiver.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -69,9 +70,11 @@ static int body(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	void *result;
 
 	(void)arg;
-	WANT(!pthread_create(&threads[0], NULL, serve, *comm) && !pthread_create(&threads[1], NULL, ask, *comm));
+	WANT(!pthread_create(&threads[0], NULL, serve, *comm) &&
+	     !pthread_create(&threads[1], NULL, ask, *comm));
 	for (int i = 0; i < ROUNDS; i++) {
-		WANT(!tuttiAllReduceQuorum(x, x, 500, tuttiFloat32, tuttiSum, nranks - 1, 0, *comm, NULL, NULL));
+		WANT(!tuttiAllReduceQuorum(x, x, 500, tuttiFloat32, tuttiSum, nranks - 1, 0, *comm,
+					   NULL, NULL));
 		WANT(!tuttiAllReduce(x, x, 500, tuttiFloat32, tuttiMin, *comm, NULL));
 	}
 	for (int i = 0; i < 2; i++) {

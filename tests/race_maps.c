@@ -14,14 +14,16 @@
 
 static struct map { dev_t dev; ino_t ino; void *p; int users; } maps[MAPS];
 static pthread_mutex_t maps_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool started;           /* before main the sanitizer itself calls mmap, and nothing works yet */
+static bool started;           /* before main the sanitizer itself calls mmap, and nothing works
+			        * yet */
 
 void race_maps_share(void)
 {
 	started = true;
 }
 
-__attribute__((no_sanitize("thread"))) void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+__attribute__((no_sanitize("thread"))) void *mmap(void *at, size_t bytes, int prot, int flags,
+						  int fd, off_t offset)
 {
 	struct stat st;
 	struct map *free_map = NULL;

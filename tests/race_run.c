@@ -1,8 +1,9 @@
 /*
  * race_run.c - calls, groups, streams and abort at once, ranks as threads, for ThreadSanitizer
  *
- * Each rank runs two streams beside its own calls, while a thread of it looks at the communicator and the streams. Sizes
- * take every way of a sum: board, peers' buffers, messages. Then a communicator is aborted under queued calls,
+ * Each rank runs two streams beside its own calls, while a thread of it looks at the communicator
+ * and the streams. Sizes take every way of a sum: board, peers' buffers, messages. Then a
+ * communicator is aborted under queued calls,
  * by a thread that does not make them; the other one goes on.
  */
 #include <pthread.h>
@@ -78,7 +79,8 @@ static int round_of_all(struct watch *w, struct buffers *x, int rank, size_t cou
 	WANT(is_sum(x->c, count, 3));
 	MUST(tuttiStreamSynchronize(w->b));
 	MUST(tuttiStreamSynchronize(w->a));
-	WANT(is_sum(x->a, count, 1) && is_sum(x->b, count, 2) && x->got == (float)((rank + RANKS - 1) % RANKS));
+	WANT(is_sum(x->a, count, 1) && is_sum(x->b, count, 2) &&
+	     x->got == (float)((rank + RANKS - 1) % RANKS));
 	return 0;
 }
 
@@ -117,9 +119,11 @@ static int aborted(struct watch *w, struct buffers *x, int rank)
 	for (int i = 0; !rc; i++) {
 		rc = tuttiAllReduce(x->a, x->a, counts[i % 3], tuttiFloat32, tuttiSum, c, w->a);
 		if (!rc)
-			rc = tuttiAllReduce(x->b, x->b, counts[i % 3], tuttiFloat32, tuttiSum, c, w->b);
+			rc = tuttiAllReduce(x->b, x->b, counts[i % 3], tuttiFloat32, tuttiSum, c,
+					    w->b);
 		if (!rc)
-			rc = tuttiAllReduce(x->c, x->c, counts[i % 3], tuttiFloat32, tuttiSum, c, NULL);
+			rc = tuttiAllReduce(x->c, x->c, counts[i % 3], tuttiFloat32, tuttiSum, c,
+					    NULL);
 	}
 	tuttiStreamSynchronize(w->a);
 	tuttiStreamSynchronize(w->b);
@@ -146,9 +150,11 @@ static int cut_off(struct watch *w, struct buffers *x, int rank)
 	for (int i = 0; !rc; i++) {
 		rc = tuttiBroadcast(x->c, x->c, counts[i % 3], tuttiFloat32, i % RANKS, c, NULL);
 		if (!rc)
-			rc = tuttiAllReduce(x->c, x->c, counts[i % 3], tuttiFloat32, tuttiSum, c, NULL);
+			rc = tuttiAllReduce(x->c, x->c, counts[i % 3], tuttiFloat32, tuttiSum, c,
+					    NULL);
 		if (!rc)
-			rc = tuttiReduce(x->a, x->b, counts[i % 3], tuttiFloat32, tuttiSum, i % RANKS, c, NULL);
+			rc = tuttiReduce(x->a, x->b, counts[i % 3], tuttiFloat32, tuttiSum,
+					 i % RANKS, c, NULL);
 	}
 	if (rank == 2) {
 		pthread_join(other, &result);
@@ -183,16 +189,22 @@ static int work(tuttiComm_t *comm, int rank, int n, void *arg)
 
 int main(void)
 {
-	static const char *const transports[] = { "shm", "tcp" }, *const algos[] = { "auto", "two-shot", "ring" };
+	static const char *const transports[] = { "shm", "tcp" }, *const algos[] = { "auto",
+										     "two-shot",
+										     "ring" };
 	int wrong = 0;
 
 	race_maps_share();
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 3; a++) {
-			struct ranks r = { .n = RANKS, .threads = true, .transport = transports[t], .algo = algos[a] };
+			struct ranks r = { .n = RANKS,
+					   .threads = true,
+					   .transport = transports[t],
+					   .algo = algos[a] };
 			int bad = ranks_run(&r, work) != 0;
 
-			printf("%s - calls, streams and abort at once, %s, %s\n", bad ? "not ok" : "ok", transports[t], algos[a]);
+			printf("%s - calls, streams and abort at once, %s, %s\n",
+			       bad ? "not ok" : "ok", transports[t], algos[a]);
 			wrong += bad;
 		}
 	return wrong != 0;

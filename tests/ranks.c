@@ -91,15 +91,18 @@ static int reap(pid_t *pids, int n, int limit_s)
 			if (!pids[i] || (p = waitpid(pids[i], &status, WNOHANG)) == 0)
 				continue;
 			if (p < 0 || !WIFEXITED(status) || WEXITSTATUS(status)) {
-				fprintf(stderr, "rank %d: %s %d\n", i, p > 0 && WIFSIGNALED(status) ? "signal" : "exit",
-					p > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+				fprintf(stderr, "rank %d: %s %d\n", i,
+					p > 0 && WIFSIGNALED(status) ? "signal" : "exit",
+					p > 0 && WIFSIGNALED(status) ? WTERMSIG(status)
+								     : WEXITSTATUS(status));
 				failed++;
 			}
 			pids[i] = 0;
 			left--;
 		}
 		if (left && now_s() > until && !killed) {
-			fprintf(stderr, "%d of %d ranks did not end within %d s\n", left, n, limit_s);
+			fprintf(stderr, "%d of %d ranks did not end within %d s\n", left, n,
+				limit_s);
 			killed = true;
 			for (int i = 0; i < n; i++)
 				if (pids[i])

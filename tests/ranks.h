@@ -1,8 +1,8 @@
 /*
  * ranks.h - run a function as n ranks: forked processes or threads of one process. For tests.
  *
- * Every rank has joined one communicator when the function is called. A rank that hangs is killed after limit_s
- * seconds and counts as failed; whatever happens, no process is left behind.
+ * Every rank has joined one communicator when the function is called. A rank that hangs is killed
+ * after limit_s seconds and counts as failed; whatever happens, no process is left behind.
  */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
@@ -11,8 +11,8 @@
 
 #include "tutti.h"
 
-/* What a rank does. Returns 0 when all was right; it may print why not. comm is destroyed by the harness afterwards,
- * unless the function set *comm to NULL. */
+/* What a rank does. Returns 0 when all was right; it may print why not. comm is destroyed by the
+ * harness afterwards, unless the function set *comm to NULL. */
 typedef int rank_fn(tuttiComm_t *comm, int rank, int nranks, void *arg);
 
 struct ranks {
@@ -23,7 +23,8 @@ struct ranks {
 	int timeout_ms;              /* 0: the library's default */
 	int limit_s;                 /* 0: 60 */
 	void *arg;
-	bool no_join;                /* processes only: comm is NULL; the function joins by itself with id */
+	bool no_join;                /* processes only: comm is NULL; the function joins by itself
+				      * with id */
 	tuttiUniqueId id;            /* set by ranks_run when no_join */
 };
 

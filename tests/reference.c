@@ -10,7 +10,7 @@
 
 const size_t ref_bytes[tuttiNumTypes] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
 
-/* ---- small floats ---------------------------------------------------------------------------------------------- */
+/* ---- small floats ---------------------------------------------------------------------------- */
 
 struct format {
 	tuttiDataType_t type;
@@ -24,17 +24,23 @@ static struct format formats[] = {
 	{ .type = tuttiFloat16, .exponent = 5, .mantissa = 10, .infinite = true },
 	{ .type = tuttiBfloat16, .exponent = 8, .mantissa = 7, .infinite = true },
 	{ .type = tuttiFloat8e4m3, .exponent = 4, .mantissa = 3, .saturates = true },
-	{ .type = tuttiFloat8e5m2, .exponent = 5, .mantissa = 2, .infinite = true, .saturates = true },
+	{ .type = tuttiFloat8e5m2,
+	  .exponent = 5,
+	  .mantissa = 2,
+	  .infinite = true,
+	  .saturates = true },
 };
 
 static void build(struct format *f)
 {
-	int bias = (1 << (f->exponent - 1)) - 1, top = (1 << f->exponent) - 1, fractions = 1 << f->mantissa;
+	int bias = (1 << (f->exponent - 1)) - 1, top = (1 << f->exponent) - 1,
+	    fractions = 1 << f->mantissa;
 
 	for (int e = 0; e <= top; e++)
 		for (int m = 0; m < fractions; m++) {
 			bool finite = f->infinite ? e < top : e < top || m < fractions - 1;
-			double fraction = (double)m / fractions + (e > 0), value = fraction * pow(2, (e ? e : 1) - bias);
+			double fraction = (double)m / fractions + (e > 0),
+			       value = fraction * pow(2, (e ? e : 1) - bias);
 
 			if (!finite)
 				value = f->infinite && m == 0 ? INFINITY : NAN;
@@ -133,11 +139,12 @@ void ref_set(tuttiDataType_t type, void *p, double value)
 	}
 }
 
-/* ---- one element ----------------------------------------------------------------------------------------------- */
+/* ---- one element ----------------------------------------------------------------------------- */
 
 static double combine_floats(tuttiDataType_t type, tuttiRedOp_t op, double a, double b)
 {
-	volatile float fa = (float)a, fb = (float)b, f;       /* volatile: rounded after every operation */
+	/* volatile: rounded after every operation */
+	volatile float fa = (float)a, fb = (float)b, f;
 	volatile double d;
 
 	switch (op) {
@@ -196,7 +203,8 @@ bool ref_defined(tuttiDataType_t type, tuttiRedOp_t op)
 	return op < tuttiBand || type <= tuttiUint64;
 }
 
-void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc, size_t i)
+void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc,
+		size_t i)
 {
 	bool is_signed = type == tuttiInt8 || type == tuttiInt32 || type == tuttiInt64;
 	size_t at = i * ref_bytes[type];
@@ -207,9 +215,11 @@ void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *co
 		const char *p = (const char *)src[s] + at;
 
 		if (type <= tuttiUint64)
-			bits = s ? combine_integers(is_signed, op, bits, integer_get(type, p)) : integer_get(type, p);
+			bits = s ? combine_integers(is_signed, op, bits, integer_get(type, p))
+				 : integer_get(type, p);
 		else
-			value = s ? combine_floats(type, op, value, ref_get(type, p)) : ref_get(type, p);
+			value = s ? combine_floats(type, op, value, ref_get(type, p))
+				  : ref_get(type, p);
 	}
 	if (type <= tuttiUint64)
 		memcpy((char *)dst + at, &bits, ref_bytes[type]);
@@ -225,8 +235,12 @@ bool ref_same(tuttiDataType_t type, const void *a, const void *b)
 
 void ref_fill(tuttiDataType_t type, void *p, size_t count, uint64_t seed)
 {
-	static const double special[] = { 0.0, -0.0, 1, -1, INFINITY, -INFINITY, NAN, 448, -57344, 65504, 3.4028235e38,
-					  1.1754944e-38, 1.4e-45, -5e-324, 1.7976931348623157e308, 0x1p-14, 0x1p-24 };
+	static const double special[] = { 0.0,	   -0.0,	 1,
+					  -1,	   INFINITY,	 -INFINITY,
+					  NAN,	   448,		 -57344,
+					  65504,   3.4028235e38, 1.1754944e-38,
+					  1.4e-45, -5e-324,	 1.7976931348623157e308,
+					  0x1p-14, 0x1p-24 };
 
 	for (size_t i = 0; i < count; i++) {
 		uint64_t random = random_of(seed, i);
@@ -238,7 +252,8 @@ void ref_fill(tuttiDataType_t type, void *p, size_t count, uint64_t seed)
 		} else if (random % 4 == 2) {
 			ref_set(type, at, (double)(int64_t)(random >> 8 & 0xfffff) / 0x40000 - 2);
 		} else {
-			ref_set(type, at, special[(random >> 8) % (sizeof(special) / sizeof(special[0]))]);
+			ref_set(type, at,
+				special[(random >> 8) % (sizeof(special) / sizeof(special[0]))]);
 		}
 	}
 }

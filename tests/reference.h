@@ -1,7 +1,9 @@
 /*
- * reference.h - reductions element by element, slow and plain, written apart from the library's; for tests
+ * reference.h - reductions element by element, slow and plain, written apart from the library's;
+ * for tests
  *
- * Small floats are a sorted table of the values that their codes stand for; rounding is a search in it.
+ * Small floats are a sorted table of the values that their codes stand for; rounding is a search in
+ * it.
  */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H
@@ -23,7 +25,8 @@ double ref_get(tuttiDataType_t type, const void *p);
 void ref_set(tuttiDataType_t type, void *p, double value);
 
 /* Element i of all sources, in order, into element i of dst. */
-void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc, size_t i);
+void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc,
+		size_t i);
 
 /* Same bits, or both NaN. */
 bool ref_same(tuttiDataType_t type, const void *a, const void *b);

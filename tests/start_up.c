@@ -1,10 +1,11 @@
 /*
  * start_up.c - what it costs to start: start_up NRANKS...  The ranks are threads of this process
  *
- * Called by start_up.sh, and by people. For each number of ranks one line: time until the last has joined, frames and bytes
- * that a rank sends on control connections meanwhile (mean, most), descriptors and memory of a rank. Time is told, never
- * judged. Exit status: 0, or 1 when a join fails or the counts grow faster than they may: the mean of frames by one
- * level of the tree at most, the most (rank 0's, who tells every rank its place) in proportion, descriptors not at all.
+ * Called by start_up.sh, and by people. For each number of ranks one line: time until the last has
+ * joined, frames and bytes that a rank sends on control connections meanwhile (mean, most),
+ * descriptors and memory of a rank. Time is told, never judged. Exit status: 0, or 1 when a join
+ * fails or the counts grow faster than they may: the mean of frames by one level of the tree at
+ * most, the most (rank 0's, who tells every rank its place) in proportion, descriptors not at all.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +24,12 @@ static struct start {
 	tuttiUniqueId id;
 	int n;
 	_Atomic int failed;
-	struct seat { pthread_t thread; int rank; tuttiComm_t comm; uint64_t joined_ns, frames, bytes; } *seats;
+	struct seat {
+		pthread_t thread;
+		int rank;
+		tuttiComm_t comm;
+		uint64_t joined_ns, frames, bytes;
+	} * seats;
 } start;
 
 static void *be(void *arg)
@@ -124,7 +130,8 @@ static int judge(int small, const struct figures *a, int large, const struct fig
 	wrong |= (double)b->most > (double)a->most * large / small * 1.5;
 	wrong |= b->descriptors > a->descriptors + 1;
 	if (wrong)
-		fprintf(stderr, "from %d to %d ranks the counts grow faster than they may\n", small, large);
+		fprintf(stderr, "from %d to %d ranks the counts grow faster than they may\n", small,
+			large);
 	return wrong;
 }
 
@@ -141,14 +148,15 @@ int main(int argc, char **argv)
 		int n = atoi(argv[i]);
 
 		if ((rlim_t)n * 16 > limit.rlim_cur) {
-			printf("%d ranks need %d descriptors, the limit is %llu: left out\n", n, n * 16,
-			       (unsigned long long)limit.rlim_cur);
+			printf("%d ranks need %d descriptors, the limit is %llu: left out\n", n,
+			       n * 16, (unsigned long long)limit.rlim_cur);
 			return last ? 0 : 77;
 		}
 		rc = measure(n, &now);
 		printf("%4d ranks: %.0f ms until all have joined; a rank sends %.1f frames, at most %llu, and %.0f bytes; has %.1f "
-		       "descriptors, %.0f KiB\n", n, now.ms, now.frames, (unsigned long long)now.most, now.bytes, now.descriptors,
-		       now.kib);
+		       "descriptors, %.0f KiB\n",
+		       n, now.ms, now.frames, (unsigned long long)now.most, now.bytes,
+		       now.descriptors, now.kib);
 		if (!rc && last)
 			rc = judge(last, &before, n, &now);
 		before = now;

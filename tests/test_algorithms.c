@@ -1,7 +1,9 @@
 /*
- * test_algorithms.c - every row of the table: right results, the bytes its head promises, names and choice
+ * test_algorithms.c - every row of the table: right results, the bytes its head promises, names and
+ * choice
  *
- * Plans are run on integers and floats in memory (plan_exec.h), which knows nothing of builder, compiler or checker.
+ * Plans are run on integers and floats in memory (plan_exec.h), which knows nothing of builder,
+ * compiler or checker.
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -19,12 +21,18 @@ enum { MOST = 40 };
 
 static struct tt_plan *plans[MOST];
 
-static void build_all(const struct tt_algorithm *a, const char *name, int n, int root, const struct tt_topology *t)
+static void build_all(const struct tt_algorithm *a, const char *name, int n, int root,
+		      const struct tt_topology *t)
 {
 	for (int r = 0; r < n; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r, .root = root, .topology = t };
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = n,
+					  .rank = r,
+					  .root = root,
+					  .topology = t };
 
-		cr_assert_eq(tt_plan_build(a, name, &shape, &plans[r]), TT_OK, "%s n = %d: %s", name, n, tt_error_text());
+		cr_assert_eq(tt_plan_build(a, name, &shape, &plans[r]), TT_OK, "%s n = %d: %s",
+			     name, n, tt_error_text());
 	}
 }
 
@@ -34,15 +42,17 @@ static void free_all(int n)
 		tt_plan_free(plans[r]);
 }
 
-/* Seeds 0..3 are four kinds of transport: posting, one slot, two slots, many; with different counts of elements. */
+/* Seeds 0..3 are four kinds of transport: posting, one slot, two slots, many; with different counts
+ * of elements. */
 static void execute(const char *name, int n, int root, int seeds, const char *how)
 {
 	for (int seed = 0; seed < 2 * seeds; seed++) {
 		bool in_place = seed % 2 && plans[0]->collective != TT_ALLTOALL;
 		const char *trouble = plan_execute(plans, n, (uint64_t)seed / 2, in_place);
 
-		cr_expect_null(trouble, "%s %s%s n = %d root %d seed %d%s: %s", tt_collective_name(plans[0]->collective), name, how,
-			       n, root, seed / 2, in_place ? " in place" : "", trouble);
+		cr_expect_null(trouble, "%s %s%s n = %d root %d seed %d%s: %s",
+			       tt_collective_name(plans[0]->collective), name, how, n, root,
+			       seed / 2, in_place ? " in place" : "", trouble);
 	}
 }
 
@@ -61,7 +71,8 @@ static bool expand_all(int n)
 	return differs;
 }
 
-static void runs_right(const struct tt_algorithm *a, const char *name, int n, int root, const struct tt_topology *t, int seeds)
+static void runs_right(const struct tt_algorithm *a, const char *name, int n, int root,
+		       const struct tt_topology *t, int seeds)
 {
 	build_all(a, name, n, root, t);
 	execute(name, n, root, seeds, "");
@@ -75,7 +86,8 @@ static void rows_run_right(int from, int to, int seeds)
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = from; n <= to; n++)
 			for (int root = 0; root < n; root += n <= 5 ? 1 : n / 2)
-				runs_right(tt_algorithms[i], tt_algorithms[i]->name, n, root, NULL, seeds);
+				runs_right(tt_algorithms[i], tt_algorithms[i]->name, n, root, NULL,
+					   seeds);
 }
 
 Test(algorithms, are_right_for_one_to_five_ranks_and_any_root)
@@ -122,7 +134,7 @@ Test(algorithms, long_exchanges_hang_unless_their_messages_take_turns)
 	}
 }
 
-/* ---- hierarchical -------------------------------------------------------------------------------------------------- */
+/* ---- hierarchical ---------------------------------------------------------------------------- */
 
 /* Numbers the hosts in order of their lowest rank. */
 static struct tt_topology topology_of(int n, int *host_of)
@@ -139,7 +151,8 @@ static struct tt_topology topology_of(int n, int *host_of)
 	return t;
 }
 
-/* Every way to place n ranks on hosts, as the hosts of the ranks in turn: each an old host or the next new one. */
+/* Every way to place n ranks on hosts, as the hosts of the ranks in turn: each an old host or the
+ * next new one. */
 static bool next_placement(int n, int *host_of)
 {
 	for (int r = n - 1; r > 0; r--) {
@@ -156,8 +169,15 @@ static bool next_placement(int n, int *host_of)
 	return false;
 }
 
-static const char *const halves[] = { "ring", "tree", "recursive-doubling", "halving-doubling", "reduce-to-one",
-				      "reduce-to-one:rotate", "hierarchical-copy", "one-shot", "two-shot" };
+static const char *const halves[] = { "ring",
+				      "tree",
+				      "recursive-doubling",
+				      "halving-doubling",
+				      "reduce-to-one",
+				      "reduce-to-one:rotate",
+				      "hierarchical-copy",
+				      "one-shot",
+				      "two-shot" };
 enum { HALVES = sizeof(halves) / sizeof(*halves) };
 
 static const char *pair(int inner, int outer, char name[64])
@@ -206,22 +226,30 @@ static const char *plan_text(const struct tt_plan *p, char text[4096])
 
 	for (uint32_t i = 0; i < p->nsteps && used < 4000; i++)
 		for (int k = 0; k < 32 && used < 4000; k++)
-			used += (size_t)snprintf(text + used, 4096 - used, "%02x", ((const uint8_t *)&p->steps[i])[k]);
+			used += (size_t)snprintf(text + used, 4096 - used, "%02x",
+						 ((const uint8_t *)&p->steps[i])[k]);
 	return text;
 }
 
-static void expect_equal_plans(const char *name, const char *other, int n, const struct tt_topology *t)
+static void expect_equal_plans(const char *name, const char *other, int n,
+			       const struct tt_topology *t)
 {
-	const struct tt_algorithm *a = tt_algorithm_find(TT_ALLREDUCE, name), *b = tt_algorithm_find(TT_ALLREDUCE, other);
+	const struct tt_algorithm *a = tt_algorithm_find(TT_ALLREDUCE, name),
+				  *b = tt_algorithm_find(TT_ALLREDUCE, other);
 	char text[4096], other_text[4096];
 
 	for (int r = 0; r < n; r++) {
-		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n, .rank = r, .topology = t };
+		struct tt_shape shape = {
+			.collective = TT_ALLREDUCE, .nranks = n, .rank = r, .topology = t
+		};
 		struct tt_plan *p, *q;
 
-		cr_assert(!tt_plan_build(a, name, &shape, &p) && !tt_plan_build(b, other, &shape, &q), "%s", tt_error_text());
+		cr_assert(!tt_plan_build(a, name, &shape, &p) &&
+				  !tt_plan_build(b, other, &shape, &q),
+			  "%s", tt_error_text());
 		cr_expect_eq(p->nblocks, q->nblocks);
-		cr_expect_str_eq(plan_text(p, text), plan_text(q, other_text), "%s is not %s", name, other);
+		cr_expect_str_eq(plan_text(p, text), plan_text(q, other_text), "%s is not %s", name,
+				 other);
 		tt_plan_free(p);
 		tt_plan_free(q);
 	}
@@ -239,7 +267,7 @@ Test(algorithms, hierarchical_is_the_inner_on_one_host_and_the_outer_with_one_ra
 	}
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 /* Blocks this rank sends in all, or to ranks of other hosts. */
 static uint32_t sent_blocks(const struct tt_plan *p, const struct tt_topology *others)
@@ -263,8 +291,9 @@ static void sends(enum tt_collective c, const char *name, int n, int rank, doubl
 	build_all(a, name, n, 0, NULL);
 	double unit = plans[rank]->rule == TT_EVEN ? plans[rank]->nblocks : 1;
 
-	cr_expect_float_eq(sent_blocks(plans[rank], NULL) / unit, buffers, 1e-9, "%s %s n = %d: rank %d sends %g, not %g",
-			   tt_collective_name(c), name, n, rank, sent_blocks(plans[rank], NULL) / unit, buffers);
+	cr_expect_float_eq(sent_blocks(plans[rank], NULL) / unit, buffers, 1e-9,
+			   "%s %s n = %d: rank %d sends %g, not %g", tt_collective_name(c), name, n,
+			   rank, sent_blocks(plans[rank], NULL) / unit, buffers);
 	free_all(n);
 }
 
@@ -276,10 +305,12 @@ static int log2_of(int n)
 Test(algorithms, send_the_bytes_their_heads_promise)
 {
 	for (int n = 2; n <= 17; n++) {
-		double share = 2.0 * (n - 1) / n, p2 = 1 << log2_of(n), members = 2.0 * (p2 - 1) / p2;
+		double share = 2.0 * (n - 1) / n, p2 = 1 << log2_of(n),
+		       members = 2.0 * (p2 - 1) / p2;
 
 		for (int r = 0; r < n; r++) {
-			bool folded = r < 2 * (n - p2) && r % 2 == 0, paired = r < 2 * (n - p2) && r % 2;
+			bool folded = r < 2 * (n - p2) && r % 2 == 0,
+			     paired = r < 2 * (n - p2) && r % 2;
 
 			sends(TT_ALLREDUCE, "ring", n, r, share);
 			sends(TT_ALLREDUCE, "two-shot", n, r, share);
@@ -288,8 +319,10 @@ Test(algorithms, send_the_bytes_their_heads_promise)
 				sends(TT_ALLREDUCE, "hierarchical-copy", n, r, share);
 			sends(TT_ALLREDUCE, "one-shot", n, r, n - 1);
 			sends(TT_ALLREDUCE, "reduce-to-one", n, r, r ? 1 : n - 1);
-			sends(TT_ALLREDUCE, "recursive-doubling", n, r, folded ? 1 : log2_of(n) + paired);
-			sends(TT_ALLREDUCE, "halving-doubling", n, r, folded ? 1 : members + paired);
+			sends(TT_ALLREDUCE, "recursive-doubling", n, r,
+			      folded ? 1 : log2_of(n) + paired);
+			sends(TT_ALLREDUCE, "halving-doubling", n, r,
+			      folded ? 1 : members + paired);
 			sends(TT_REDUCE, "tree", n, r, r ? 1 : 0);
 			sends(TT_REDUCE, "ring", n, r, r ? 1 : 0);
 			sends(TT_REDUCE, "reduce-to-one", n, r, r ? 1 : 0);
@@ -318,7 +351,8 @@ Test(algorithms, tree_sends_everything_once_up_and_once_down_and_no_rank_more_th
 
 		build_all(tt_algorithm_find(TT_ALLREDUCE, "tree"), "tree", n, 0, NULL);
 		for (int r = 0; r < n; r++) {
-			cr_expect_leq(sent_blocks(plans[r], NULL), 4, "n = %d: rank %d sends %u halves", n, r,
+			cr_expect_leq(sent_blocks(plans[r], NULL), 4,
+				      "n = %d: rank %d sends %u halves", n, r,
 				      sent_blocks(plans[r], NULL));
 			sum += sent_blocks(plans[r], NULL);
 		}
@@ -346,24 +380,30 @@ static double between_hosts(const char *name, int hosts, int ranks_each)
 	return buffers;
 }
 
-Test(algorithms, hierarchical_moves_2m_minus_2_buffers_between_m_hosts_where_the_flat_ring_moves_more)
+Test(algorithms,
+     hierarchical_moves_2m_minus_2_buffers_between_m_hosts_where_the_flat_ring_moves_more)
 {
-	static const char *const with_ring[] = { "hierarchical", "hierarchical:ring/ring", "hierarchical:tree/ring",
-						 "hierarchical:halving-doubling/ring", "hierarchical:one-shot/ring" };
+	static const char *const with_ring[] = { "hierarchical", "hierarchical:ring/ring",
+						 "hierarchical:tree/ring",
+						 "hierarchical:halving-doubling/ring",
+						 "hierarchical:one-shot/ring" };
 
 	cr_expect_float_eq(between_hosts("hierarchical", 2, 2), 2, 1e-9);
 	cr_expect_float_eq(between_hosts("ring", 2, 2), 3, 1e-9);
 	for (int m = 2; m <= 5; m++)
 		for (int g = 2; g <= 6; g++) {
 			for (size_t i = 0; i < sizeof(with_ring) / sizeof(*with_ring); i++)
-				cr_expect_float_eq(between_hosts(with_ring[i], m, g), 2 * (m - 1), 1e-9);
-			cr_expect_float_eq(between_hosts("ring", m, g), 2.0 * m * (m * g - 1) / (m * g), 1e-9);
+				cr_expect_float_eq(between_hosts(with_ring[i], m, g), 2 * (m - 1),
+						   1e-9);
+			cr_expect_float_eq(between_hosts("ring", m, g),
+					   2.0 * m * (m * g - 1) / (m * g), 1e-9);
 		}
 }
 
-/* ---- order of sums --------------------------------------------------------------------------------------------------- */
+/* ---- order of sums --------------------------------------------------------------------------- */
 
-/* The sources of the steps that make out[block] here, chained from the last one back, are the ranks in order. */
+/* The sources of the steps that make out[block] here, chained from the last one back, are the ranks
+ * in order. */
 static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 {
 	int next = 0;
@@ -378,18 +418,22 @@ static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 			bool carried = k == 0 && next > 0;           /* the sum so far */
 
 			if (!carried)
-				cr_expect_eq(tt_ref_buf(r) == TT_WIRE ? (int)tt_ref_index(r) : p->rank, next++,
-					     "%s: rank %d of %d combines out of order", p->algorithm, p->rank, p->nranks);
+				cr_expect_eq(tt_ref_buf(r) == TT_WIRE ? (int)tt_ref_index(r)
+								      : p->rank,
+					     next++, "%s: rank %d of %d combines out of order",
+					     p->algorithm, p->rank, p->nranks);
 		}
 	}
-	cr_expect_eq(next, p->nranks, "%s: rank %d combines %d of %d", p->algorithm, p->rank, next, p->nranks);
+	cr_expect_eq(next, p->nranks, "%s: rank %d combines %d of %d", p->algorithm, p->rank, next,
+		     p->nranks);
 }
 
 Test(algorithms, direct_sums_are_in_rank_order_wherever_they_are_made)
 {
 	for (int n = 2; n <= 24; n++) {
 		for (int root = 0; root < n; root++) {
-			build_all(tt_algorithm_find(TT_REDUCE, "reduce-to-one"), "reduce-to-one", n, root, NULL);
+			build_all(tt_algorithm_find(TT_REDUCE, "reduce-to-one"), "reduce-to-one", n,
+				  root, NULL);
 			sums_in_rank_order(plans[root], 0);
 			free_all(n);
 		}
@@ -404,7 +448,7 @@ Test(algorithms, direct_sums_are_in_rank_order_wherever_they_are_made)
 	}
 }
 
-/* ---- the manual ------------------------------------------------------------------------------------------------------ */
+/* ---- the manual ------------------------------------------------------------------------------ */
 
 /* The page with its line breaks as spaces. */
 static char *manual(void)
@@ -440,21 +484,24 @@ Test(algorithms, and_their_sources_stand_in_the_manual)
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
-		const char *from = section(text, a->collective), *to = from ? strstr(from + 4, ".Sh ") : NULL, *found;
+		const char *from = section(text, a->collective),
+			   *to = from ? strstr(from + 4, ".Sh ") : NULL, *found;
 
 		cr_assert(from && to, "no section for %s", tt_collective_name(a->collective));
 		snprintf(item, sizeof(item), ".It Cm %s ", a->name);
 		found = strstr(from, item);
-		cr_expect(found && found < to, "%s %s is not there", tt_collective_name(a->collective), a->name);
-		snprintf(source, sizeof(source), "%.*s", (int)strcspn(a->source, "0123456789") + 4, a->source);
+		cr_expect(found && found < to, "%s %s is not there",
+			  tt_collective_name(a->collective), a->name);
+		snprintf(source, sizeof(source), "%.*s", (int)strcspn(a->source, "0123456789") + 4,
+			 a->source);
 		found = found ? strstr(found, source) : NULL;
-		cr_expect(found && found < to, "%s %s: \"%s\" is not there", tt_collective_name(a->collective), a->name,
-			  source);
+		cr_expect(found && found < to, "%s %s: \"%s\" is not there",
+			  tt_collective_name(a->collective), a->name, source);
 	}
 	free(text);
 }
 
-/* ---- names and choice ----------------------------------------------------------------------------------------------- */
+/* ---- names and choice ------------------------------------------------------------------------ */
 
 Test(algorithms, are_found_by_name_and_argument)
 {
@@ -465,11 +512,15 @@ Test(algorithms, are_found_by_name_and_argument)
 
 		cr_expect_eq(tt_algorithm_find(a->collective, a->name), a);
 		snprintf(name, sizeof(name), ", %s", a->name);
-		cr_expect(strstr(tt_algorithm_names(a->collective, names), name), "%s is not among%s", a->name, names);
-		cr_expect(a->help && *a->help && a->source && *a->source, "%s has no help or source", a->name);
+		cr_expect(strstr(tt_algorithm_names(a->collective, names), name),
+			  "%s is not among%s", a->name, names);
+		cr_expect(a->help && *a->help && a->source && *a->source,
+			  "%s has no help or source", a->name);
 	}
 	for (int i = 0; i < HALVES * HALVES; i++)
-		cr_expect_not_null(tt_algorithm_find(TT_ALLREDUCE, pair(i / HALVES, i % HALVES, name)), "%s", name);
+		cr_expect_not_null(tt_algorithm_find(TT_ALLREDUCE,
+						     pair(i / HALVES, i % HALVES, name)),
+				   "%s", name);
 }
 
 /* text, with the names of the table in place of @ */
@@ -482,39 +533,48 @@ static const char *with_names(const char *text)
 	if (!text[before])
 		return text;
 	tt_algorithm_names(TT_ALLREDUCE, names);
-	snprintf(whole, sizeof(whole), "%.*s%s%s", before, text, names + strlen(", "), text + before + 1);
+	snprintf(whole, sizeof(whole), "%.*s%s%s", before, text, names + strlen(", "),
+		 text + before + 1);
 	return whole;
 }
 
 Test(algorithms, an_unknown_name_is_refused_with_the_part_that_is_wrong_and_what_there_is)
 {
-	static const struct { const char *name, *why; } wrong[] = {
+	static const struct { const char *name, *why;
+	} wrong[] = {
 		{ "", "\"\"; use auto, @" },
 		{ "rings", "\"rings\"; use auto, @" },
 		{ "rin", "\"rin\"; use auto, @" },
 		{ "direct", "\"direct\"; use auto, @" },
 		{ "ring:", "\"ring:\": ring has no variants" },
 		{ "ring:x", "\"ring:x\": ring has no variants" },
-		{ "reduce-to-one:twice", "no \"twice\" of reduce-to-one; use reduce-to-one or reduce-to-one:rotate" },
-		{ "hierarchical:", "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of @" },
-		{ "hierarchical:ring", "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of @" },
+		{ "reduce-to-one:twice",
+		  "no \"twice\" of reduce-to-one; use reduce-to-one or reduce-to-one:rotate" },
+		{ "hierarchical:",
+		  "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of @" },
+		{ "hierarchical:ring",
+		  "want hierarchical:INNER/OUTER, as in hierarchical:two-shot/ring, of @" },
 		{ "hierarchical:ring/foo", "\"foo\" cannot be its outer algorithm; use any of @" },
 		{ "hierarchical:foo/ring", "\"foo\" cannot be its inner algorithm; use any of @" },
 		{ "hierarchical:ring/", "\"\" cannot be its outer algorithm" },
 		{ "hierarchical:/ring", "\"\" cannot be its inner algorithm" },
-		{ "hierarchical:ring/hierarchical", "\"hierarchical\" cannot be its outer algorithm; use any of @"
+		{ "hierarchical:ring/hierarchical",
+		  "\"hierarchical\" cannot be its outer algorithm; use any of @"
 		  " but hierarchical" },
 		{ "hierarchical:ring/tree/ring", "\"tree/ring\" cannot be its outer" },
-		{ "hierarchical:hierarchical:ring/tree/ring", "\"hierarchical:ring\" cannot be its inner" },
+		{ "hierarchical:hierarchical:ring/tree/ring",
+		  "\"hierarchical:ring\" cannot be its inner" },
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		cr_expect_null(tt_algorithm_find(TT_ALLREDUCE, wrong[i].name), "\"%s\" was found", wrong[i].name);
+		cr_expect_null(tt_algorithm_find(TT_ALLREDUCE, wrong[i].name), "\"%s\" was found",
+			       wrong[i].name);
 		cr_expect(strstr(tt_error_text(), with_names(wrong[i].why)), "%s", tt_error_text());
 	}
 }
 
-static const char *chosen(const char *name, enum tt_collective c, int n, size_t bytes, const struct tt_topology *t, bool tcp)
+static const char *chosen(const char *name, enum tt_collective c, int n, size_t bytes,
+			  const struct tt_topology *t, bool tcp)
 {
 	static char text[64];
 	const struct tt_shape shape = { .collective = c, .nranks = n, .topology = t };
@@ -529,7 +589,11 @@ static const char *chosen(const char *name, enum tt_collective c, int n, size_t 
 
 Test(algorithms, a_choice_has_one_name_which_the_plan_bears)
 {
-	static const char *const names[] = { "auto", "ring", "hierarchical", "reduce-to-one", "reduce-to-one:rotate",
+	static const char *const names[] = { "auto",
+					     "ring",
+					     "hierarchical",
+					     "reduce-to-one",
+					     "reduce-to-one:rotate",
 					     "hierarchical:tree/one-shot" };
 	int host_of[6] = { 0, 0, 0, 1, 1, 1 };
 	struct tt_topology t = topology_of(6, host_of);
@@ -541,7 +605,8 @@ Test(algorithms, a_choice_has_one_name_which_the_plan_bears)
 		cr_expect_str_eq(plans[0]->algorithm, name);
 		free_all(6);
 	}
-	cr_expect_str_eq(chosen("hierarchical", TT_ALLREDUCE, 6, 1, &t, true), "hierarchical:two-shot/ring");
+	cr_expect_str_eq(chosen("hierarchical", TT_ALLREDUCE, 6, 1, &t, true),
+			 "hierarchical:two-shot/ring");
 }
 
 Test(algorithms, a_name_of_another_collective_leaves_the_choice_free_but_an_unknown_one_is_refused)
@@ -552,11 +617,13 @@ Test(algorithms, a_name_of_another_collective_leaves_the_choice_free_but_an_unkn
 			 chosen("auto", TT_REDUCE, 4, 1 << 30, NULL, false));
 	cr_expect_str_eq(chosen("direct", TT_ALLREDUCE, 4, 1, NULL, false), "refused");
 	cr_expect_str_eq(chosen("nonsense", TT_ALLTOALL, 4, 1, NULL, false), "refused");
-	cr_expect(strstr(tt_error_text(), "nonsense") && strstr(tt_error_text(), "use auto, ring"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "nonsense") && strstr(tt_error_text(), "use auto, ring"),
+		  "%s", tt_error_text());
 	cr_expect_str_eq(chosen("ring", TT_SENDRECV, 4, 1, NULL, false), "refused");
 }
 
-/* Whatever the shape, something is chosen; and several hosts are served by hierarchical when it is large. */
+/* Whatever the shape, something is chosen; and several hosts are served by hierarchical when it is
+ * large. */
 Test(algorithms, there_is_a_choice_for_every_call)
 {
 	int host_of[MOST];
@@ -564,16 +631,20 @@ Test(algorithms, there_is_a_choice_for_every_call)
 	for (int c = 0; c < TT_SENDRECV; c++)
 		for (int n = 1; n <= MOST; n += n < 9 ? 1 : n / 4)
 			for (int hosts = 1; hosts <= n; hosts += n - 1 ? n - 1 : 1)
-				for (size_t bytes = 0; bytes < (size_t)1 << 40; bytes = 5 * bytes + 1) {
+				for (size_t bytes = 0; bytes < (size_t)1 << 40;
+				     bytes = 5 * bytes + 1) {
 					for (int r = 0; r < n; r++)
 						host_of[r] = r % hosts;
 					struct tt_topology t = topology_of(n, host_of);
 
-					cr_expect_str_neq(chosen("auto", (enum tt_collective)c, n, bytes, &t, hosts > 1), "refused");
+					cr_expect_str_neq(chosen("auto", (enum tt_collective)c, n,
+								 bytes, &t, hosts > 1),
+							  "refused");
 				}
 	for (int r = 0; r < 8; r++)
 		host_of[r] = r / 4;
 	struct tt_topology two = topology_of(8, host_of);
 
-	cr_expect(!strncmp(chosen("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true), "hierarchical:", 13));
+	cr_expect(!strncmp(chosen("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true),
+			   "hierarchical:", 13));
 }

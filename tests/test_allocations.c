@@ -38,7 +38,7 @@ Test(allocations, after_a_few_calls_of_a_shape_none_allocates, .timeout = 60)
 		run_both(counted, n);
 }
 
-/* ---- what the process allocates, counted beside the library's own figure ----------------------------------------- */
+/* ---- what the process allocates, counted beside the library's own figure --------------------- */
 
 static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 {
@@ -50,15 +50,16 @@ static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 		MUST(tuttiRecv(got[p], 100, tuttiFloat32, p, c, NULL));
 	}
 	for (int i = 0; i < 20; i++)
-		MUST(tuttiAllReduce(x + 100 * i, x + 100 * i, 100, tuttiFloat32, tuttiSum, c, stream));
+		MUST(tuttiAllReduce(x + 100 * i, x + 100 * i, 100, tuttiFloat32, tuttiSum, c,
+				    stream));
 	MUST(tuttiGroupEnd());
 	MUST(tuttiAllReduce(x, x, 100, tuttiFloat32, tuttiSum, c, stream));
 	MUST(tuttiBroadcast(x, x, 100, tuttiFloat32, 0, c, NULL));
 	return stream ? tuttiStreamSynchronize(stream) : rank < 0;
 }
 
-/* How many calls wait in the stream at once is a matter of time, and control's thread allocates when a wait is long: so
- * one of several tries must be clean, by either count. */
+/* How many calls wait in the stream at once is a matter of time, and control's thread allocates
+ * when a wait is long: so one of several tries must be clean, by either count. */
 static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
@@ -79,8 +80,9 @@ static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiCommGetCounters(*comm, &after));
 		count = allocations - count;
 		least = count < least ? count : least;
-		least_own = after.allocations - before.allocations < least_own ? after.allocations - before.allocations
-									       : least_own;
+		least_own = after.allocations - before.allocations < least_own
+				    ? after.allocations - before.allocations
+				    : least_own;
 	}
 	MUST(tuttiStreamDestroy(stream));
 	WANT(least == 0 && least_own == 0);
@@ -99,18 +101,20 @@ Test(allocations, the_second_group_and_the_second_call_of_a_stream_allocate_noth
 		run_both(groups_and_streams, n);
 }
 
-/* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks can share one output
- * (arg) and none needs memory for its input. */
+/* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks
+ * can share one output (arg) and none needs memory for its input. */
 static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { BYTES = 64 << 20 };
-	const void *zeros = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const void *zeros =
+		mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	uint64_t held[tuttiNumMemStats], sum = 0, again;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 	const char *tier = getenv("TT_TIER");
 	bool all = n <= 8 || (tier && strcmp(tier, "default"));
 
-	MUST(tuttiAllReduce(zeros, arg, all ? BYTES : BYTES / 16, tuttiUint8, tuttiSum, *comm, NULL));
+	MUST(tuttiAllReduce(zeros, arg, all ? BYTES : BYTES / 16, tuttiUint8, tuttiSum, *comm,
+			    NULL));
 	MUST(tuttiAllReduce(zeros, arg, 1000, tuttiUint8, tuttiMax, *comm, NULL));
 	for (int i = 0; i < tuttiNumMemStats; i++) {
 		MUST(tuttiCommMemStats(*comm, (tuttiCommMemStat_t)i, &held[i]));
@@ -118,15 +122,17 @@ static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	MUST(tuttiCommGetCounters(*comm, &counters));
 	if (rank == 0)
-		fprintf(stderr, "n %d: %.0f KiB: shared %.0f, stages %.0f, scratch %.0f, plans %.0f, control %.0f\n", n,
-			(double)held[tuttiMemTotal] / 1024, (double)held[tuttiMemShared] / 1024,
+		fprintf(stderr,
+			"n %d: %.0f KiB: shared %.0f, stages %.0f, scratch %.0f, plans %.0f, control %.0f\n",
+			n, (double)held[tuttiMemTotal] / 1024, (double)held[tuttiMemShared] / 1024,
 			(double)held[tuttiMemStages] / 1024, (double)held[tuttiMemScratch] / 1024,
 			(double)held[tuttiMemPlans] / 1024, (double)held[tuttiMemControl] / 1024);
 	WANT(held[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
 	/* what control holds for others changes between two looks */
 	WANT(llabs((long long)(sum - 2 * held[tuttiMemTotal])) < 1 << 20);
 	WANT(llabs((long long)(counters.memory_bytes - held[tuttiMemTotal])) < 1 << 20);
-	WANT(held[tuttiMemShared] + held[tuttiMemStages] > 0 && held[tuttiMemPlans] > 0 && held[tuttiMemControl] > 0);
+	WANT(held[tuttiMemShared] + held[tuttiMemStages] > 0 && held[tuttiMemPlans] > 0 &&
+	     held[tuttiMemControl] > 0);
 	WANT(tuttiCommMemStats(*comm, tuttiNumMemStats, &again) == tuttiInvalidArgument &&
 	     tuttiCommMemStats(*comm, tuttiMemTotal, NULL) == tuttiInvalidArgument);
 	return 0;
@@ -136,7 +142,8 @@ Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
 {
 	static const char *const transports[] = { "auto", "shm", "tcp" };
 #ifdef TT_ASAN
-	static const int ns[] = { 2, 8, 16 };          /* 64 instrumented ranks need longer to join than they wait */
+	static const int ns[] = { 2, 8, 16 };          /* 64 instrumented ranks need longer to join
+						        * than they wait */
 #else
 	static const int ns[] = { 2, 8, 64 };
 #endif
@@ -144,8 +151,12 @@ Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
 
 	for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++)
 		for (size_t t = 0; t < sizeof(transports) / sizeof(*transports); t++)
-			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i], .transport = transports[t], .arg = out,
-								.timeout_ms = 100000, .limit_s = 150 }, bounded), 0,
-				     "n %d, %s", ns[i], transports[t]);
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i],
+								.transport = transports[t],
+								.arg = out,
+								.timeout_ms = 100000,
+								.limit_s = 150 },
+					       bounded),
+				     0, "n %d, %s", ns[i], transports[t]);
 	munmap(out, 64 << 20);
 }

@@ -1,5 +1,6 @@
 /*
- * test_arithmetic.c - what a training computes with: matrix products, exp and log, the hash of replicas
+ * test_arithmetic.c - what a training computes with: matrix products, exp and log, the hash of
+ * replicas
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -130,7 +131,8 @@ Test(exact, exp_and_log_are_right)
 	for (double x = -690; x < 690; x += 0.37)
 		cr_expect_leq(fabs(tt_exact_exp(x) / exp(x) - 1), 1e-15, "%g", x);
 	for (double x = 1e-300; x < 1e300; x *= 1.37)
-		cr_expect_leq(fabs(tt_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))), "%g", x);
+		cr_expect_leq(fabs(tt_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))), "%g",
+			      x);
 	cr_expect_eq(tt_exact_exp(-1e30), 0.0);
 	cr_expect_eq(tt_exact_exp(0.0), 1.0);
 	cr_expect_eq(tt_exact_log(1.0), 0.0);

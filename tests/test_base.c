@@ -1,5 +1,6 @@
 /*
- * test_base.c - error sentences, the silent log, the clock, sockets, and the table of the environment
+ * test_base.c - error sentences, the silent log, the clock, sockets, and the table of the
+ * environment
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "base/base.h"
 #include "base/sock.h"
 
-/* ---- error ----------------------------------------------------------------------------------------------------- */
+/* ---- error ----------------------------------------------------------------------------------- */
 
 Test(base, a_failure_keeps_its_sentence_and_errno, .timeout = 10)
 {
@@ -54,7 +55,7 @@ Test(base, each_thread_has_its_own_sentence, .timeout = 10)
 	cr_assert_str_eq(tt_error_text(), "here");
 }
 
-/* ---- log, clock ------------------------------------------------------------------------------------------------ */
+/* ---- log, clock ------------------------------------------------------------------------------ */
 
 /* What the log writes to stderr while it speaks on every level. */
 static size_t logged(char *text, size_t size)
@@ -89,7 +90,8 @@ Test(base, the_log_asks_the_environment, .timeout = 10)
 
 	setenv("TUTTI_LOG", "warn", 1);
 	logged(text, sizeof(text));
-	snprintf(wanted, sizeof(wanted), "tutti %d error: level 1 same line\ntutti %d warn: level 2 same line\n",
+	snprintf(wanted, sizeof(wanted),
+		 "tutti %d error: level 1 same line\ntutti %d warn: level 2 same line\n",
 		 (int)getpid(), (int)getpid());
 	cr_assert_str_eq(text, wanted);
 }
@@ -118,7 +120,8 @@ Test(base, a_long_line_of_the_log_is_cut_but_ends, .timeout = 10)
 	tt_log(TT_LOG_INFO, "%3000d", 7);
 	dup2(saved, STDERR_FILENO);
 	bytes = read(ends[0], text, 4096);
-	cr_assert(bytes > 1000 && bytes < 3000 && text[bytes - 1] == '\n' && !memchr(text, '\n', (size_t)bytes - 1));
+	cr_assert(bytes > 1000 && bytes < 3000 && text[bytes - 1] == '\n' &&
+		  !memchr(text, '\n', (size_t)bytes - 1));
 	free(text);
 }
 
@@ -135,14 +138,16 @@ Test(base, the_clock_never_goes_back, .timeout = 10)
 	cr_assert(tt_deadline_ns(UINT32_MAX) - last >= UINT32_MAX * 1000000ull);
 }
 
-/* ---- sockets ----------------------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static void assert_unpaced(int fd)
 {
 	char name[16] = "";
 
 	cr_assert(fd >= 0);
-	cr_assert_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &(socklen_t){ sizeof(name) }), 0);
+	cr_assert_eq(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name,
+				&(socklen_t){ sizeof(name) }),
+		     0);
 	cr_assert_str_eq(name, "reno");
 }
 
@@ -164,7 +169,7 @@ Test(sockets, a_connection_inside_the_host_is_not_paced_at_either_end, .timeout 
 	tt_sock_close(listener);
 }
 
-/* ---- environment ----------------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static void forget_all(void)
 {
@@ -199,40 +204,85 @@ static const struct {
 	const char *name, *value;
 	bool good;
 } cases[] = {
-	{ "TUTTI_TRANSPORT", "shm", true }, { "TUTTI_TRANSPORT", "sh", false }, { "TUTTI_TRANSPORT", "", false },
-	{ "TUTTI_TRANSPORT", "shm tcp", false }, { "TUTTI_TRANSPORT", "SHM", false }, { "TUTTI_TRANSPORT", " shm", false },
-	{ "TUTTI_ALGO", "ring", true }, { "TUTTI_ALGO", "", false },
-	{ "TUTTI_TIMEOUT_MS", "1", true }, { "TUTTI_TIMEOUT_MS", "2147483647", true },
-	{ "TUTTI_TIMEOUT_MS", "2147483648", false }, { "TUTTI_TIMEOUT_MS", "0", false },
-	{ "TUTTI_TIMEOUT_MS", "-5", false }, { "TUTTI_TIMEOUT_MS", "+5", false }, { "TUTTI_TIMEOUT_MS", " 5", false },
-	{ "TUTTI_TIMEOUT_MS", "5s", false }, { "TUTTI_TIMEOUT_MS", "1e3", false }, { "TUTTI_TIMEOUT_MS", "", false },
+	{ "TUTTI_TRANSPORT", "shm", true },
+	{ "TUTTI_TRANSPORT", "sh", false },
+	{ "TUTTI_TRANSPORT", "", false },
+	{ "TUTTI_TRANSPORT", "shm tcp", false },
+	{ "TUTTI_TRANSPORT", "SHM", false },
+	{ "TUTTI_TRANSPORT", " shm", false },
+	{ "TUTTI_ALGO", "ring", true },
+	{ "TUTTI_ALGO", "", false },
+	{ "TUTTI_TIMEOUT_MS", "1", true },
+	{ "TUTTI_TIMEOUT_MS", "2147483647", true },
+	{ "TUTTI_TIMEOUT_MS", "2147483648", false },
+	{ "TUTTI_TIMEOUT_MS", "0", false },
+	{ "TUTTI_TIMEOUT_MS", "-5", false },
+	{ "TUTTI_TIMEOUT_MS", "+5", false },
+	{ "TUTTI_TIMEOUT_MS", " 5", false },
+	{ "TUTTI_TIMEOUT_MS", "5s", false },
+	{ "TUTTI_TIMEOUT_MS", "1e3", false },
+	{ "TUTTI_TIMEOUT_MS", "", false },
 	{ "TUTTI_TIMEOUT_MS", "99999999999999999999999", false },
-	{ "TUTTI_TILE_BYTES", "0", true }, { "TUTTI_TILE_BYTES", "4096", true }, { "TUTTI_TILE_BYTES", "4095", false },
+	{ "TUTTI_TILE_BYTES", "0", true },
+	{ "TUTTI_TILE_BYTES", "4096", true },
+	{ "TUTTI_TILE_BYTES", "4095", false },
 	{ "TUTTI_TILE_BYTES", "16777217", false },
-	{ "TUTTI_RANK", "0", true }, { "TUTTI_RANK", "-1", false }, { "TUTTI_NRANKS", "0", false },
-	{ "TUTTI_LOG", "debug", true }, { "TUTTI_LOG", "trace", false },
-	{ "TUTTI_ISA", "avx2", true }, { "TUTTI_ISA", "sse2", false },
-	{ "TUTTI_WAIT", "sleep", true }, { "TUTTI_WAIT", "block", false },
-	{ "TUTTI_SOCKET_IFNAME", "eth", true }, { "TUTTI_SOCKET_IFNAME", "eth,ib", true },
-	{ "TUTTI_SOCKET_IFNAME", "=eth0,ib1", true }, { "TUTTI_SOCKET_IFNAME", "^docker,lo", true },
-	{ "TUTTI_SOCKET_IFNAME", "^=lo", true }, { "TUTTI_SOCKET_IFNAME", "=^lo", false },
-	{ "TUTTI_SOCKET_IFNAME", "eth,,ib", false }, { "TUTTI_SOCKET_IFNAME", "eth,", false },
-	{ "TUTTI_SOCKET_IFNAME", "^", false }, { "TUTTI_SOCKET_IFNAME", "a name", false },
-	{ "TUTTI_SOCKET_IFNAME", "a/b", false }, { "TUTTI_SOCKET_IFNAME", "sixteencharacter", false },
-	{ "TUTTI_FAULT", "kill@0:1", true }, { "TUTTI_FAULT", "stop@12:345", true }, { "TUTTI_FAULT", "exit@1:0", true },
-	{ "TUTTI_FAULT", "kill@0", false }, { "TUTTI_FAULT", "kill@:1", false }, { "TUTTI_FAULT", "kill@0:", false },
-	{ "TUTTI_FAULT", "burn@0:1", false }, { "TUTTI_FAULT", "kill@0:1x", false }, { "TUTTI_FAULT", "kill", false },
-	{ "TUTTI_FAULT", "kill@-1:1", false }, { "TUTTI_FAULT", "kill@99999999999999:1", false },
-	{ "TUTTI_ROOT", "host:1", true }, { "TUTTI_ROOT", "10.0.0.1:65535", true }, { "TUTTI_ROOT", "[::1]:80", true },
-	{ "TUTTI_ROOT", "host", false }, { "TUTTI_ROOT", "host:", false }, { "TUTTI_ROOT", ":80", false },
-	{ "TUTTI_ROOT", "host:0", false }, { "TUTTI_ROOT", "host:65536", false }, { "TUTTI_ROOT", "::1:80", false },
-	{ "TUTTI_ROOT", "[]:80", false }, { "TUTTI_ROOT", "file:/shared/x", true }, { "TUTTI_ROOT", "file:/", false },
+	{ "TUTTI_RANK", "0", true },
+	{ "TUTTI_RANK", "-1", false },
+	{ "TUTTI_NRANKS", "0", false },
+	{ "TUTTI_LOG", "debug", true },
+	{ "TUTTI_LOG", "trace", false },
+	{ "TUTTI_ISA", "avx2", true },
+	{ "TUTTI_ISA", "sse2", false },
+	{ "TUTTI_WAIT", "sleep", true },
+	{ "TUTTI_WAIT", "block", false },
+	{ "TUTTI_SOCKET_IFNAME", "eth", true },
+	{ "TUTTI_SOCKET_IFNAME", "eth,ib", true },
+	{ "TUTTI_SOCKET_IFNAME", "=eth0,ib1", true },
+	{ "TUTTI_SOCKET_IFNAME", "^docker,lo", true },
+	{ "TUTTI_SOCKET_IFNAME", "^=lo", true },
+	{ "TUTTI_SOCKET_IFNAME", "=^lo", false },
+	{ "TUTTI_SOCKET_IFNAME", "eth,,ib", false },
+	{ "TUTTI_SOCKET_IFNAME", "eth,", false },
+	{ "TUTTI_SOCKET_IFNAME", "^", false },
+	{ "TUTTI_SOCKET_IFNAME", "a name", false },
+	{ "TUTTI_SOCKET_IFNAME", "a/b", false },
+	{ "TUTTI_SOCKET_IFNAME", "sixteencharacter", false },
+	{ "TUTTI_FAULT", "kill@0:1", true },
+	{ "TUTTI_FAULT", "stop@12:345", true },
+	{ "TUTTI_FAULT", "exit@1:0", true },
+	{ "TUTTI_FAULT", "kill@0", false },
+	{ "TUTTI_FAULT", "kill@:1", false },
+	{ "TUTTI_FAULT", "kill@0:", false },
+	{ "TUTTI_FAULT", "burn@0:1", false },
+	{ "TUTTI_FAULT", "kill@0:1x", false },
+	{ "TUTTI_FAULT", "kill", false },
+	{ "TUTTI_FAULT", "kill@-1:1", false },
+	{ "TUTTI_FAULT", "kill@99999999999999:1", false },
+	{ "TUTTI_ROOT", "host:1", true },
+	{ "TUTTI_ROOT", "10.0.0.1:65535", true },
+	{ "TUTTI_ROOT", "[::1]:80", true },
+	{ "TUTTI_ROOT", "host", false },
+	{ "TUTTI_ROOT", "host:", false },
+	{ "TUTTI_ROOT", ":80", false },
+	{ "TUTTI_ROOT", "host:0", false },
+	{ "TUTTI_ROOT", "host:65536", false },
+	{ "TUTTI_ROOT", "::1:80", false },
+	{ "TUTTI_ROOT", "[]:80", false },
+	{ "TUTTI_ROOT", "file:/shared/x", true },
+	{ "TUTTI_ROOT", "file:/", false },
 	{ "TUTTI_ROOT", "file:x", false },
-	{ "TUTTI_PORT_RANGE", "50000-50099", true }, { "TUTTI_PORT_RANGE", "1-1", true },
-	{ "TUTTI_PORT_RANGE", "50000", false }, { "TUTTI_PORT_RANGE", "50099-50000", false },
-	{ "TUTTI_PORT_RANGE", "0-5", false }, { "TUTTI_PORT_RANGE", "1-65536", false }, { "TUTTI_PORT_RANGE", "-5", false },
-	{ "TUTTI_LAUNCH", "torchrun", true }, { "TUTTI_LAUNCH", "mpirun", false },
-	{ "TUTTI_SECRET", "x", true }, { "TUTTI_SECRET", "", false },
+	{ "TUTTI_PORT_RANGE", "50000-50099", true },
+	{ "TUTTI_PORT_RANGE", "1-1", true },
+	{ "TUTTI_PORT_RANGE", "50000", false },
+	{ "TUTTI_PORT_RANGE", "50099-50000", false },
+	{ "TUTTI_PORT_RANGE", "0-5", false },
+	{ "TUTTI_PORT_RANGE", "1-65536", false },
+	{ "TUTTI_PORT_RANGE", "-5", false },
+	{ "TUTTI_LAUNCH", "torchrun", true },
+	{ "TUTTI_LAUNCH", "mpirun", false },
+	{ "TUTTI_SECRET", "x", true },
+	{ "TUTTI_SECRET", "", false },
 };
 
 Test(environment, good_values_are_taken_and_bad_ones_named)
@@ -247,10 +297,12 @@ Test(environment, good_values_are_taken_and_bad_ones_named)
 		snprintf(quoted, sizeof(quoted), "%s is '%s'", cases[i].name, cases[i].value);
 		tt_error_clear();
 		rc = tt_env_read(&env);
-		cr_expect_eq(rc, cases[i].good ? 0 : TT_ARG, "%s=%s: %s", cases[i].name, cases[i].value, tt_error_text());
+		cr_expect_eq(rc, cases[i].good ? 0 : TT_ARG, "%s=%s: %s", cases[i].name,
+			     cases[i].value, tt_error_text());
 		if (!cases[i].good)
-			cr_expect(strstr(tt_error_text(), quoted) && strstr(tt_error_text(), "allowed"), "%s",
-				  tt_error_text());
+			cr_expect(strstr(tt_error_text(), quoted) &&
+					  strstr(tt_error_text(), "allowed"),
+				  "%s", tt_error_text());
 	}
 }
 
@@ -264,10 +316,13 @@ Test(sockets, ports_of_a_range_are_taken_in_turn)
 	cr_assert_eq(tt_sock_among(&range, tt_sock_listen, &fd[0], &first), 0);
 	range = (struct tt_ports){ first, first < 65534 ? 3 : 1 };
 	for (int i = 1; i < 3 && range.count > 1; i++) {
-		int rc = tt_sock_among(&range, i % 2 ? tt_sock_reserve : tt_sock_listen, &fd[i], &port[i]);
+		int rc = tt_sock_among(&range, i % 2 ? tt_sock_reserve : tt_sock_listen, &fd[i],
+				       &port[i]);
 
-		cr_expect(rc == TT_SYSTEM || (port[i] > first && port[i] < first + 3), "%d: %s", rc, tt_error_text());
-		cr_expect(rc == 0 || strstr(tt_error_text(), "none of the ports"), "%s", tt_error_text());
+		cr_expect(rc == TT_SYSTEM || (port[i] > first && port[i] < first + 3), "%d: %s", rc,
+			  tt_error_text());
+		cr_expect(rc == 0 || strstr(tt_error_text(), "none of the ports"), "%s",
+			  tt_error_text());
 	}
 	range.count = 1;
 	cr_expect_eq(tt_sock_among(&range, tt_sock_listen, &fd[2], &port[2]), TT_SYSTEM);
@@ -326,8 +381,10 @@ Test(environment, every_row_tells_what_it_is)
 		const struct tt_env_row *row = &tt_env_table[i];
 
 		cr_expect(!strncmp(row->name, "TUTTI_", 6));
-		cr_expect(row->help && *row->help && row->choices && *row->choices && row->fallback);
+		cr_expect(row->help && *row->help && row->choices && *row->choices &&
+			  row->fallback);
 		for (size_t k = 0; k < i; k++)
-			cr_expect(strcmp(row->name, tt_env_table[k].name) && row->offset != tt_env_table[k].offset);
+			cr_expect(strcmp(row->name, tt_env_table[k].name) &&
+				  row->offset != tt_env_table[k].offset);
 	}
 }

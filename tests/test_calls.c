@@ -1,5 +1,6 @@
 /*
- * test_calls.c - what surrounds the collectives: groups, streams, point to point, tiles, operations, repeated calls
+ * test_calls.c - what surrounds the collectives: groups, streams, point to point, tiles,
+ * operations, repeated calls
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 #include "must.h"
 
-/* Everybody sends to everybody and to itself, several messages a pair, big and empty ones, all in one group. */
+/* Everybody sends to everybody and to itself, several messages a pair, big and empty ones, all in
+ * one group. */
 static int exchange(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const size_t counts[] = { 1, 0, 300000, 7 };
@@ -66,7 +68,8 @@ Test(calls, sends_and_receives_without_a_group_pair_up, .timeout = 60)
 	run_both(ping_pong, 3);
 }
 
-/* Operations of two streams and of the caller on one communicator: results depend on call order only. */
+/* Operations of two streams and of the caller on one communicator: results depend on call order
+ * only. */
 static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { LEN = 50000 };
@@ -85,7 +88,8 @@ static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiStreamSynchronize(s1));
 		MUST(tuttiStreamSynchronize(s2));
 		for (int i = 0; i < LEN; i++)
-			WANT(b[i] == (float)(n * (n - 1) / 2 + n * (i % 5)) && d[i] == (float)(2 * (n - 1) + round));
+			WANT(b[i] == (float)(n * (n - 1) / 2 + n * (i % 5)) &&
+			     d[i] == (float)(2 * (n - 1) + round));
 	}
 	WANT(tuttiStreamQuery(s1) == tuttiSuccess);
 	MUST(tuttiStreamDestroy(s1));
@@ -105,7 +109,8 @@ static int odd_tile(tuttiComm_t *comm, int rank, int n, void *arg)
 	static double x[30011];
 
 	(void)arg;
-	for (int len = 900; len <= 30011; len += 4000) {               /* the first run on the board */
+	/* the first run on the board */
+	for (int len = 900; len <= 30011; len += 4000) {
 		for (int i = 0; i < len; i++)
 			x[i] = rank + i;
 		MUST(tuttiAllReduce(x, x, (size_t)len, tuttiFloat64, tuttiSum, *comm, NULL));
@@ -135,8 +140,10 @@ static int pre_multiplied(tuttiComm_t *comm, int rank, int n, void *arg)
 	MUST(tuttiRedOpCreatePreMulSum(&op, &mine, tuttiFloat32, tuttiScalarHostImmediate, *comm));
 	MUST(tuttiAllReduce(in, out, 1000, tuttiFloat32, op, *comm, NULL));
 	MUST(tuttiReduceScatter(in, part, (size_t)(1000 / n), tuttiFloat32, op, *comm, NULL));
-	WANT(out[0] == want && out[999] == want && part[0] == want && part[1000 / n - 1] == want && in[5] == 3);
-	MUST(tuttiReduce(in, rank == n - 1 ? out : NULL, 1000, tuttiFloat32, op, n - 1, *comm, NULL));
+	WANT(out[0] == want && out[999] == want && part[0] == want && part[1000 / n - 1] == want &&
+	     in[5] == 3);
+	MUST(tuttiReduce(in, rank == n - 1 ? out : NULL, 1000, tuttiFloat32, op, n - 1, *comm,
+			 NULL));
 	MUST(tuttiRedOpDestroy(op, *comm));
 	WANT(tuttiAllReduce(in, out, 1000, tuttiFloat32, op, *comm, NULL) == tuttiInvalidArgument);
 	MUST(tuttiAllReduce(in, in, 1000, tuttiFloat32, tuttiAvg, *comm, NULL));
@@ -150,7 +157,8 @@ Test(calls, a_pre_multiplied_sum_scales_each_input, .timeout = 60)
 		run_both(pre_multiplied, n);
 }
 
-/* What a repeated call does not look up again is still looked at: buffers that are missing, overlap, or lie otherwise. */
+/* What a repeated call does not look up again is still looked at: buffers that are missing,
+ * overlap, or lie otherwise. */
 static int repeat(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	int32_t in[64], out[64];
@@ -167,12 +175,18 @@ static int repeat(tuttiComm_t *comm, int rank, int n, void *arg)
 		WANT(tuttiAllGather(in + 30, out, 3, tuttiInt32, *comm, NULL) == tuttiSuccess);
 		WANT(out[3 * (n - 1) + 2] == n - 1 + 32 + round);
 		WANT(tuttiAllGather(NULL, out, 3, tuttiInt32, *comm, NULL) == tuttiInvalidArgument);
-		WANT(tuttiAllGather(in + 30, in + 29, 3, tuttiInt32, *comm, NULL) == tuttiInvalidArgument);
-		WANT(tuttiReduce(in, in + 3, 20, tuttiInt32, tuttiSum, rank, *comm, NULL) == tuttiInvalidArgument);
-		WANT(tuttiAllReduce(in, in + 1, 5, tuttiInt32, tuttiSum, *comm, NULL) == tuttiInvalidArgument);
+		WANT(tuttiAllGather(in + 30, in + 29, 3, tuttiInt32, *comm, NULL) ==
+		     tuttiInvalidArgument);
+		WANT(tuttiReduce(in, in + 3, 20, tuttiInt32, tuttiSum, rank, *comm, NULL) ==
+		     tuttiInvalidArgument);
+		WANT(tuttiAllReduce(in, in + 1, 5, tuttiInt32, tuttiSum, *comm, NULL) ==
+		     tuttiInvalidArgument);
 		in[50] = rank;
-		WANT(tuttiAllReduce(in + 50, out, 1, tuttiInt32, tuttiMax, *comm, NULL) == tuttiSuccess && out[0] == n - 1);
-		WANT(tuttiAllReduce(in + 50, NULL, 1, tuttiInt32, tuttiMax, *comm, NULL) == tuttiInvalidArgument);
+		WANT(tuttiAllReduce(in + 50, out, 1, tuttiInt32, tuttiMax, *comm, NULL) ==
+			     tuttiSuccess &&
+		     out[0] == n - 1);
+		WANT(tuttiAllReduce(in + 50, NULL, 1, tuttiInt32, tuttiMax, *comm, NULL) ==
+		     tuttiInvalidArgument);
 	}
 	return 0;
 }

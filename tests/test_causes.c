@@ -1,8 +1,9 @@
 /*
  * test_causes.c - which cause a failure is told with, whatever word of it comes first
  *
- * Two ranks; rank 0's transport is given faults of its own, and words of other ranks come before or after them as each test
- * wants it: nothing here depends on times. With TUTTI_TEST_TRANSPORT=verbs on the stand-in library, its card tells.
+ * Two ranks; rank 0's transport is given faults of its own, and words of other ranks come before or
+ * after them as each test wants it: nothing here depends on times. With TUTTI_TEST_TRANSPORT=verbs
+ * on the stand-in library, its card tells.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 	return lost_peek(l, bytes, stamp, &data);
 }
 
-/* From now on the network of comm has a fault that is told after so many questions, and its messages are lost. */
+/* From now on the network of comm has a fault that is told after so many questions, and its
+ * messages are lost. */
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
 	struct tt_endpoint *ep = comm->via[1];
@@ -84,13 +86,15 @@ static tuttiResult_t meet(tuttiComm_t comm)
 	return rc ? rc : tuttiBcast(&x, 1, tuttiFloat32, 0, comm, NULL);
 }
 
-/* Did the call fail with this result, with these words and without those? NULL: none. 0 | 1 and it is printed */
-static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with, const char *and,
-		const char *without)
+/* Did the call fail with this result, with these words and without those? NULL: none. 0 | 1 and it
+ * is printed */
+static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with,
+		const char *and, const char *without)
 {
 	const char *text = tuttiGetLastError(comm);
 
-	if (rc == wanted && strstr(text, with) && (!and || strstr(text, and)) && (!without || !strstr(text, without)))
+	if (rc == wanted && strstr(text, with) && (!and || strstr(text, and)) &&
+	    (!without || !strstr(text, without)))
 		return 0;
 	fprintf(stderr, "%d instead of %d: %s\n", rc, wanted, text);
 	return 1;
@@ -106,7 +110,8 @@ static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	}
 	spoil(*comm, 0, false);
 	await_word(*comm);
-	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down", "of others was heard: rank 1 suffers", NULL);
+	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down",
+		    "of others was heard: rank 1 suffers", NULL);
 }
 
 static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -115,7 +120,8 @@ static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(meet(*comm));
 	if (rank == 0) {
 		spoil(*comm, 0, false);
-		return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down", NULL, NULL);
+		return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down", NULL,
+			    NULL);
 	}
 	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
@@ -132,8 +138,8 @@ static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		spoil(*comm, 20, true);
 	while (!(rc = sum(*comm)))               /* rank 1 has what was sent before */
 		;
-	return told(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError, "card0 port 1 is down", NULL,
-		    "does not answer");
+	return told(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError, "card0 port 1 is down",
+		    NULL, "does not answer");
 }
 
 static int symptom_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -142,7 +148,8 @@ static int symptom_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(meet(*comm));
 	if (rank == 0) {
 		spoil(*comm, 1 << 30, true);
-		return told(*comm, sum(*comm), tuttiRemoteError, "rank 1 is to blame", NULL, "does not answer");
+		return told(*comm, sum(*comm), tuttiRemoteError, "rank 1 is to blame", NULL,
+			    "does not answer");
 	}
 	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 is to blame");
 	return 0;
@@ -157,7 +164,8 @@ static int silence(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		await_word(*comm);
 	else
 		spoil(*comm, 3, false);
-	return told(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError, "card0 port 1 is down", NULL, "timed out");
+	return told(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError,
+		    "card0 port 1 is down", NULL, "timed out");
 }
 
 static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -172,7 +180,8 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 	if (rank == 1) {
 		rc = sum(*comm);                 /* rank 0 never comes */
 		tuttiCommAbort(second);
-		return told(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator", "card0 port 1 is down", NULL);
+		return told(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator",
+			    "card0 port 1 is down", NULL);
 	}
 	spoil(second, 0, true);
 	rc = sum(second);
@@ -221,7 +230,7 @@ Test(causes, an_abort_after_a_failure_in_another_communicator_tells_it, .timeout
 	cr_assert_eq(run(other_communicator), 0);
 }
 
-/* ---- cards of the stand-in ------------------------------------------------------------------------------------------ */
+/* ---- cards of the stand-in ------------------------------------------------------------------- */
 
 /* The card reports, and nobody has read it yet. 1: it is not the stand-in's */
 static int card_says(struct tt_ib_ep *ep, int type)
@@ -231,7 +240,8 @@ static int card_says(struct tt_ib_ep *ep, int type)
 	socklen_t bytes = sizeof(at);
 	int fd;
 
-	if (getsockname(ep->rail[0].context->async_fd, (struct sockaddr *)&at, &bytes) || at.sun_family != AF_UNIX)
+	if (getsockname(ep->rail[0].context->async_fd, (struct sockaddr *)&at, &bytes) ||
+	    at.sun_family != AF_UNIX)
 		return 1;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	WANT(sendto(fd, &event, sizeof(event), 0, (struct sockaddr *)&at, bytes) == sizeof(event));
@@ -252,7 +262,8 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	await_word(*comm);
 	if (card_says(ep, TT_IB_EVENT_PORT_ERR))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "standin0 port 1 is down", "rank 1 suffers", NULL);
+	return told(*comm, sum(*comm), tuttiSystemError, "standin0 port 1 is down",
+		    "rank 1 suffers", NULL);
 }
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -266,7 +277,8 @@ static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *ar
 	tt_ib_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
 	if (card_says(ep, TT_IB_EVENT_DEVICE_FATAL))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "standin0 failed or was removed", NULL, "did not answer");
+	return told(*comm, sum(*comm), tuttiSystemError, "standin0 failed or was removed", NULL,
+		    "did not answer");
 }
 
 static void on_the_stand_in(rank_fn *fn)

@@ -1,13 +1,15 @@
 /*
- * test_check.c - the plan checker on plans written by hand: right ones pass, each broken promise is named
+ * test_check.c - the plan checker on plans written by hand: right ones pass, each broken promise is
+ * named
  *
- * Order, messages and deadlocks are in test_check_order.c, mutations of the real algorithms in test_mutants.c.
+ * Order, messages and deadlocks are in test_check_order.c, mutations of the real algorithms in
+ * test_mutants.c.
  */
 #include "plan_checked.h"
 
 TestSuite(check, .timeout = 60);
 
-/* ---- right plans ---------------------------------------------------------------------------------------------- */
+/* ---- right plans ----------------------------------------------------------------------------- */
 
 Test(check, ring_star_and_exchange_pass)
 {
@@ -42,32 +44,41 @@ static void direct(struct tt_plan **plans, enum tt_collective collective, int n,
 		plans[r] = hand_plan(collective, n, r, root, 1, 0);
 	for (int from = 0; from < n; from++) {
 		for (int to = 0; to < n; to++) {
-			bool wanted = (collective != TT_BROADCAST && collective != TT_SCATTER) || from == root;
-			uint32_t theirs = collective == TT_SCATTER || collective == TT_ALLTOALL ? (uint32_t)to : 0;
-			uint32_t mine = collective == TT_SCATTER || collective == TT_BROADCAST ? 0 : (uint32_t)from;
+			bool wanted = (collective != TT_BROADCAST && collective != TT_SCATTER) ||
+				      from == root;
+			uint32_t theirs = collective == TT_SCATTER || collective == TT_ALLTOALL
+						  ? (uint32_t)to
+						  : 0;
+			uint32_t mine = collective == TT_SCATTER || collective == TT_BROADCAST
+						? 0
+						: (uint32_t)from;
 
 			if (!wanted || (collective == TT_GATHER && to != root))
 				continue;
 			if (from == to) {
-				hand_step(plans[from], 0, TT_COPY, out(mine), none, in(theirs), none);
+				hand_step(plans[from], 0, TT_COPY, out(mine), none, in(theirs),
+					  none);
 				continue;
 			}
 			hand_step(plans[from], 0, TT_COPY, none, wire(to), in(theirs), none);
-			hand_step(plans[to], 1, TT_COPY, out(mine), none, wire(from), none)->wait_lane = TT_NO_LANE;
+			hand_step(plans[to], 1, TT_COPY, out(mine), none, wire(from), none)
+				->wait_lane = TT_NO_LANE;
 		}
 	}
 	for (int r = 0; r < n; r++)
 		hand_finish(plans[r]);
 }
 
-/* direct() receives in lane 1 what is sent in lane 0: that must not match. Then the same in one lane. */
+/* direct() receives in lane 1 what is sent in lane 0: that must not match. Then the same in one
+ * lane. */
 static void to_one_lane(struct tt_plan **plans, int n)
 {
 	for (int r = 0; r < n; r++) {
 		struct tt_plan *p = plans[r];
 		uint32_t count = p->nlanes > 1 ? p->lanes[1].nsteps : 0;
 
-		memcpy(step(p, 0, p->lanes[0].nsteps), step(p, 1, 0), count * sizeof(struct tt_step));
+		memcpy(step(p, 0, p->lanes[0].nsteps), step(p, 1, 0),
+		       count * sizeof(struct tt_step));
 		p->lanes[0].nsteps += count;
 		p->lanes[1].nsteps = 0;
 		p->nlanes = 1;
@@ -76,7 +87,8 @@ static void to_one_lane(struct tt_plan **plans, int n)
 
 Test(check, direct_plans_of_all_collectives_pass)
 {
-	static const enum tt_collective each[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALLTOALL, TT_GATHER, TT_SCATTER };
+	static const enum tt_collective each[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALLTOALL,
+						   TT_GATHER, TT_SCATTER };
 	struct tt_plan *plans[5];
 
 	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++) {
@@ -99,7 +111,8 @@ Test(check, reduce_and_reduce_scatter_pass)
 	for (int r = 0; r < 2; r++) {
 		plans[r] = hand_plan(TT_REDUCE, 2, r, 1, 3, 0);
 		if (r == 1)
-			hand_step(plans[r], 0, TT_COMBINE, out(0), none, wire(0), in(0), none)->nblocks = 3;
+			hand_step(plans[r], 0, TT_COMBINE, out(0), none, wire(0), in(0), none)
+				->nblocks = 3;
 		else
 			hand_step(plans[r], 0, TT_COPY, none, wire(1), in(0), none)->nblocks = 3;
 		hand_finish(plans[r]);
@@ -108,20 +121,22 @@ Test(check, reduce_and_reduce_scatter_pass)
 	for (int r = 0; r < 2; r++) {
 		plans[r] = hand_plan(TT_REDUCE_SCATTER, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in((uint32_t)(1 - r)), none);
-		hand_step(plans[r], 0, TT_COMBINE, out(0), none, in((uint32_t)r), wire(1 - r), none);
+		hand_step(plans[r], 0, TT_COMBINE, out(0), none, in((uint32_t)r), wire(1 - r),
+			  none);
 		hand_finish(plans[r]);
 	}
 	passes(plans, 2);
 }
 
-/* ---- the post-condition --------------------------------------------------------------------------------------- */
+/* ---- the post-condition ---------------------------------------------------------------------- */
 
 Test(check, missing_contribution_is_named)
 {
 	struct tt_plan *plans[3];
 
 	hand_star(plans, 3);
-	step(plans[2], 0, 0)->op = TT_NOP;      /* rank 2 sends nothing, rank 0 does not wait for it */
+	step(plans[2], 0, 0)->op = TT_NOP;      /* rank 2 sends nothing, rank 0 does not wait for
+						 * it */
 	step(plans[2], 0, 0)->nsrc = 0;
 	step(plans[2], 0, 0)->to = none;
 	step(plans[0], 0, 0)->nsrc = 2;
@@ -146,12 +161,14 @@ Test(check, wrong_block_is_named)
 	direct(plans, TT_SCATTER, 3, 1);
 	to_one_lane(plans, 3);
 	step(plans[1], 0, 0)->src[0] = in(2);
-	refused(plans, 3, "rank 0 lane 0 step 0: leaves in out[0] block 2 of rank 1 instead of block 0 of rank 1",
+	refused(plans, 3,
+		"rank 0 lane 0 step 0: leaves in out[0] block 2 of rank 1 instead of block 0 of rank 1",
 		"");
 	for (int r = 0; r < 2; r++) {
 		plans[r] = hand_plan(TT_REDUCE_SCATTER, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(0), none);
-		hand_step(plans[r], 0, TT_COMBINE, out(0), none, in((uint32_t)r), wire(1 - r), none);
+		hand_step(plans[r], 0, TT_COMBINE, out(0), none, in((uint32_t)r), wire(1 - r),
+			  none);
 		hand_finish(plans[r]);
 	}
 	refused(plans, 2, "rank 1 lane 0 step 1: combines block 1 with block 0", "");
@@ -164,7 +181,9 @@ Test(check, out_never_written_is_named)
 	hand_star(plans, 2);
 	step(plans[1], 0, 1)->dst = scratch(0);
 	plans[1]->scratch_blocks = 1;
-	refused(plans, 2, "rank 1: leaves in out[0] nothing instead of every rank's contribution to block 0", "");
+	refused(plans, 2,
+		"rank 1: leaves in out[0] nothing instead of every rank's contribution to block 0",
+		"");
 }
 
 Test(check, another_order_on_one_rank_is_named)
@@ -174,7 +193,8 @@ Test(check, another_order_on_one_rank_is_named)
 	hand_exchange(plans);
 	step(plans[1], 0, 2)->src[0] = in(0);
 	step(plans[1], 0, 2)->src[1] = scratch(0);
-	refused(plans, 2, "rank 1 lane 0 step 2: leaves out[0] combined in another order than on rank 0", "");
+	refused(plans, 2,
+		"rank 1 lane 0 step 2: leaves out[0] combined in another order than on rank 0", "");
 }
 
 Test(check, rounding_once_is_another_expression_than_rounding_twice)
@@ -193,13 +213,14 @@ Test(check, rounding_once_is_another_expression_than_rounding_twice)
 	hand_step(others[0], 0, TT_COPY, none, wire(2), out(0), none);
 	cr_expect_eq(tt_plan_check(others, 3), TT_OK, "%s", tt_error_text());
 	cr_expect_eq(tt_plan_check_same(plans, others, 3), TT_USAGE);
-	cr_expect_str_eq(tt_error_text(),
-			 "rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
+	cr_expect_str_eq(
+		tt_error_text(),
+		"rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
 	hand_free(plans, 3);
 	hand_free(others, 3);
 }
 
-/* ---- reading and writing -------------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 Test(check, reading_what_nothing_wrote_is_named)
 {
@@ -218,11 +239,13 @@ Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
 {
 	struct tt_plan *plans[3];
 
-	for (int keeps = 0; keeps < 3; keeps++) {        /* 0 -> 1 -> 2, rank 1 passes and then receives again */
+	/* 0 -> 1 -> 2, rank 1 passes and then receives again */
+	for (int keeps = 0; keeps < 3; keeps++) {
 		for (int r = 0; r < 3; r++)
 			plans[r] = hand_plan(TT_BROADCAST, 3, r, 0, 1, 0);
 		hand_step(plans[0], 0, TT_COPY, out(0), wire(1), in(0), none);
-		hand_step(plans[1], 0, TT_COPY, out(0), wire(2), wire(0), none)->flags = keeps ? TT_STEP_PASSING : 0;
+		hand_step(plans[1], 0, TT_COPY, out(0), wire(2), wire(0), none)->flags =
+			keeps ? TT_STEP_PASSING : 0;
 		hand_step(plans[2], 0, TT_COPY, out(0), none, wire(1), none);
 		if (keeps == 2) {
 			hand_step(plans[2], 0, TT_COPY, none, wire(1), out(0), none);
@@ -231,7 +254,9 @@ Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
 		for (int r = 0; r < 3; r++)
 			hand_finish(plans[r]);
 		if (keeps == 1)
-			refused(plans, 3, "rank 1 lane 0 step 0: leaves in out[0] what was only passed on", "");
+			refused(plans, 3,
+				"rank 1 lane 0 step 0: leaves in out[0] what was only passed on",
+				"");
 		else
 			passes(plans, 3);
 	}
@@ -246,7 +271,8 @@ Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
 		hand_step(plans[1], 0, TT_COPY, out(0), none, wire(0), none);
 	hand_finish(plans[0]);
 	hand_finish(plans[1]);
-	refused(plans, 2, "rank 0 lane 0 step 1: reads out[0], which lane 0 step 0 only passed on", "");
+	refused(plans, 2, "rank 0 lane 0 step 1: reads out[0], which lane 0 step 0 only passed on",
+		"");
 }
 
 Test(check, input_is_never_written)
@@ -271,7 +297,7 @@ Test(check, buffers_that_only_root_has_are_not_touched_elsewhere)
 	refused(plans, 2, "rank 1 lane 0 step 0: uses out, which only root 0 has in a reduce", "");
 }
 
-/* ---- form ----------------------------------------------------------------------------------------------------- */
+/* ---- form ------------------------------------------------------------------------------------ */
 
 /* Ring of 3 with one change in step 1 of rank 1 (out[0] <- in[0] + wire(0)). */
 #define malformed(change, what) do { \
@@ -299,7 +325,8 @@ Test(check, malformed_steps_are_named)
 	malformed(s->flags = 4, "unknown flags");
 	malformed(s->dst = none, "no destination and no peer");
 	malformed((s->dst = none, s->to = wire(2)), "sends a result that it keeps in no block");
-	malformed((s->op = TT_COPY, s->nsrc = 1, s->src[0] = wire(0), s->dst = none, s->to = wire(2)),
+	malformed((s->op = TT_COPY, s->nsrc = 1, s->src[0] = wire(0), s->dst = none,
+		   s->to = wire(2)),
 		  "sends a result that it keeps in no block");
 	malformed(s->dst = wire(2), "its destination is no block");
 	malformed(s->to = out(1), "it sends to no wire");
@@ -313,12 +340,14 @@ Test(check, malformed_steps_are_named)
 	malformed(s->src[1] = wire(3), "there is no wire to rank 3 of 3");
 	malformed(s->src[0] = wire(0), "takes two messages of rank 0 at once");
 	malformed((p->npeers = 1, p->peers[0] = 2), "rank 0 is not in the plan's list of peers");
-	malformed((s->wait_lane = 1, s->wait_step = 0), "waits for lane 1 step 0, which does not exist");
+	malformed((s->wait_lane = 1, s->wait_step = 0),
+		  "waits for lane 1 step 0, which does not exist");
 	malformed((s->wait_lane = 0, s->wait_step = 0, step(p, 0, 0)->flags = TT_STEP_TURNS),
 		  "waits for lane 0 step 0, which takes turns with the next");
 	malformed((p->lanes[0].nsteps = 2, s->flags = TT_STEP_TURNS),
 		  "takes turns with the step behind it, but is the last");
-	malformed((s->wait_lane = 0, s->wait_step = 99), "waits for lane 0 step 99, which does not exist");
+	malformed((s->wait_lane = 0, s->wait_step = 99),
+		  "waits for lane 0 step 99, which does not exist");
 }
 
 Test(check, malformed_heads_are_named)

@@ -1,8 +1,10 @@
 /*
- * test_collectives.c - every collective on random data, against a plain reference that knows nothing of plans
+ * test_collectives.c - every collective on random data, against a plain reference that knows
+ * nothing of plans
  *
- * Real processes (and threads), real transports. Integers must agree exactly; floats within the error of n roundings;
- * all ranks must hold the same bits (D0), and a second call must give them again (D1).
+ * Real processes (and threads), real transports. Integers must agree exactly; floats within the
+ * error of n roundings; all ranks must hold the same bits (D0), and a second call must give them
+ * again (D1).
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -26,15 +28,18 @@ struct task {
 	size_t max_count;
 };
 
-enum kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER, KINDS };
-static const char *const kind_names[KINDS] = { "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter",
-					       "alltoall", "gather", "scatter" };
+enum kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER,
+	KINDS };
+static const char *const kind_names[KINDS] = { "allreduce", "reduce",	      "broadcast",
+					       "allgather", "reduce_scatter", "alltoall",
+					       "gather",    "scatter" };
 
 struct call {
 	enum kind kind;
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
-	size_t count, shift;             /* shift: elements by which buffers are off their alignment, in bytes below */
+	size_t count, shift;             /* shift: elements by which buffers are off their
+					  * alignment, in bytes below */
 	int root, n;
 	bool in_place;
 	unsigned long long seed;
@@ -42,7 +47,8 @@ struct call {
 
 static size_t in_parts(const struct call *c)
 {
-	return c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER ? (size_t)c->n : 1;
+	return c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER ? (size_t)c->n
+										      : 1;
 }
 
 static size_t out_parts(const struct call *c)
@@ -50,7 +56,8 @@ static size_t out_parts(const struct call *c)
 	return c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER ? (size_t)c->n : 1;
 }
 
-/* Element i of rank's input: raw bits for integers, numbers that every float type can hold for the others. */
+/* Element i of rank's input: raw bits for integers, numbers that every float type can hold for the
+ * others. */
 static void put_input(const struct call *c, int rank, void *buf, size_t i)
 {
 	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);
@@ -63,8 +70,8 @@ static void put_input(const struct call *c, int rank, void *buf, size_t i)
 		tt_element_set(buf, i, c->type, (double)(int)(z % 15 - 7) / 8);
 }
 
-static unsigned long long combine_int(tuttiRedOp_t op, unsigned long long a, unsigned long long b, bool is_signed,
-				      size_t bytes)
+static unsigned long long combine_int(tuttiRedOp_t op, unsigned long long a, unsigned long long b,
+				      bool is_signed, size_t bytes)
 {
 	long long sa = (long long)(a << (64 - 8 * bytes)) >> (64 - 8 * bytes);
 	long long sb = (long long)(b << (64 - 8 * bytes)) >> (64 - 8 * bytes);
@@ -93,7 +100,10 @@ static bool right_int(const struct call *c, const void *got, size_t gi, size_t i
 		want = (r ? combine_int(c->op, want, v, is_signed, bytes) : v) & mask;
 	}
 	if (c->op == tuttiAvg && is_signed)
-		want = (unsigned long long)(((long long)(want << (64 - 8 * bytes)) >> (64 - 8 * bytes)) / c->n) & mask;
+		want = (unsigned long long)(((long long)(want << (64 - 8 * bytes)) >>
+					     (64 - 8 * bytes)) /
+					    c->n) &
+		       mask;
 	else if (c->op == tuttiAvg)
 		want /= (unsigned)c->n;
 	memcpy(&have, (const char *)got + gi * bytes, bytes);
@@ -119,8 +129,9 @@ static bool right_float(const struct call *c, const void *got, size_t gi, size_t
 
 	for (int r = 0; r < c->n; r++) {
 		unsigned long long z = random_of(c->seed + (unsigned)r * 7919u, i);
-		double v = c->type == tuttiFloat32 || c->type == tuttiFloat64 ? (double)(long long)z / 9.3e18
-									       : (double)(int)(z % 15 - 7) / 8;
+		double v = c->type == tuttiFloat32 || c->type == tuttiFloat64
+				   ? (double)(long long)z / 9.3e18
+				   : (double)(int)(z % 15 - 7) / 8;
 
 		tt_element_set(one, 0, c->type, v);
 		v = tt_element_get(one, 0, c->type);
@@ -138,7 +149,8 @@ static bool right_float(const struct call *c, const void *got, size_t gi, size_t
 		return have == want;
 	if (c->op == tuttiAvg)
 		want /= c->n, size /= c->n;
-	return fabs(have - want) <= c->n * eps * (c->op == tuttiProd ? fabs(want) + 0x1p-9 : size) + 0x1p-9 * (eps > 0x1p-20);
+	return fabs(have - want) <= c->n * eps * (c->op == tuttiProd ? fabs(want) + 0x1p-9 : size) +
+					    0x1p-9 * (eps > 0x1p-20);
 }
 
 /* Is element gi of the result what rank should have? */
@@ -152,7 +164,8 @@ static bool right(const struct call *c, int rank, const void *got, size_t gi)
 	case ALLREDUCE: case REDUCE: case REDUCE_SCATTER:
 		if (c->kind == REDUCE_SCATTER)
 			i += (size_t)rank * c->count;
-		return tt_type_is_integer(c->type) ? right_int(c, got, gi, i) : right_float(c, got, gi, i);
+		return tt_type_is_integer(c->type) ? right_int(c, got, gi, i)
+						   : right_float(c, got, gi, i);
 	case BROADCAST: from = c->root; break;
 	case ALLGATHER: case GATHER: from = (int)part; break;
 	case ALLTOALL: from = (int)part; i += (size_t)rank * c->count; break;
@@ -170,7 +183,8 @@ static tuttiResult_t make_call(const struct call *c, const void *in, void *out, 
 	case REDUCE: return tuttiReduce(in, out, c->count, c->type, c->op, c->root, comm, NULL);
 	case BROADCAST: return tuttiBroadcast(in, out, c->count, c->type, c->root, comm, NULL);
 	case ALLGATHER: return tuttiAllGather(in, out, c->count, c->type, comm, NULL);
-	case REDUCE_SCATTER: return tuttiReduceScatter(in, out, c->count, c->type, c->op, comm, NULL);
+	case REDUCE_SCATTER:
+		return tuttiReduceScatter(in, out, c->count, c->type, c->op, comm, NULL);
 	case ALLTOALL: return tuttiAlltoAll(in, out, c->count, c->type, comm, NULL);
 	case GATHER: return tuttiGather(in, out, c->count, c->type, c->root, comm, NULL);
 	default: return tuttiScatter(in, out, c->count, c->type, c->root, comm, NULL);
@@ -179,16 +193,19 @@ static tuttiResult_t make_call(const struct call *c, const void *in, void *out, 
 
 static struct call random_call(unsigned long long seed, int n, size_t max_count)
 {
-	static const size_t counts[] = { 0, 1, 2, 3, 5, 7, 15, 16, 17, 63, 64, 65, 255, 1000, 1021, 4096, 4097, 12345 };
+	static const size_t counts[] = { 0,  1,	 2,  3,	  5,	7,    15,   16,	  17,
+					 63, 64, 65, 255, 1000, 1021, 4096, 4097, 12345 };
 	struct call c = { .n = n, .seed = seed };
 
 	c.kind = (enum kind)(random_of(seed, 1) % (KINDS + 3));
 	if (c.kind >= KINDS)
 		c.kind = ALLREDUCE;
 	c.type = (tuttiDataType_t)(random_of(seed, 2) % tuttiNumTypes);
-	c.op = (tuttiRedOp_t)(random_of(seed, 3) % (tt_type_is_integer(c.type) ? tuttiNumOps : tuttiBand));
-	c.count = random_of(seed, 4) % 8 ? counts[random_of(seed, 5) % (sizeof(counts) / sizeof(counts[0]))]
-					 : random_of(seed, 5) % (max_count + 1);
+	c.op = (tuttiRedOp_t)(random_of(seed, 3) %
+			      (tt_type_is_integer(c.type) ? tuttiNumOps : tuttiBand));
+	c.count = random_of(seed, 4) % 8
+			  ? counts[random_of(seed, 5) % (sizeof(counts) / sizeof(counts[0]))]
+			  : random_of(seed, 5) % (max_count + 1);
 	c.root = (int)(random_of(seed, 6) % (unsigned)n);
 	c.in_place = random_of(seed, 7) % 3 == 0;
 	c.shift = random_of(seed, 8) % 4 ? 0 : random_of(seed, 9) % 64;
@@ -242,11 +259,14 @@ static bool untouched(const struct buffers *b)
 /* Of an allreduce one rank looks: that all have the same bits is looked at as well. */
 static int verify_elements(const struct call *c, int rank, const struct buffers *b)
 {
-	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n) ? 0 : c->count * out_parts(c);
+	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n)
+			   ? 0
+			   : c->count * out_parts(c);
 
 	for (size_t i = 0; i < n; i++)
 		if (!right(c, rank, b->out, i)) {
-			fprintf(stderr, "rank %d of %d: %s type %d op %d count %zu root %d%s: element %zu is wrong (seed %llu)\n",
+			fprintf(stderr,
+				"rank %d of %d: %s type %d op %d count %zu root %d%s: element %zu is wrong (seed %llu)\n",
 				rank, c->n, kind_names[c->kind], c->type, c->op, c->count, c->root,
 				c->in_place ? " in place" : "", i, c->seed);
 			return 1;
@@ -265,7 +285,8 @@ static int verify(const struct call *c, int rank, const struct buffers *b, bool 
 	if (elements && verify_elements(c, rank, b))
 		return 1;
 	if (!c->in_place && !untouched(b)) {
-		fprintf(stderr, "rank %d: %s wrote beside recvbuff (seed %llu)\n", rank, kind_names[c->kind], c->seed);
+		fprintf(stderr, "rank %d: %s wrote beside recvbuff (seed %llu)\n", rank,
+			kind_names[c->kind], c->seed);
 		return 1;
 	}
 	if (c->in_place || !(c->kind == BROADCAST || c->kind == SCATTER ? rank == c->root : true))
@@ -293,16 +314,19 @@ static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct boa
 		for (size_t i = 0; gives && i < c->count * in_parts(c); i++)
 			put_input(c, rank, b.in, i);
 		if (make_call(c, b.in, b.out, comm)) {
-			fprintf(stderr, "rank %d: %s (seed %llu): %s\n", rank, kind_names[c->kind], c->seed,
-				tuttiGetLastError(comm));
+			fprintf(stderr, "rank %d: %s (seed %llu): %s\n", rank, kind_names[c->kind],
+				c->seed, tuttiGetLastError(comm));
 			bad = 1;
 			break;
 		}
-		bad = verify(c, rank, &b, again == 0);     /* the second call must give the same bits */
+		/* the second call must give the same bits */
+		bad = verify(c, rank, &b, again == 0);
 		if (again == 0)
-			first = hash_of(b.out, c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes);
+			first = hash_of(b.out,
+					c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes);
 		else if (!(c->kind == GATHER && rank != c->root) &&
-			 first != hash_of(b.out, c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes)) {
+			 first != hash_of(b.out,
+					  c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes)) {
 			fprintf(stderr, "rank %d: the second call gave other bits\n", rank);
 			bad = 1;
 		}
@@ -337,14 +361,24 @@ static void check(struct ranks r, unsigned long long seed, int rounds, size_t ma
 {
 	struct task t = { .seed = seed, .rounds = rounds, .max_count = max_count };
 
-	t.board = mmap(NULL, sizeof(*t.board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	t.board = mmap(NULL, sizeof(*t.board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	r.arg = &t;
-	cr_expect_eq(ranks_run(&r, random_calls), 0, "n %d transport %s algo %s", r.n, r.transport, r.algo);
+	cr_expect_eq(ranks_run(&r, random_calls), 0, "n %d transport %s algo %s", r.n, r.transport,
+		     r.algo);
 	munmap(t.board, sizeof(*t.board));
 }
 
-static const char *const algos[] = { "auto", "ring", "tree", "recursive-doubling", "halving-doubling", "reduce-to-one",
-				     "hierarchical", "hierarchical-copy", "one-shot", "two-shot" };
+static const char *const algos[] = { "auto",
+				     "ring",
+				     "tree",
+				     "recursive-doubling",
+				     "halving-doubling",
+				     "reduce-to-one",
+				     "hierarchical",
+				     "hierarchical-copy",
+				     "one-shot",
+				     "two-shot" };
 
 Test(collectives, random_calls_over_shm_are_right, .timeout = 240)
 {
@@ -352,7 +386,8 @@ Test(collectives, random_calls_over_shm_are_right, .timeout = 240)
 
 	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
 		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
-			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = "shm" }, 17 * a + i, 40, 200000);
+			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = "shm" },
+			      17 * a + i, 40, 200000);
 }
 
 Test(collectives, random_calls_over_tcp_are_right, .timeout = 240)
@@ -361,7 +396,10 @@ Test(collectives, random_calls_over_tcp_are_right, .timeout = 240)
 
 	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
 		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
-			check((struct ranks){ .n = ns[i], .algo = algos[a], .transport = ranks_network() }, 31 * a + i, 25, 400000);
+			check((struct ranks){ .n = ns[i],
+					      .algo = algos[a],
+					      .transport = ranks_network() },
+			      31 * a + i, 25, 400000);
 }
 
 Test(collectives, ranks_that_are_threads_of_one_process_agree, .timeout = 120)
@@ -404,7 +442,8 @@ static int big_averages(tuttiComm_t *comm, int rank, int n, void *arg)
 		    !all_are(big, out, COUNT, types[t]) || !all_are(big, in, COUNT, types[t]))
 			return 1;
 		if (tuttiReduce(in, out, COUNT, types[t], tuttiAvg, n - 1, *comm, NULL) ||
-		    (rank == n - 1 && !all_are(big, out, COUNT, types[t])) || !all_are(big, in, COUNT, types[t]))
+		    (rank == n - 1 && !all_are(big, out, COUNT, types[t])) ||
+		    !all_are(big, in, COUNT, types[t]))
 			return 1;
 		if (tuttiAllReduce(in, in, COUNT, types[t], tuttiAvg, *comm, NULL) ||
 		    !all_are(big, in, COUNT, types[t]))
@@ -419,6 +458,9 @@ Test(collectives, averages_of_narrow_floats_do_not_overflow_where_their_sums_do,
 
 	for (size_t i = 0; i < sizeof(ns) / sizeof(ns[0]); i++)
 		for (size_t a = 0; a < sizeof(algos) / sizeof(algos[0]); a++)
-			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i], .algo = algos[a], .transport = "shm" },
-					       big_averages), 0, "n %d, %s", ns[i], algos[a]);
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i],
+								.algo = algos[a],
+								.transport = "shm" },
+					       big_averages),
+				     0, "n %d, %s", ns[i], algos[a]);
 }

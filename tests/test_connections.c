@@ -13,9 +13,10 @@
 #define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
 #define HOLD_MS 20000
 
-/* ---- goodbyes ---------------------------------------------------------------------------------------------------- */
+/* ---- goodbyes -------------------------------------------------------------------------------- */
 
-/* Rank 1 leaves after operation 2. The others finish 2, which does not need it any more, and fail in 3. */
+/* Rank 1 leaves after operation 2. The others finish 2, which does not need it any more, and fail
+ * in 3. */
 static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
@@ -47,8 +48,10 @@ Test(connections, who_left_after_an_operation_fails_only_later_ones, .timeout = 
 	for (int r = 0; r < 12; r++) {
 		if (r == 1)
 			continue;
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc, m.report[r].text);
-		SAYS(r, "rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
+			     m.report[r].text);
+		SAYS(r,
+		     "rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
 	}
 }
 
@@ -66,11 +69,12 @@ Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 
 		meet_run(&m);
 		for (int r = 0; r < 12; r++)
-			cr_assert(!m.report[r].joined && !m.report[r].rc, "round %d, rank %d: %s", i, r, m.report[r].text);
+			cr_assert(!m.report[r].joined && !m.report[r].rc, "round %d, rank %d: %s",
+				  i, r, m.report[r].text);
 	}
 }
 
-/* ---- data sockets ------------------------------------------------------------------------------------------------ */
+/* ---- data sockets ---------------------------------------------------------------------------- */
 
 static int take_soon(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 {
@@ -92,13 +96,15 @@ static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
 	for (int peer = 0; peer < m->n; peer++)
 		for (int channel = 0; channel < 2 && peer != rank; channel++) {
 			int fd, mine = rank * 10 + channel, theirs = -1;
-			int rc = rank < peer ? tt_control_dial(ctl, peer, channel, tt_deadline_ns(10000), &fd)
+			int rc = rank < peer ? tt_control_dial(ctl, peer, channel,
+							       tt_deadline_ns(10000), &fd)
 					     : take_soon(ctl, peer, channel, &fd);
 
 			if (rc)
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
-			wrong += read(fd, &theirs, sizeof(theirs)) != sizeof(theirs);        /* it blocks */
+			/* it blocks */
+			wrong += read(fd, &theirs, sizeof(theirs)) != sizeof(theirs);
 			wrong += theirs != peer * 10 + channel;
 			close(fd);
 		}
@@ -155,7 +161,7 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	cr_assert_lt(m.report[0].took_ms, 2000);
 }
 
-/* ---- splits ------------------------------------------------------------------------------------------------------ */
+/* ---- splits ---------------------------------------------------------------------------------- */
 
 static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
 {
@@ -187,7 +193,8 @@ Test(connections, splits_make_controls_of_their_own_and_leave_the_parent_alone, 
 
 		meet_run(&m);
 		for (int r = 0; r < m.n; r++)
-			cr_assert(!m.report[r].joined && !m.report[r].rc, "%d ranks, rank %d: %d %s", m.n, r, m.report[r].rc,
+			cr_assert(!m.report[r].joined && !m.report[r].rc,
+				  "%d ranks, rank %d: %d %s", m.n, r, m.report[r].rc,
 				  m.report[r].text);
 	}
 }

@@ -1,8 +1,8 @@
 /*
  * test_control.c - how ranks find, trust and watch each other: joining, right and wrong
  *
- * Ranks are forked processes with real sockets, in some tests threads. What happens after joining (deaths, statuses,
- * goodbyes) is in test_trouble.c, ids in test_id.c.
+ * Ranks are forked processes with real sockets, in some tests threads. What happens after joining
+ * (deaths, statuses, goodbyes) is in test_trouble.c, ids in test_id.c.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -26,9 +26,10 @@ static uint64_t deadline(void)
 	return tt_deadline_ns(10000);
 }
 
-/* ---- joining ----------------------------------------------------------------------------------------------------- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
-/* Every rank gets every rank's square, with sizes from nothing to more than a socket takes at once. */
+/* Every rank gets every rank's square, with sizes from nothing to more than a socket takes at
+ * once. */
 static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 {
 	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
@@ -39,7 +40,8 @@ static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 
 		memset(mine, rank * rank + (int)s, sizes[s]);
 		if (tt_control_allgather(ctl, mine, sizes[s], all, deadline())) {
-			snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
+			snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+				 tt_error_text());
 			wrong++;
 		}
 		for (size_t i = 0; i < sizes[s] * (size_t)m->n; i++) {
@@ -105,7 +107,8 @@ Test(control, hosts_are_numbered_by_their_lowest_rank, .timeout = 30)
 
 	meet_run(&m);
 	for (int r = 0; r < 5; r++)
-		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r, m.report[r].text);
+		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r,
+			  m.report[r].text);
 }
 
 static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
@@ -125,7 +128,7 @@ Test(control, rank_0_may_come_last, .timeout = 30)
 		cr_assert_eq(m.report[r].joined, 0, "%s", m.report[r].text);
 }
 
-/* ---- ranks that do not come -------------------------------------------------------------------------------------- */
+/* ---- ranks that do not come ------------------------------------------------------------------ */
 
 static bool two_and_five(int rank)
 {
@@ -150,7 +153,8 @@ static void missing(int n, bool (*absent)(int), const char *words)
 	for (int r = 0; r < n; r++) {
 		if (absent(r))
 			continue;
-		cr_assert_eq(m.report[r].joined, TT_TIMEOUT, "rank %d: %d %s", r, m.report[r].joined, m.report[r].text);
+		cr_assert_eq(m.report[r].joined, TT_TIMEOUT, "rank %d: %d %s", r,
+			     m.report[r].joined, m.report[r].text);
 		SAYS(r, words);
 		cr_assert_leq(m.report[r].took_ms, 1500 + 2000);
 	}
@@ -174,7 +178,7 @@ Test(control, without_rank_0_the_others_say_so, .timeout = 30)
 	missing(3, the_root, "nobody listens at");
 }
 
-/* ---- trust ------------------------------------------------------------------------------------------------------- */
+/* ---- trust ----------------------------------------------------------------------------------- */
 
 static void another_secret(struct meet *m, int rank, struct tt_join *join)
 {
@@ -217,7 +221,8 @@ static int connect_to(int port)
 	return fd;
 }
 
-/* Nothing, half a hello, a whole one of another job, a whole one of this job without the proof, and noise. */
+/* Nothing, half a hello, a whole one of another job, a whole one of this job without the proof, and
+ * noise. */
 static int stray(const struct tt_id *id, int kind)
 {
 	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1, .to = 0 };
@@ -277,12 +282,13 @@ Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 	atomic_store(&m.report[0].stage, 2);
 	meet_wait(&m);
 	for (int r = 0; r < 3; r++)
-		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r, m.report[r].rc, m.report[r].text);
+		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r,
+			  m.report[r].rc, m.report[r].text);
 	while (n > 0)
 		close(fds[--n]);
 }
 
-/* ---- ranks that do not fit together ------------------------------------------------------------------------------ */
+/* ---- ranks that do not fit together ---------------------------------------------------------- */
 
 static void all_say(struct meet *m_, int code, const char *a, const char *b)
 {
@@ -290,7 +296,8 @@ static void all_say(struct meet *m_, int code, const char *a, const char *b)
 
 	meet_run(&m);
 	for (int r = 0; r < m.n; r++) {
-		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined, m.report[r].text);
+		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
+			     m.report[r].text);
 		SAYS(r, a);
 		SAYS(r, b);
 		cr_assert_leq(m.report[r].took_ms, 3000, "long before the deadline");
@@ -306,7 +313,8 @@ static void three_is_two(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, the_same_rank_twice_is_told_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE, "rank 2 came twice: as pid ", " and as pid ");
+	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE,
+		"rank 2 came twice: as pid ", " and as pid ");
 }
 
 static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
@@ -318,7 +326,8 @@ static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_nranks_are_told_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11", "13 ranks, rank 0 as one of 12");
+	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
+		"13 ranks, rank 0 as one of 12");
 }
 
 static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
@@ -330,25 +339,38 @@ static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_settings_are_told_to_every_rank_with_both_values, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE, "rank 0 has algo=auto", "rank 2 has algo=ring");
+	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
+		"rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
 static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
-		*join = (struct tt_join){ .id = join->id, .rank = 7, .nranks = 8, .settings = join->settings,
-					  .timeout_ms = join->timeout_ms, .ifname = "", .host_id = "", .port_range = "" };
+		*join = (struct tt_join){ .id = join->id,
+					  .rank = 7,
+					  .nranks = 8,
+					  .settings = join->settings,
+					  .timeout_ms = join->timeout_ms,
+					  .ifname = "",
+					  .host_id = "",
+					  .port_range = "" };
 }
 
 Test(control, a_rank_beyond_nranks_is_told_to_every_rank, .timeout = 60)
 {
-	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "", .port_range = "",
+	struct tt_join join = { .rank = 4,
+				.nranks = 4,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
 				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
-	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7", "rank 0 as one of 4");
+	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7",
+		"rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_ARG);
@@ -366,8 +388,13 @@ static int stay_for_a_while(struct meet *m, int rank, struct tt_control *ctl)
 Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .timeout = 60)
 {
 	struct meet m = { .n = 2, .body = stay_for_a_while };
-	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto", .ifname = "", .host_id = "",
-				.port_range = "", .timeout_ms = 5000 };
+	struct tt_join join = { .rank = 1,
+				.nranks = 2,
+				.settings = "algo=auto transport=auto",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
+				.timeout_ms = 5000 };
 	struct tt_control *ctl;
 
 	meet_start(&m);
@@ -381,11 +408,15 @@ Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .ti
 	cr_assert_eq(m.report[1].rc, 0);
 }
 
-/* ---- this host's limits ------------------------------------------------------------------------------------------ */
+/* ---- this host's limits ---------------------------------------------------------------------- */
 
 Test(control, a_port_in_use_is_named, .timeout = 30)
 {
-	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "", .port_range = "",
+	struct tt_join join = { .nranks = 2,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
 				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
@@ -398,7 +429,8 @@ Test(control, a_port_in_use_is_named, .timeout = 30)
 	join.id = &id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_SYSTEM);
 	snprintf(words, sizeof(words), "port %d", port);
-	cr_assert(strstr(tt_error_text(), words) && strstr(tt_error_text(), "in use"), "%s", tt_error_text());
+	cr_assert(strstr(tt_error_text(), words) && strstr(tt_error_text(), "in use"), "%s",
+		  tt_error_text());
 	tt_sock_close(fd);
 }
 
@@ -428,18 +460,20 @@ static void few_for_zero(struct meet *m, int rank, struct tt_join *join)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from, int to)
+static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from,
+		    int to)
 {
 	for (int spare = from; spare <= to; spare++) {
 		struct meet m = { .n = 6, .before = before, .arg = &spare };
 
 		meet_run(&m);
-		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "spare %d: %d %s", spare, m.report[limited].joined,
-			     m.report[limited].text);
+		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "spare %d: %d %s", spare,
+			     m.report[limited].joined, m.report[limited].text);
 		for (int r = 0; r < 6; r++) {
 			cr_assert(m.report[r].joined, "spare %d: rank %d joined", spare, r);
 			SAYS(r, "Too many open files");
-			cr_assert_leq(m.report[r].took_ms, 6000, "it need not wait for its deadline");
+			cr_assert_leq(m.report[r].took_ms, 6000,
+				      "it need not wait for its deadline");
 		}
 	}
 }
@@ -467,7 +501,8 @@ Test(control, what_keeps_a_rank_from_joining_is_told_to_every_rank, .timeout = 6
 
 	meet_run(&m);
 	for (int r = 0; r < 11; r++) {
-		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s", m.report[r].text);
+		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
+			     m.report[r].text);
 		SAYS(r, "TUTTI_SOCKET_IFNAME==nosuch chooses no interface");
 		cr_assert_leq(m.report[r].took_ms, 6000);
 	}

@@ -1,5 +1,6 @@
 /*
- * test_cores.c - how many processors a rank may use: its control groups, as /proc and /sys tell them
+ * test_cores.c - how many processors a rank may use: its control groups, as /proc and /sys tell
+ * them
  *
  * Every test makes a folder that looks like the root of a machine.
  */
@@ -85,7 +86,8 @@ Test(cores, in_a_container_the_mounted_root_counts)
 
 Test(cores, version_1_is_read_where_it_is_mounted)
 {
-	write_file("proc/self/cgroup", "12:cpuset:/\n4:cpu,cpuacct:/docker/a\n1:name=systemd:/docker/a\n0::/\n");
+	write_file("proc/self/cgroup",
+		   "12:cpuset:/\n4:cpu,cpuacct:/docker/a\n1:name=systemd:/docker/a\n0::/\n");
 	write_group("cpuset", "100000", "100000");
 	write_group("cpu,cpuacct/docker/a", "-1", "100000");
 	cr_expect_eq(tt_cores_quota(root), 0);

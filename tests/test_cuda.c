@@ -1,5 +1,6 @@
 /*
- * test_cuda.c - the driver's table, what a pointer names, and the stand-in that the other CUDA tests stand on
+ * test_cuda.c - the driver's table, what a pointer names, and the stand-in that the other CUDA
+ * tests stand on
  *
  * No GPU is used: all of it runs on tests/stand_in/.
  */
@@ -86,7 +87,9 @@ Test(cuda, a_stream_waits_for_a_value_that_another_writes_and_for_its_event)
 	cu->stream_create(&b, TT_CU_STREAM_APART);
 	cu->event_create(&e, TT_CU_EVENT_UNTIMED);
 	cu->mem_alloc(&flag, 4);
-	wait = (struct tt_cumemop){ .operation = TT_CU_WAIT_32, .address = flag, .value = 7, .flags = TT_CU_WAIT_EQ };
+	wait = (struct tt_cumemop){
+		.operation = TT_CU_WAIT_32, .address = flag, .value = 7, .flags = TT_CU_WAIT_EQ
+	};
 	write = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = flag, .value = 7 };
 	cu->stream_batch(a, 1, &wait, 0);
 	cu->host_func(a, add_one, &seen);
@@ -138,7 +141,8 @@ Test(cuda, device_memory_is_opened_by_another_process_but_not_by_its_own)
 	child = fork();
 	if (!child) {
 		cu = harness_cuda();
-		if (!cu || read(to_child[0], &handle, sizeof(handle)) != sizeof(handle) || cu->ipc_open(&p, handle, 1))
+		if (!cu || read(to_child[0], &handle, sizeof(handle)) != sizeof(handle) ||
+		    cu->ipc_open(&p, handle, 1))
 			_exit(1);
 		_exit(cu->htod(p + 4, &ready, sizeof(ready)) != 0);
 	}

@@ -1,9 +1,10 @@
 /*
- * test_direct.c - large collectives that read peers' buffers where they lie: the same bits as messages give
+ * test_direct.c - large collectives that read peers' buffers where they lie: the same bits as
+ * messages give
  *
  * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), both in turn
- * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every way must give every rank the bits of
- * the first, and the counters tell that it was really taken.
+ * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every way must give
+ * every rank the bits of the first, and the counters tell that it was really taken.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ struct way {
 	const char *cma;
 	enum memory memory;
 	bool threads;
-	enum { NOT, READS, PERHAPS } reads;      /* peers' memory must have been read; perhaps: both are tried if there are cores */
+	enum { NOT, READS, PERHAPS } reads;      /* peers' memory must have been read; perhaps: both
+						  * are tried if there are cores */
 };
 
 /* Is this count of bytes read other than it must be? */
@@ -31,7 +33,8 @@ static bool wrong_way(const struct way *w, uint64_t bytes)
 	return w->reads != PERHAPS && (bytes > 0) != (w->reads == READS);
 }
 
-/* What the ranks of all runs share: the first run writes the results' hashes, the others compare. */
+/* What the ranks of all runs share: the first run writes the results' hashes, the others
+ * compare. */
 struct book {
 	_Atomic unsigned long long hash[4096];
 	_Atomic int pages_wrong;
@@ -82,7 +85,12 @@ static void fill(void *p, size_t count, tuttiDataType_t type, unsigned long long
 	}
 }
 
-static const struct { tuttiDataType_t type; tuttiRedOp_t op; size_t bytes, shift; bool in_place; } calls[] = {
+static const struct {
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	size_t bytes, shift;
+	bool in_place;
+} calls[] = {
 	{ tuttiFloat32, tuttiSum, 64u << 10, 0, false },
 	{ tuttiFloat32, tuttiSum, MAX_BYTES, 0, true },
 	{ tuttiFloat32, tuttiSum, 100004, 4, false },
@@ -105,12 +113,14 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 	int bad = 0;
 
 	for (size_t i = 0; i < 2 * CALLS && !bad; i++) {
-		size_t k = i % CALLS, bytes = tt_type_bytes(calls[k].type), count = calls[k].bytes / bytes;
+		size_t k = i % CALLS, bytes = tt_type_bytes(calls[k].type),
+		       count = calls[k].bytes / bytes;
 		char *to = calls[k].in_place ? in + calls[k].shift : out + calls[k].shift;
 		_Atomic unsigned long long *place = &t->book->hash[(size_t)n * 64 + k];
 
 		fill(in + calls[k].shift, count, calls[k].type, 1000 * k + (unsigned)rank);
-		bad = tuttiAllReduce(in + calls[k].shift, to, count, calls[k].type, calls[k].op, *comm, NULL);
+		bad = tuttiAllReduce(in + calls[k].shift, to, count, calls[k].type, calls[k].op,
+				     *comm, NULL);
 		if (t->first && rank == 0 && i == k)
 			*place = hash_of(to, count * bytes);
 		tuttiBarrier(*comm, NULL);
@@ -121,8 +131,9 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(t->way, counters.read_bytes);
 	if (bad)
-		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n, t->way->cma, t->way->memory,
-			(unsigned long long)counters.read_bytes, tuttiGetLastError(*comm));
+		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n,
+			t->way->cma, t->way->memory, (unsigned long long)counters.read_bytes,
+			tuttiGetLastError(*comm));
 	put(t->way, rank, in);
 	put(t->way, rank, out);
 	return bad;
@@ -130,23 +141,29 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static struct book *new_book(void)
 {
-	return mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	return mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		    -1, 0);
 }
 
 Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
 {
 	static const struct way ways[] = {
-		{ "off", ORDINARY, false, NOT }, { "on", ORDINARY, false, READS }, { "off", WINDOWS, false, READS },
-		{ "on", MIXED, false, READS }, { "off", MIXED, false, NOT },
-		{ "off", ORDINARY, true, NOT }, { "on", ORDINARY, true, READS },
-		{ "auto", ORDINARY, false, PERHAPS }, { "auto", WINDOWS, true, READS },
+		{ "off", ORDINARY, false, NOT },  { "on", ORDINARY, false, READS },
+		{ "off", WINDOWS, false, READS }, { "on", MIXED, false, READS },
+		{ "off", MIXED, false, NOT },	  { "off", ORDINARY, true, NOT },
+		{ "on", ORDINARY, true, READS },  { "auto", ORDINARY, false, PERHAPS },
+		{ "auto", WINDOWS, true, READS },
 	};
 	struct book *book = new_book();
 
 	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
 		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
 			struct task t = { .way = &ways[w], .book = book, .first = w == 0 };
-			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads, .algo = "two-shot", .arg = &t };
+			struct ranks r = { .n = n,
+					   .transport = "shm",
+					   .threads = ways[w].threads,
+					   .algo = "two-shot",
+					   .arg = &t };
 
 			setenv("TUTTI_CMA", ways[w].cma, 1);
 			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, way %zu", n, w);
@@ -181,7 +198,8 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct way *w = ((const struct task *)arg)->way;
 	const size_t count = 12345, all = (size_t)n * count;
-	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0, at = 0;
+	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0,
+	    at = 0;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 
 #define STEP(call, right) do { at++; if (!bad && ((call) || !(right))) bad = at; } while (0)
@@ -190,28 +208,36 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 
 		for (int root = 0; root < n; root++) {
 			fill_parts(in, rank, 99, 1, count);
-			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL), holds(o, root, 99, count));
+			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL),
+			     holds(o, root, 99, count));
 			fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
-			STEP(tuttiGather(place ? in + rank * (int)count : in, o, count, tuttiInt32, root, *comm, NULL),
-			     rank != root || (holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count)));
+			STEP(tuttiGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+					 root, *comm, NULL),
+			     rank != root || (holds(o, 0, 99, count) &&
+					      holds(o + all - count, n - 1, 99, count)));
 			fill_parts(in, rank, 0, n, count);
-			STEP(tuttiScatter(in, place && rank == root ? in + rank * (int)count : out, count, tuttiInt32, root, *comm,
-					  NULL), holds(place && rank == root ? in + rank * (int)count : out, root, rank, count));
+			STEP(tuttiScatter(in, place && rank == root ? in + rank * (int)count : out,
+					  count, tuttiInt32, root, *comm, NULL),
+			     holds(place && rank == root ? in + rank * (int)count : out, root, rank,
+				   count));
 		}
 		fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
-		STEP(tuttiAllGather(place ? in + rank * (int)count : in, o, count, tuttiInt32, *comm, NULL),
+		STEP(tuttiAllGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+				    *comm, NULL),
 		     holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count));
 		fill_parts(in, rank, 0, n, count);
 		STEP(tuttiAlltoAll(in, o, count, tuttiInt32, *comm, NULL),
 		     holds(o, 0, rank, count) && holds(o + all - count, n - 1, rank, count));
 		fill_parts(in, rank, 0, n, count);
 		o = place ? in + rank * (int)count : out;
-		STEP(tuttiReduceScatter(in, o, count, tuttiInt32, tuttiMax, *comm, NULL), holds(o, n - 1, rank, count));
+		STEP(tuttiReduceScatter(in, o, count, tuttiInt32, tuttiMax, *comm, NULL),
+		     holds(o, n - 1, rank, count));
 	}
 	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(w, counters.read_bytes);
 	if (bad)
-		fprintf(stderr, "rank %d of %d: check %d, cma %s, memory %d, read %llu: %s\n", rank, n, bad, w->cma, w->memory,
-			(unsigned long long)counters.read_bytes, tuttiGetLastError(*comm));
+		fprintf(stderr, "rank %d of %d: check %d, cma %s, memory %d, read %llu: %s\n", rank,
+			n, bad, w->cma, w->memory, (unsigned long long)counters.read_bytes,
+			tuttiGetLastError(*comm));
 	put(w, rank, in);
 	put(w, rank, out);
 	return bad;
@@ -220,14 +246,17 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
 {
 	static const struct way ways[] = {
-		{ "off", ORDINARY, false, NOT }, { "on", ORDINARY, false, READS }, { "off", WINDOWS, false, READS },
-		{ "on", MIXED, false, READS }, { "auto", ORDINARY, false, PERHAPS }, { "on", ORDINARY, true, READS },
+		{ "off", ORDINARY, false, NOT },      { "on", ORDINARY, false, READS },
+		{ "off", WINDOWS, false, READS },     { "on", MIXED, false, READS },
+		{ "auto", ORDINARY, false, PERHAPS }, { "on", ORDINARY, true, READS },
 	};
 
 	for (int n = 2; n <= 4; n++)
 		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 			struct task t = { .way = &ways[i] };
-			struct ranks r = { .n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t };
+			struct ranks r = {
+				.n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t
+			};
 
 			setenv("TUTTI_CMA", ways[i].cma, 1);
 			cr_expect_eq(ranks_run(&r, move_around), 0, "n %d, way %zu", n, i);
@@ -235,7 +264,8 @@ Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
 	unsetenv("TUTTI_CMA");
 }
 
-/* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind now and then. */
+/* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind
+ * now and then. */
 static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { N = 20000, MANY = 150 };
@@ -252,14 +282,17 @@ static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
 			if (tuttiMemAlloc((void **)&many[i], (N + 1) * sizeof(float)))
 				return 1;
 			in = (i + rank) % 5 ? many[i] : ordinary;
-			out = i % 3 ? in : many[(i + 7) % MANY] && i < 140 ? many[(i + 7) % MANY] : in;
+			out = i % 3				? in
+			      : many[(i + 7) % MANY] && i < 140 ? many[(i + 7) % MANY]
+								: in;
 			for (int k = 0; k < N; k++)
 				in[k] = (float)(rank + i + k % 100);
 			bad = tuttiAllReduce(in, out, N, tuttiFloat32, tuttiSum, *comm, NULL);
 			for (int k = 0; k < N && !bad; k++)
 				bad = out[k] != (float)(n * (n - 1) / 2 + n * (i + k % 100));
 			if (bad)
-				fprintf(stderr, "rank %d, round %d, buffer %d: %s\n", rank, round, i, tuttiGetLastError(*comm));
+				fprintf(stderr, "rank %d, round %d, buffer %d: %s\n", rank, round,
+					i, tuttiGetLastError(*comm));
 		}
 	for (int i = 0; i < MANY; i++)
 		tuttiMemFree(many[i]);
@@ -276,7 +309,8 @@ Test(direct, buffers_may_come_and_go_and_mix, .timeout = 100)
 			struct ranks r = { .n = n, .transport = "shm", .algo = "two-shot" };
 
 			setenv("TUTTI_CMA", cma[i], 1);
-			cr_expect_eq(ranks_run(&r, change_buffers), 0, "n %d, TUTTI_CMA=%s", n, cma[i]);
+			cr_expect_eq(ranks_run(&r, change_buffers), 0, "n %d, TUTTI_CMA=%s", n,
+				     cma[i]);
 		}
 	unsetenv("TUTTI_CMA");
 }

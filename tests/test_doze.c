@@ -1,7 +1,8 @@
 /*
  * test_doze.c - sleeping ranks: nobody is left asleep by a message, by room, or by a call of wake
  *
- * For every row of tt_transports, as test_transports.c. A wake that is lost shows as a doze of seconds.
+ * For every row of tt_transports, as test_transports.c. A wake that is lost shows as a doze of
+ * seconds.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -127,9 +128,11 @@ Test(doze, a_writer_that_sleeps_is_woken_by_room, .timeout = 120)
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (int i = 0; i < 3 && *t != &tt_self && runs(*t); i++) {
 			if ((*t)->flags & TT_T_POST && sizes[i] < 1 << 20)
-				break;                         /* small ones would all fit into a socket */
+				/* small ones would all fit into a socket */
+				break;
 			for (int threads = 0; threads < 2; threads++)
-				cr_assert(run_on(*t, 2, 1, 1 << 20, threads, room_body, (void *)&sizes[i]) == 0);
+				cr_assert(run_on(*t, 2, 1, 1 << 20, threads, room_body,
+						 (void *)&sizes[i]) == 0);
 		}
 }
 

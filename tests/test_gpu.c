@@ -1,9 +1,11 @@
 /*
- * test_gpu.c - collectives on device memory: on the stand-in for a GPU (tests/stand_in/), or with TUTTI_TEST_GPU set on one
+ * test_gpu.c - collectives on device memory: on the stand-in for a GPU (tests/stand_in/), or with
+ * TUTTI_TEST_GPU set on one
  *
- * Every way - kernels that meet (ranks as threads), kernels ordered by streams (ranks as processes), plans by streams, stages
- * (no kernels) - must give the host's bits, and come to an end when a rank is missing, dies or makes another call. A plain
- * program, so that it runs where there is a GPU and no Criterion. Arguments: parts of cases' names; only those are run.
+ * Every way - kernels that meet (ranks as threads), kernels ordered by streams (ranks as
+ * processes), plans by streams, stages (no kernels) - must give the host's bits, and come to an end
+ * when a rank is missing, dies or makes another call. A plain program, so that it runs where there
+ * is a GPU and no Criterion. Arguments: parts of cases' names; only those are run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,8 @@
 
 #include "gpu_team.h"
 
-static const struct gpu_case *const files[] = { gpu_values, gpu_plans, gpu_pairs, gpu_order, gpu_trouble, NULL };
+static const struct gpu_case *const files[] = { gpu_values, gpu_plans,	 gpu_pairs,
+						gpu_order,  gpu_trouble, NULL };
 
 /* Each in a process of its own, since some set variables. */
 static int run(const struct gpu_case *c, bool on_gpu)
@@ -54,7 +57,8 @@ int main(int argc, char **argv)
 			skip = c->is_long && !on_gpu && argc < 2;
 			status = skip ? 0 : run(c, on_gpu);
 			printf("%sok %d - %s%s\n", status ? "not " : "", ++n, c->name,
-			       skip ? " # SKIP only on a GPU, or when it is named: half an hour on the stand-in" : "");
+			       skip ? " # SKIP only on a GPU, or when it is named: half an hour on the stand-in"
+				    : "");
 			bad += status != 0;
 		}
 	printf("1..%d\n", n);

@@ -1,8 +1,10 @@
 /*
- * test_groups.c - ranks that are bound to parts of a host form groups; and what hierarchical makes of these
+ * test_groups.c - ranks that are bound to parts of a host form groups; and what hierarchical makes
+ * of these
  *
- * fixtures/MACHINE.xml is a machine as hwloc exports it, MACHINE.groups has lines "how each rank is bound -> groups".
- * A folder as /sys is made of the machine, from which the library reads; hwloc says what it should have found.
+ * fixtures/MACHINE.xml is a machine as hwloc exports it, MACHINE.groups has lines "how each rank is
+ * bound -> groups". A folder as /sys is made of the machine, from which the library reads; hwloc
+ * says what it should have found.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,8 +17,10 @@
 
 #define MOST 16
 
-static const char *const machines[] = { "two-sockets", "two-sockets-alternating", "two-sockets-snc2", "four-sockets",
-					"one-socket-nps4", "one-socket-two-caches", "virtual-machine", "hybrid" };
+static const char *const machines[] = { "two-sockets",	    "two-sockets-alternating",
+					"two-sockets-snc2", "four-sockets",
+					"one-socket-nps4",  "one-socket-two-caches",
+					"virtual-machine",  "hybrid" };
 
 /* "(0 1) (2 3)" */
 static const char *text_of(const int *group_of, int n, int ngroups)
@@ -29,7 +33,8 @@ static const char *text_of(const int *group_of, int n, int ngroups)
 
 		for (int r = 0; r < n; r++)
 			if (group_of[r] == g) {
-				used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d", before, r);
+				used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
+							 before, r);
 				before = " ";
 			}
 		used += (size_t)snprintf(text + used, sizeof(text) - used, ")");
@@ -59,9 +64,11 @@ static void write_list(const char *folder, const char *name, hwloc_const_bitmap_
 }
 
 /* The processors of the one object of a level that has all of `set`; NULL: none has. */
-static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level, hwloc_const_bitmap_t set)
+static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level,
+				   hwloc_const_bitmap_t set)
 {
-	static const hwloc_obj_type_t types[] = { [TT_PACKAGE] = HWLOC_OBJ_PACKAGE, [TT_NUMA_NODE] = HWLOC_OBJ_NUMANODE,
+	static const hwloc_obj_type_t types[] = { [TT_PACKAGE] = HWLOC_OBJ_PACKAGE,
+						  [TT_NUMA_NODE] = HWLOC_OBJ_NUMANODE,
 						  [TT_L3_CACHE] = HWLOC_OBJ_L3CACHE };
 	hwloc_obj_t o = NULL;
 
@@ -73,7 +80,8 @@ static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level, hwlo
 
 static void write_processor(hwloc_topology_t h, hwloc_obj_t pu)
 {
-	hwloc_const_bitmap_t package = holder(h, TT_PACKAGE, pu->cpuset), l3 = holder(h, TT_L3_CACHE, pu->cpuset);
+	hwloc_const_bitmap_t package = holder(h, TT_PACKAGE, pu->cpuset),
+			     l3 = holder(h, TT_L3_CACHE, pu->cpuset);
 	hwloc_obj_t node = NULL;
 	char cpu[64], folder[128];
 
@@ -102,7 +110,9 @@ static hwloc_topology_t load(const char *machine)
 	hwloc_obj_t pu = NULL;
 
 	snprintf(path, sizeof(path), "%s/tests/fixtures/%s.xml", top ? top : "..", machine);
-	cr_assert(!hwloc_topology_init(&h) && !hwloc_topology_set_xml(h, path) && !hwloc_topology_load(h), "%s", path);
+	cr_assert(!hwloc_topology_init(&h) && !hwloc_topology_set_xml(h, path) &&
+			  !hwloc_topology_load(h),
+		  "%s", path);
 	snprintf(sys, sizeof(sys), "/tmp/test_groups.XXXXXX");
 	cr_assert_not_null(mkdtemp(sys));
 	while ((pu = hwloc_get_next_obj_by_type(h, HWLOC_OBJ_PU, pu)))
@@ -134,8 +144,8 @@ static struct tt_place place_of(hwloc_topology_t h, const char *from, hwloc_cons
 		bool bound = holder(h, TT_PACKAGE, set);
 		hwloc_const_bitmap_t all = bound ? holder(h, (enum tt_level)level, set) : NULL;
 
-		cr_expect_eq(place.in[level], all ? hwloc_bitmap_first(all) : -1, "%s: level %d: %d", from, level,
-			     place.in[level]);
+		cr_expect_eq(place.in[level], all ? hwloc_bitmap_first(all) : -1,
+			     "%s: level %d: %d", from, level, place.in[level]);
 	}
 	return place;
 }
@@ -156,7 +166,8 @@ static void check_line(hwloc_topology_t h, const char *machine, char *line)
 		cr_assert(n < MOST && !hwloc_bitmap_list_sscanf(set, word));
 		places[n++] = place_of(h, sys, set);
 	}
-	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(places, host_of, n, group_of)), wanted, "%s", machine);
+	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(places, host_of, n, group_of)), wanted,
+			 "%s", machine);
 	hwloc_bitmap_free(set);
 }
 
@@ -170,7 +181,8 @@ Test(groups, follow_the_sockets_nodes_and_caches_that_ranks_are_bound_to, .timeo
 		int lines = 0;
 		FILE *f;
 
-		snprintf(path, sizeof(path), "%s/tests/fixtures/%s.groups", top ? top : "..", machines[i]);
+		snprintf(path, sizeof(path), "%s/tests/fixtures/%s.groups", top ? top : "..",
+			 machines[i]);
 		f = fopen(path, "r");
 		cr_assert_not_null(f, "%s", path);
 		for (; fgets(line, sizeof(line), f); lines++)
@@ -210,18 +222,22 @@ Test(groups, are_not_known_where_there_is_no_sys)
 /* Hosts whose ranks lie between each other, of which one is divided. */
 Test(groups, lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 {
-	static const struct tt_place a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } }, any = { { -1, -1, -1 } };
+	static const struct tt_place a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
+				     any = { { -1, -1, -1 } };
 	struct tt_place places[] = { any, a, any, b, any, a, b, any };
 	int host_of[] = { 0, 1, 0, 1, 0, 1, 1, 2 }, group_of[8];
 
-	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)), "(0 2 4) (1 5) (3 6) (7)");
+	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)),
+			 "(0 2 4) (1 5) (3 6) (7)");
 	places[5] = b;
 	places[6] = any;
-	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)), "(0 2 4) (1) (3 5) (6) (7)");
+	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)),
+			 "(0 2 4) (1) (3 5) (6) (7)");
 }
 
 /* Every record of the plans of all ranks is the same. */
-static void expect_same_plans(const char *name, const struct tt_topology *one, const struct tt_topology *other)
+static void expect_same_plans(const char *name, const struct tt_topology *one,
+			      const struct tt_topology *other)
 {
 	const struct tt_algorithm *a = tt_algorithm_find(TT_ALLREDUCE, name);
 
@@ -232,8 +248,9 @@ static void expect_same_plans(const char *name, const struct tt_topology *one, c
 		cr_assert_eq(tt_plan_build(a, name, &shape, &p), 0, "%s", tt_error_text());
 		shape.topology = other;
 		cr_assert_eq(tt_plan_build(a, name, &shape, &q), 0);
-		cr_expect(p->nsteps == q->nsteps && !memcmp(p->steps, q->steps, p->nsteps * sizeof(*p->steps)), "%s rank %d",
-			  name, r);
+		cr_expect(p->nsteps == q->nsteps &&
+				  !memcmp(p->steps, q->steps, p->nsteps * sizeof(*p->steps)),
+			  "%s rank %d", name, r);
 		tt_plan_free(p);
 		tt_plan_free(q);
 	}
@@ -241,10 +258,14 @@ static void expect_same_plans(const char *name, const struct tt_topology *one, c
 
 Test(groups, of_the_only_host_are_the_hosts_of_hierarchical)
 {
-	static const char *const names[] = { "hierarchical", "hierarchical:ring/recursive-doubling", "hierarchical:tree/tree" };
-	int together[7] = { 0 }, parts[7] = { 0, 1, 0, 1, 1, 0, 1 }, hosts[7] = { 0, 0, 0, 1, 1, 1, 1 };
+	static const char *const names[] = { "hierarchical", "hierarchical:ring/recursive-doubling",
+					     "hierarchical:tree/tree" };
+	int together[7] = { 0 }, parts[7] = { 0, 1, 0, 1, 1, 0, 1 },
+	    hosts[7] = { 0, 0, 0, 1, 1, 1, 1 };
 	struct tt_topology groups = { .nranks = 7, .nhosts = 2, .host_of = parts };
-	struct tt_topology host = { .nranks = 7, .nhosts = 1, .host_of = together, .groups = &groups };
+	struct tt_topology host = {
+		.nranks = 7, .nhosts = 1, .host_of = together, .groups = &groups
+	};
 	struct tt_topology two = { .nranks = 7, .nhosts = 2, .host_of = hosts }, divided = two;
 
 	divided.groups = &groups;

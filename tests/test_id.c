@@ -14,14 +14,15 @@
 
 static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 {
-	int all[MEET_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all, tt_deadline_ns(10000)) != 0;
+	int all[MEET_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
+							 tt_deadline_ns(10000)) != 0;
 
 	for (int r = 0; r < m->n; r++)
 		wrong += all[r] != r;
 	return wrong;
 }
 
-/* ---- ids --------------------------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 Test(id, garbage_and_changed_ids_are_refused, .timeout = 30)
 {
@@ -77,7 +78,8 @@ static void meet_at(const char *root, bool in_threads)
 	cr_assert_eq(tt_id_from_root(root, "a secret in words", &m.id), 0, "%s", tt_error_text());
 	meet_run(&m);
 	for (int r = 0; r < 3; r++)
-		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root, m.report[r].text);
+		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root,
+			  m.report[r].text);
 }
 
 Test(id, ranks_meet_at_a_root_named_by_address_or_name, .timeout = 60)
@@ -110,22 +112,27 @@ Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30
 	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
 	waitpid(pid, &status, 0);
 	meet_run(&m);
-	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text, m.report[1].text);
+	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text,
+		  m.report[1].text);
 }
 
-/* ---- interfaces and addresses ------------------------------------------------------------------------------------ */
+/* ---- interfaces and addresses ---------------------------------------------------------------- */
 
 Test(addresses, ifname_has_the_prefix_syntax_of_nccl, .timeout = 10)
 {
-	static const struct { const char *filter, *name; bool want; } t[] = {
-		{ "", "eth0", true }, { "eth", "eth0", true }, { "eth", "ib0", false }, { "eth,ib", "ib0", true },
-		{ "=eth", "eth0", false }, { "=eth0", "eth0", true }, { "=eth0", "eth01", false },
-		{ "=ib0,eth0", "eth0", true }, { "^docker,lo", "lo", false }, { "^docker,lo", "eth0", true },
-		{ "^=eth0", "eth0", false }, { "^=eth0", "eth01", true },
+	static const struct { const char *filter, *name; bool want;
+	} t[] = {
+		{ "", "eth0", true },	       { "eth", "eth0", true },
+		{ "eth", "ib0", false },       { "eth,ib", "ib0", true },
+		{ "=eth", "eth0", false },     { "=eth0", "eth0", true },
+		{ "=eth0", "eth01", false },   { "=ib0,eth0", "eth0", true },
+		{ "^docker,lo", "lo", false }, { "^docker,lo", "eth0", true },
+		{ "^=eth0", "eth0", false },   { "^=eth0", "eth01", true },
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
-		cr_assert_eq(tt_ifname_chooses(t[i].filter, t[i].name), t[i].want, "%s %s", t[i].filter, t[i].name);
+		cr_assert_eq(tt_ifname_chooses(t[i].filter, t[i].name), t[i].want, "%s %s",
+			     t[i].filter, t[i].name);
 }
 
 Test(addresses, a_filter_that_chooses_nothing_names_the_interfaces, .timeout = 10)
@@ -141,7 +148,8 @@ Test(addresses, a_filter_that_chooses_nothing_names_the_interfaces, .timeout = 1
 
 Test(addresses, near_means_in_my_subnet, .timeout = 10)
 {
-	struct tt_address mine = { 4, 20, { 10, 1, 16, 1 } }, near = { 4, 0, { 10, 1, 31, 9 } }, far = { 4, 0, { 10, 1, 32, 9 } };
+	struct tt_address mine = { 4, 20, { 10, 1, 16, 1 } }, near = { 4, 0, { 10, 1, 31, 9 } },
+			  far = { 4, 0, { 10, 1, 32, 9 } };
 	struct tt_address six = { 6, 64, { 10, 1, 16, 1 } };
 
 	cr_assert(tt_address_near(&mine, &near));

@@ -1,5 +1,6 @@
 /*
- * test_judge.c - how the tools know that a result is right: values with a known result, and the judge of every collective
+ * test_judge.c - how the tools know that a result is right: values with a known result, and the
+ * judge of every collective
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -12,7 +13,8 @@
 
 TestSuite(judge, .timeout = 60);
 
-/* ---- values: combined in any order, by arithmetic of our own, they give the table of the result -------------------- */
+/* ---- values: combined in any order, by arithmetic of our own, they give the table of the result
+ * --- */
 
 enum { ELEMENTS = 1021 };        /* of the table; the others are made alike */
 
@@ -58,7 +60,10 @@ static uint64_t whole_combine(uint64_t a, uint64_t b, tuttiDataType_t type, int 
 
 static double real_combine(double a, double b, int op)
 {
-	return op == tuttiProd ? a * b : op == tuttiMax ? fmax(a, b) : op == tuttiMin ? fmin(a, b) : a + b;
+	return op == tuttiProd	? a * b
+	       : op == tuttiMax ? fmax(a, b)
+	       : op == tuttiMin ? fmin(a, b)
+				: a + b;
 }
 
 /* acc[i] = acc[i] op (in[i] * scalar), rounded to the type as a step of an algorithm would */
@@ -68,11 +73,14 @@ static void combine(void *acc, const void *in, tuttiDataType_t type, int op, int
 
 	for (size_t i = 0; i < ELEMENTS; i++) {
 		if (tt_type_is_integer(type))
-			whole_set(acc, i, type, whole_combine(whole_get(acc, i, type),
-							      whole_get(in, i, type) * (uint64_t)scalar, type, op));
+			whole_set(acc, i, type,
+				  whole_combine(whole_get(acc, i, type),
+						whole_get(in, i, type) * (uint64_t)scalar, type,
+						op));
 		else
-			tt_element_set(acc, i, type, real_combine(tt_element_get(acc, i, type),
-								  tt_element_get(in, i, type) * scalar, op));
+			tt_element_set(acc, i, type,
+				       real_combine(tt_element_get(acc, i, type),
+						    tt_element_get(in, i, type) * scalar, op));
 	}
 }
 
@@ -115,8 +123,10 @@ static void free_tables(struct tables *t, int n)
 	free(t->want);
 }
 
-/* Ranks first..first+n-1 (mod n) one after the other, or without `skip`, or with `twice` in its place. */
-static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, int first, int skip, int twice)
+/* Ranks first..first+n-1 (mod n) one after the other, or without `skip`, or with `twice` in its
+ * place. */
+static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, int first, int skip,
+		       int twice)
 {
 	size_t bytes = ELEMENTS * tt_type_bytes(type);
 	bool begun = false;
@@ -150,7 +160,8 @@ static double share_wrong(const struct tables *t, tuttiDataType_t type)
 {
 	size_t first;
 
-	return (double)tt_values_judge(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) / ELEMENTS;
+	return (double)tt_values_judge(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) /
+	       ELEMENTS;
 }
 
 static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
@@ -162,17 +173,18 @@ static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
 	}
 }
 
-/* Max and min show a missing rank where it has the extreme; fp8 of many ranks where the rank gives not 0. */
+/* Max and min show a missing rank where it has the extreme; fp8 of many ranks where the rank gives
+ * not 0. */
 static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
 {
 	for (int skip = 0; skip < n; skip += n / 3 + 1) {
 		reduce_all(t, type, op, n, (skip + 1) % n, skip, -1);
-		cr_assert_gt(share_wrong(t, type), 0.4 / n, "%s %s n %d without rank %d", tt_type_name(type),
-			     tt_values_op_name(op), n, skip);
+		cr_assert_gt(share_wrong(t, type), 0.4 / n, "%s %s n %d without rank %d",
+			     tt_type_name(type), tt_values_op_name(op), n, skip);
 	}
 	reduce_all(t, type, op, n, 0, 1, 0);
-	cr_assert_gt(share_wrong(t, type), 0, "%s %s n %d with rank 0 for rank 1", tt_type_name(type),
-		     tt_values_op_name(op), n);
+	cr_assert_gt(share_wrong(t, type), 0, "%s %s n %d with rank 0 for rank 1",
+		     tt_type_name(type), tt_values_op_name(op), n);
 	memcpy(t->acc, t->input[n / 2], ELEMENTS * tt_type_bytes(type));
 	cr_assert_gt(share_wrong(t, type), 0.3, "%s %s n %d just the input", tt_type_name(type),
 		     tt_values_op_name(op), n);
@@ -183,16 +195,19 @@ static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int 
 	size_t bytes = tt_type_bytes(type), first;
 
 	memset(t->acc, 0, ELEMENTS * bytes);
-	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type), tt_values_op_name(op), n);
+	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type),
+		     tt_values_op_name(op), n);
 	for (size_t shift = 1; shift <= 4096; shift *= 4)
-		cr_assert_gt(tt_values_judge(t->want, t->want, bytes, TT_VALUES, shift, &first), TT_VALUES / 4,
-			     "%s %s n %d shifted by %zu", tt_type_name(type), tt_values_op_name(op), n, shift);
+		cr_assert_gt(tt_values_judge(t->want, t->want, bytes, TT_VALUES, shift, &first),
+			     TT_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
+			     tt_values_op_name(op), n, shift);
 }
 
 static void check_type(tuttiDataType_t type)
 {
 	for (int op = 0; op <= TT_MULSUM; op++) {
-		for (size_t k = 0; tt_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
+		for (size_t k = 0;
+		     tt_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
 			struct tables t = make_tables(type, op, counts[k]);
 
 			check_orders(&t, type, op, counts[k]);
@@ -204,10 +219,10 @@ static void check_type(tuttiDataType_t type)
 	}
 }
 
-#define VALUES(type)                                                                                                \
-	Test(judge, values_of_##type##_combine_in_any_order_to_a_result_that_shows_every_mistake)                    \
-	{                                                                                                           \
-		check_type(tutti##type);                                                                            \
+#define VALUES(type)										\
+	Test(judge, values_of_##type##_combine_in_any_order_to_a_result_that_shows_every_mistake) \
+	{											\
+		check_type(tutti##type);							\
 	}
 VALUES(Int8)
 VALUES(Uint8)
@@ -243,7 +258,7 @@ Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 	free(buf);
 }
 
-/* ---- judging: every collective done by hand is right, and every way to do it wrong shows ------------------------------- */
+/* ---- judging: every collective done by hand is right, and every way to do it wrong shows ----- */
 
 enum { RANKS = 4, COUNT = 50, ROOT = 2 };
 
@@ -259,14 +274,22 @@ static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_plac
 	static tuttiComm_t no_comms[1];
 	size_t whole = COUNT * sizeof(int32_t) * RANKS;
 
-	*h = (struct hand){ .line = { .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
-	h->cell = (struct tt_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t), .type = tuttiInt32,
-				    .op = bench->combines ? tuttiSum : TT_NO_OP, .root = ROOT, .in_place = in_place };
+	*h = (struct hand){ .line = {
+				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
+	h->cell = (struct tt_cell){ .bench = bench,
+				    .count = COUNT,
+				    .esize = sizeof(int32_t),
+				    .type = tuttiInt32,
+				    .op = bench->combines ? tuttiSum : TT_NO_OP,
+				    .root = ROOT,
+				    .in_place = in_place };
 	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
 	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
 	tt_cell_slots(&h->cell, &h->line);
 	for (int r = 0; r < RANKS; r++) {
-		h->seats[r] = (struct tt_seat){ .rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99 };
+		h->seats[r] = (struct tt_seat){
+			.rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99
+		};
 		cr_assert_eq(tt_seat_make(&h->seats[r], &h->line, bench, 0), 0);
 		tt_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
 		if (bench->combines)
@@ -291,7 +314,8 @@ static uint64_t hand_wrong(struct hand *h)
 	for (int r = 0; r < RANKS; r++) {
 		uint64_t of_rank;
 
-		cr_assert_eq(tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank), 0);
+		cr_assert_eq(tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank),
+			     0);
 		wrong += of_rank;
 	}
 	return wrong;
@@ -306,8 +330,8 @@ static void hand_rank(const struct hand *h, int32_t *const *in, int r)
 		int at = h->cell.bench->collective == TT_REDUCE_SCATTER ? r * COUNT + i : i;
 
 		if (h->cell.bench->combines)
-			h->recv[r][i] = (int32_t)((uint32_t)in[0][at] + (uint32_t)in[1][at] + (uint32_t)in[2][at] +
-						  (uint32_t)in[3][at]);
+			h->recv[r][i] = (int32_t)((uint32_t)in[0][at] + (uint32_t)in[1][at] +
+						  (uint32_t)in[2][at] + (uint32_t)in[3][at]);
 	}
 	for (int p = 0; p < RANKS; p++) {
 		switch (h->cell.bench->collective) {
@@ -358,7 +382,7 @@ static void check_judge(const struct tt_bench *bench, bool in_place)
 		memcpy(h.recv[ROOT], h.recv[ROOT] + COUNT, sizeof(keep));
 		memcpy(h.recv[ROOT] + COUNT, keep, sizeof(keep));
 		cr_assert_gt(hand_wrong(&h), COUNT, "%s, parts that changed places", name);
-	} else if (!in_place) {                          /* bytes beside the result, and the input */
+	} else if (!in_place) { /* bytes beside the result, and the input */
 		h.recv[ROOT][COUNT] ^= 1;
 		h.recv[ROOT][-1] ^= 1;
 		h.send[ROOT][0] ^= 1;

@@ -1,5 +1,6 @@
 /*
- * test_launch.c - who started this process, and meeting by a store, by the program's functions, by a file
+ * test_launch.c - who started this process, and meeting by a store, by the program's functions, by
+ * a file
  *
  * Ranks are threads here; the launchers themselves are in engines.sh, hosts in hosts.sh.
  */
@@ -15,7 +16,7 @@
 #include "harness_control.h"
 #include "launch/launch.h"
 
-/* ---- whose environment is it? -------------------------------------------------------------------------------------- */
+/* ---- whose environment is it? ---------------------------------------------------------------- */
 
 #define TORCH "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29400"
 #define SLURM "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n[08-11,20] SLURM_JOB_ID=7 SLURM_STEP_ID=0 " \
@@ -31,7 +32,8 @@ static const struct {
 	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "tutti", "", 1, 2 },
 	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", "tutti", "", 1, 2 },
 	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1", NULL, "TUTTI_SECRET is missing", 0, 0 },
-	{ "TUTTI_RANK=2 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", NULL, "TUTTI_RANK is 2, but TUTTI_NRANKS is 2", 0, 0 },
+	{ "TUTTI_RANK=2 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", NULL,
+	  "TUTTI_RANK is 2, but TUTTI_NRANKS is 2", 0, 0 },
 	{ "TUTTI_ROOT=a:1", NULL, "TUTTI_RANK is missing", 0, 0 },
 	{ TORCH, "torchrun", "", 3, 8 },
 	{ TORCH " TUTTI_ROOT=file:/x", "torchrun", "", 3, 8 },
@@ -43,30 +45,62 @@ static const struct {
 	{ "PMI_FD=5 PMI_RANK=1 PMI_SIZE=2", "pmi", "", 1, 2 },
 	{ "PMI_RANK=1 PMI_SIZE=2", NULL, "PMI_FD is missing", 0, 0 },
 	{ SLURM, "slurm", "", 3, 8 },
-	{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=7", "alone", "", 0, 1 },           /* a batch script */
-	{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_JOB_ID=7", NULL, "SLURM_STEP_NODELIST is missing", 0, 0 },
-	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "kubernetes", "", 1, 2 },
+	/* a batch script */
+	{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=7", "alone", "", 0, 1 },
+	{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_JOB_ID=7", NULL,
+	  "SLURM_STEP_NODELIST is missing", 0, 0 },
+	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "kubernetes", "",
+	  1, 2 },
 	{ "JOB_COMPLETION_INDEX=1", NULL, "TUTTI_NRANKS is missing", 0, 0 },
 	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2", NULL, "set TUTTI_ROOT", 0, 0 },
 	/* two at once */
 	{ TORCH " PMI_FD=5 PMI_RANK=3 PMI_SIZE=8", "torchrun", "", 3, 8 },
-	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", NULL, "rank 3 of 8 by torchrun, rank 0 of 2 by pmi", 0, 0 },
+	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", NULL,
+	  "rank 3 of 8 by torchrun, rank 0 of 2 by pmi", 0, 0 },
 	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2 TUTTI_LAUNCH=pmi", "pmi", "", 0, 2 },
 	{ TORCH " TUTTI_LAUNCH=alone", "alone", "", 0, 1 },
 	{ TORCH " TUTTI_LAUNCH=slurm", NULL, "TUTTI_LAUNCH=slurm", 0, 0 },
-	{ TORCH " SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a SLURM_JOB_ID=7 SLURM_STEP_ID=0 "
-	  "SLURM_TASK_PID=1", "torchrun", "", 3, 8 },                                    /* srun started torchrun */
-	{ "RANK=3 PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", "pmi", "", 0, 2 },                    /* half set beside a complete one */
+	{ TORCH
+	  " SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a SLURM_JOB_ID=7 SLURM_STEP_ID=0 "
+	  /* srun started torchrun */
+	  "SLURM_TASK_PID=1",
+	  "torchrun", "", 3, 8 },
+	/* half set beside a complete one */
+	{ "RANK=3 PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", "pmi", "", 0, 2 },
 };
 
 static void forget_all(void)
 {
 	static const char *const names[] = {
-		"TUTTI_RANK", "TUTTI_NRANKS", "TUTTI_ROOT", "TUTTI_SECRET", "TUTTI_LAUNCH", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-		"LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE", "PMIX_RANK",
-		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_FD", "PMI_RANK", "PMI_SIZE", "SLURM_PROCID",
-		"SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEP_NUM_NODES",
-		"SLURM_LOCALID", "SLURM_NODEID", "SLURM_TASK_PID", "JOB_COMPLETION_INDEX",
+		"TUTTI_RANK",
+		"TUTTI_NRANKS",
+		"TUTTI_ROOT",
+		"TUTTI_SECRET",
+		"TUTTI_LAUNCH",
+		"RANK",
+		"WORLD_SIZE",
+		"LOCAL_RANK",
+		"LOCAL_WORLD_SIZE",
+		"GROUP_RANK",
+		"MASTER_ADDR",
+		"MASTER_PORT",
+		"PMIX_NAMESPACE",
+		"PMIX_RANK",
+		"OMPI_COMM_WORLD_RANK",
+		"OMPI_COMM_WORLD_SIZE",
+		"PMI_FD",
+		"PMI_RANK",
+		"PMI_SIZE",
+		"SLURM_PROCID",
+		"SLURM_STEP_NUM_TASKS",
+		"SLURM_STEP_NODELIST",
+		"SLURM_JOB_ID",
+		"SLURM_STEP_ID",
+		"SLURM_STEP_NUM_NODES",
+		"SLURM_LOCALID",
+		"SLURM_NODEID",
+		"SLURM_TASK_PID",
+		"JOB_COMPLETION_INDEX",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -104,13 +138,14 @@ Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 
 
 		if (!cases[i].engine) {
 			cr_expect_eq(rc, TT_USAGE, "%s: %d", cases[i].vars, rc);
-			cr_expect(strstr(tt_error_text(), cases[i].words), "%s: %s", cases[i].vars, tt_error_text());
+			cr_expect(strstr(tt_error_text(), cases[i].words), "%s: %s", cases[i].vars,
+				  tt_error_text());
 			continue;
 		}
 		cr_expect_eq(rc, 0, "%s: %s", cases[i].vars, tt_error_text());
 		cr_expect_str_eq(job.engine, cases[i].engine, "%s", cases[i].vars);
-		cr_expect(job.rank == cases[i].rank && job.nranks == cases[i].nranks, "%s: rank %d of %d", cases[i].vars, job.rank,
-			  job.nranks);
+		cr_expect(job.rank == cases[i].rank && job.nranks == cases[i].nranks,
+			  "%s: rank %d of %d", cases[i].vars, job.rank, job.nranks);
 	}
 }
 
@@ -121,10 +156,11 @@ Test(launch, torchs_own_port_is_never_used, .timeout = 30)
 	for (int port = 1; port < 65536; port += 509) {
 		char vars[200];
 
-		snprintf(vars, sizeof(vars), "RANK=0 WORLD_SIZE=2 MASTER_ADDR=n MASTER_PORT=%d", port);
+		snprintf(vars, sizeof(vars), "RANK=0 WORLD_SIZE=2 MASTER_ADDR=n MASTER_PORT=%d",
+			 port);
 		cr_assert_eq(detect(vars, &job), 0, "%s", tt_error_text());
-		cr_assert(port < job.port || port >= job.port + job.nports, "%d: %d to %d", port, job.port,
-			  job.port + job.nports - 1);
+		cr_assert(port < job.port || port >= job.port + job.nports, "%d: %d to %d", port,
+			  job.port, job.port + job.nports - 1);
 		cr_assert(job.port > 0 && job.port + job.nports <= 65536);
 	}
 }
@@ -132,22 +168,25 @@ Test(launch, torchs_own_port_is_never_used, .timeout = 30)
 Test(launch, rank_0_is_on_the_first_host_of_slurms_list, .timeout = 30)
 {
 	static const char *const lists[][2] = {
-		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" }, { "alpha,beta", "alpha" }, { "n[7]-ib,m", "n7-ib" },
-		{ "gpu-a[1,5]", "gpu-a1" },
+		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" },	 { "alpha,beta", "alpha" },
+		{ "n[7]-ib,m", "n7-ib" },    { "gpu-a[1,5]", "gpu-a1" },
 	};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		struct tt_job job;
 		char vars[300];
 
-		snprintf(vars, sizeof(vars), "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=%s SLURM_JOB_ID=1 "
-			 "SLURM_STEP_ID=2", lists[i][0]);
+		snprintf(
+			vars, sizeof(vars),
+			"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=%s SLURM_JOB_ID=1 "
+			"SLURM_STEP_ID=2",
+			lists[i][0]);
 		cr_assert_eq(detect(vars, &job), 0);
 		cr_expect_str_eq(job.host, lists[i][1]);
 	}
 }
 
-/* ---- the program's own store ------------------------------------------------------------------------------------------- */
+/* ---- the program's own store ----------------------------------------------------------------- */
 
 #define RANKS 3
 
@@ -231,15 +270,22 @@ struct seat {
 static void *take_part(void *arg)
 {
 	struct seat *s = arg;
-	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS, .key = "here", .put = board_put,
-			       .get = board_get, .abort = s->deaf ? NULL : board_abort };
-	tuttiOob_t oob = { begin_gather, test_gather, free_gather, &s->rank, RANKS, (uint32_t)s->rank };
+	tuttiStore_t store = { .size = sizeof(store),
+			       .rank = s->rank,
+			       .nranks = RANKS,
+			       .key = "here",
+			       .put = board_put,
+			       .get = board_get,
+			       .abort = s->deaf ? NULL : board_abort };
+	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
+			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	float one = 1;
 	tuttiComm_t comm;
 
 	config.timeout_ms = 5000;
-	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config) : tuttiCommInitStore(&comm, &store, &config);
+	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
+		       : tuttiCommInitStore(&comm, &store, &config);
 	if (s->rc) {
 		snprintf(s->text, sizeof(s->text), "%s", tuttiGetLastError(NULL));
 		return NULL;
@@ -298,7 +344,9 @@ Test(launch, why_rank_0_cannot_join_is_told_by_the_store, .timeout = 60)
 	cr_expect_eq(seats[0].rc, tuttiSystemError, "%s", seats[0].text);
 	for (int r = 1; r < RANKS; r++) {
 		cr_expect_eq(seats[r].rc, tuttiRemoteError, "rank %d: %s", r, seats[r].text);
-		cr_expect(strstr(seats[r].text, "rank 0 cannot join") && strstr(seats[r].text, "port"), "%s", seats[r].text);
+		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
+				  strstr(seats[r].text, "port"),
+			  "%s", seats[r].text);
 	}
 }
 
@@ -309,7 +357,9 @@ Test(launch, and_by_the_allgather, .timeout = 60)
 	spoil_the_port();
 	all_take_part(seats, true, false);
 	for (int r = 1; r < RANKS; r++)
-		cr_expect(strstr(seats[r].text, "rank 0 cannot join") && strstr(seats[r].text, "port"), "%s", seats[r].text);
+		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
+				  strstr(seats[r].text, "port"),
+			  "%s", seats[r].text);
 }
 
 Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
@@ -320,12 +370,18 @@ Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
 	all_take_part(seats, false, false);
 	cr_expect_eq(board.aborted, 1);
 	for (int r = 1; r < RANKS; r++)
-		cr_expect(seats[r].rc && strstr(seats[r].text, "no unique id"), "rank %d: %s", r, seats[r].text);
+		cr_expect(seats[r].rc && strstr(seats[r].text, "no unique id"), "rank %d: %s", r,
+			  seats[r].text);
 }
 
 Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 {
-	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k", .put = board_put, .get = board_get };
+	tuttiStore_t store = { .size = sizeof(store),
+			       .rank = 2,
+			       .nranks = 2,
+			       .key = "k",
+			       .put = board_put,
+			       .get = board_get };
 	tuttiComm_t comm;
 
 	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);
@@ -337,7 +393,7 @@ Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 	cr_expect_eq(tuttiCommInitOob(&comm, NULL, NULL), tuttiInvalidArgument);
 }
 
-/* ---- a file ------------------------------------------------------------------------------------------------------------ */
+/* ---- a file ---------------------------------------------------------------------------------- */
 
 static struct tt_job file_job = { .engine = "tutti", .nranks = 2 };
 static char folder[64] = "/tmp/tutti-test-XXXXXX", path[80];
@@ -371,7 +427,8 @@ Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = r
 	int left_behind;
 
 	cr_assert_eq(root.ops->put(&root, "k", "first"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s", tt_error_text());
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s",
+		     tt_error_text());
 	cr_assert_str_eq(value, "first");
 	root.ops->close(&root);
 	snprintf(name, sizeof(name), "%s.k", path);
@@ -382,7 +439,8 @@ Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = r
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
 	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
 	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s", tt_error_text());
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s",
+		     tt_error_text());
 	cr_expect_str_eq(value, "second");
 	next.ops->close(&next);
 	other.ops->close(&other);
@@ -402,7 +460,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	other.ops->close(&other);
 }
 
-/* ---- attempts ------------------------------------------------------------------------------------------------------------ */
+/* ---- attempts -------------------------------------------------------------------------------- */
 
 static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
 {
@@ -418,7 +476,11 @@ static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
 
 Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
 {
-	struct tt_where where = { .job = "attempts", .nports = 1, .epoch = 4, .naddresses = 1, .addresses = { tt_loopback4 } };
+	struct tt_where where = { .job = "attempts",
+				  .nports = 1,
+				  .epoch = 4,
+				  .naddresses = 1,
+				  .addresses = { tt_loopback4 } };
 	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500 };
 	int fd;
 
@@ -427,14 +489,18 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
 	meet_run(&m);
 	cr_expect(strstr(m.report[2].text, "later attempt of this job"), "%s", m.report[2].text);
 	for (int r = 0; r < 2; r++)
-		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r, m.report[r].text);
+		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r,
+			  m.report[r].text);
 	close(fd);
 }
 
-/* Two jobs whose launchers have the same port: the second goes on to the next one, and nobody is mistaken. */
+/* Two jobs whose launchers have the same port: the second goes on to the next one, and nobody is
+ * mistaken. */
 Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
 {
-	struct tt_where where = { .job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 } };
+	struct tt_where where = {
+		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
+	};
 	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
 	int fd;
 
@@ -447,8 +513,10 @@ Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
 	meet_run(&second);
 	meet_wait(&first);
 	for (int r = 0; r < 3; r++) {
-		cr_expect_eq(first.report[r].joined, 0, "rank %d of the first: %s", r, first.report[r].text);
-		cr_expect_eq(second.report[r].joined, 0, "rank %d of the second: %s", r, second.report[r].text);
+		cr_expect_eq(first.report[r].joined, 0, "rank %d of the first: %s", r,
+			     first.report[r].text);
+		cr_expect_eq(second.report[r].joined, 0, "rank %d of the second: %s", r,
+			     second.report[r].text);
 	}
 	close(fd);
 }

@@ -1,5 +1,6 @@
 /*
- * test_leaves.c - sums over leaves: the same bits for any number of ranks, which are those of the definition
+ * test_leaves.c - sums over leaves: the same bits for any number of ranks, which are those of the
+ * definition
  *
  * What a model makes of them is in test_model.c.
  */
@@ -40,7 +41,8 @@ Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
 			size_t rows = 0;
 
 			for (int r = 0; r < ranks; r++) {
-				struct tt_node at = tt_leaves_rows(&l, tt_leaves_share(&l, r, ranks));
+				struct tt_node at =
+					tt_leaves_rows(&l, tt_leaves_share(&l, r, ranks));
 
 				cr_assert_eq(at.first, rows);
 				cr_assert_geq(at.last, rows);
@@ -105,7 +107,8 @@ Test(leaves, the_sum_has_the_bits_of_its_definition_for_any_number_of_ranks)
 				float got = fold_over(&l, leaf, ranks);
 
 				cr_assert_eq(memcmp(&got, &want[k], sizeof(got)), 0,
-					     "kind %d, %zu leaves, %d ranks", kinds[k], count, ranks);
+					     "kind %d, %zu leaves, %d ranks", kinds[k], count,
+					     ranks);
 			}
 		}
 		differ += memcmp(&want[0], &want[1], sizeof(want[0])) != 0;

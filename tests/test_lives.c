@@ -1,5 +1,6 @@
 /*
- * test_lives.c - communicators that end: handles that are gone, fork, abort; all ranks in one thread
+ * test_lives.c - communicators that end: handles that are gone, fork, abort; all ranks in one
+ * thread
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -10,7 +11,7 @@
 
 #include "must.h"
 
-/* ---- handles --------------------------------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 /* A handle that is gone is refused, also when others were made and memory was used since. */
 static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -27,7 +28,8 @@ static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	MUST(tuttiCommSplit(*comm, 0, rank, &made, NULL));
 	for (int i = 0; i < 20; i++) {
-		WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, gone[i], NULL) == tuttiInvalidArgument);
+		WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, gone[i], NULL) ==
+		     tuttiInvalidArgument);
 		WANT(strstr(tuttiGetLastError(NULL), "destroyed"));
 		WANT(tuttiCommDestroy(gone[i]) == tuttiInvalidArgument);
 	}
@@ -36,7 +38,8 @@ static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 	MUST(tuttiStreamCreate(&was));
 	MUST(tuttiStreamDestroy(was));
 	MUST(tuttiStreamCreate(&is));
-	WANT(tuttiStreamSynchronize(was) == tuttiInvalidArgument && tuttiStreamDestroy(was) == tuttiInvalidArgument);
+	WANT(tuttiStreamSynchronize(was) == tuttiInvalidArgument &&
+	     tuttiStreamDestroy(was) == tuttiInvalidArgument);
 	WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, was) == tuttiInvalidArgument);
 	MUST(tuttiStreamDestroy(is));
 	return 0;
@@ -70,7 +73,8 @@ Test(lives, one_thread_can_be_all_ranks, .timeout = 60)
 		cr_expect_eq(tuttiCommDestroy(comms[r]), tuttiSuccess);
 }
 
-/* An id made before fork serves children that join; a communicator made before fork is refused in the child. */
+/* An id made before fork serves children that join; a communicator made before fork is refused in
+ * the child. */
 static int forked(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x = 1;
@@ -80,8 +84,11 @@ static int forked(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg, (void)rank;
 	child = fork();
 	if (child == 0)
-		_exit(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiInvalidArgument &&
-		      strstr(tuttiGetLastError(NULL), "fork") ? 0 : 1);
+		_exit(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) ==
+					      tuttiInvalidArgument &&
+				      strstr(tuttiGetLastError(NULL), "fork")
+			      ? 0
+			      : 1);
 	waitpid(child, &status, 0);
 	WANT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL));
@@ -130,7 +137,8 @@ Test(lives, abort_ends_the_calls_of_every_rank, .timeout = 60)
 	run_both(aborted, 3);
 }
 
-/* Abort does not wait for what another communicator does in the stream before: its own queued calls fail in place. */
+/* Abort does not wait for what another communicator does in the stream before: its own queued calls
+ * fail in place. */
 static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t other;
@@ -148,8 +156,10 @@ static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiAllReduce(&y, &y, 1, tuttiFloat32, tuttiSum, other, stream));
 		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, stream));
 		MUST(tuttiGroupEnd());
-		MUST(tuttiCommAbort(other));     /* nobody else has come to the first call before that */
-		WANT(tuttiStreamSynchronize(stream) == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "abort"));
+		MUST(tuttiCommAbort(other));     /* nobody else has come to the first call before
+						  * that */
+		WANT(tuttiStreamSynchronize(stream) == tuttiRemoteError &&
+		     strstr(tuttiGetLastError(NULL), "abort"));
 		MUST(tuttiStreamDestroy(stream));
 	} else {
 		while (!state)
@@ -171,7 +181,8 @@ Test(lives, abort_does_not_wait_for_other_communicators, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, abort_behind), 0);
 }
 
-/* Threads of one rank call again and again, while another thread aborts: each gets an error, none touches what is gone. */
+/* Threads of one rank call again and again, while another thread aborts: each gets an error, none
+ * touches what is gone. */
 static void *call_on(void *comm)
 {
 	tuttiResult_t rc = tuttiSuccess;

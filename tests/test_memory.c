@@ -1,5 +1,6 @@
 /*
- * test_memory.c - sets of address ranges against a plain list, and that watchers hear of memory before it goes
+ * test_memory.c - sets of address ranges against a plain list, and that watchers hear of memory
+ * before it goes
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ Test(memory, a_set_of_ranges_answers_as_a_list_does, .timeout = 60)
 		bool expected = false;
 
 		if (!in[i - all]) {
-			i->start = draw(2000);                 /* many are equal, or lie in one another */
+			/* many are equal, or lie in one another */
+			i->start = draw(2000);
 			i->end = i->start + draw(round % 3 ? 40 : 600);
 			tt_intervals_add(&root, i);
 		} else {
@@ -81,7 +83,7 @@ Test(memory, ranges_in_order_do_not_make_a_list, .timeout = 60)
 	cr_assert(tt_intervals_holding(root, 6464, 6528) == &all[101]);
 }
 
-/* ---- memory that lasts -------------------------------------------------------------------------------------------- */
+/* ---- memory that lasts ----------------------------------------------------------------------- */
 
 struct hearer { struct tt_lasting_watch watch; int heard; uint64_t number; char byte; };
 

@@ -18,17 +18,23 @@ enum { PUSH = 1, PULL, STOP, OTHER };
 #define want(x) do { if (!(x)) { fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #x, \
 			tuttiGetLastError(NULL)); return 1; } } while (0)
 
-static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn, void *arg)
+static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn,
+		    void *arg)
 {
-	struct ranks r = { .n = n, .threads = threads, .transport = transport, .timeout_ms = timeout_ms, .arg = arg,
+	struct ranks r = { .n = n,
+			   .threads = threads,
+			   .transport = transport,
+			   .timeout_ms = timeout_ms,
+			   .arg = arg,
 			   .limit_s = 50 };
 
 	return ranks_run(&r, fn);
 }
 
-/* ---- order and matching -------------------------------------------------------------------------------------------- */
+/* ---- order and matching ---------------------------------------------------------------------- */
 
-/* Everybody sends to everybody, also to itself, messages of growing size; each receives all in order. */
+/* Everybody sends to everybody, also to itself, messages of growing size; each receives all in
+ * order. */
 static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	static __thread unsigned char in[70000], out[70000];
@@ -47,7 +53,8 @@ static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, PUSH, -1, *comm, &m));
 		want((int)m.version == next[m.source] && m.tag == PUSH);
 		want(m.bytes == (size_t)(next[m.source] * next[m.source] * 170));
-		want(!m.bytes || (in[0] == (unsigned char)(m.source * 20 + next[m.source]) && in[m.bytes - 1] == in[0]));
+		want(!m.bytes || (in[0] == (unsigned char)(m.source * 20 + next[m.source]) &&
+				  in[m.bytes - 1] == in[0]));
 		next[m.source]++;
 	}
 	want(tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, 0, *comm, &m) == tuttiInProgress);
@@ -75,13 +82,16 @@ static int pick(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	(void)nranks, (void)arg;
 	if (rank == 0) {
 		for (int i = 0; i < 5; i++)
-			want(!tuttiMsgSend(&i, sizeof(i), 1, i % 2 ? PUSH : PULL, 10 + (uint64_t)i, *comm));
+			want(!tuttiMsgSend(&i, sizeof(i), 1, i % 2 ? PUSH : PULL, 10 + (uint64_t)i,
+					   *comm));
 		return 0;
 	}
 	want(!tuttiMsgProbe(0, PULL, -1, *comm, &m) && m.bytes == sizeof(x) && m.version == 10);
-	want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) && x == 1 && m.version == 11);
+	want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) && x == 1 &&
+	     m.version == 11);
 	want(tuttiMsgRecv(&x, 2, 0, TUTTI_ANY, -1, *comm, &m) == tuttiInvalidArgument);
-	want(strstr(tuttiGetLastError(NULL), "rank 0") && strstr(tuttiGetLastError(NULL), "4 bytes"));
+	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	     strstr(tuttiGetLastError(NULL), "4 bytes"));
 	for (int i = 0; i < 5; i++)
 		if (i != 1)
 			want(!tuttiMsgRecv(&x, sizeof(x), 0, TUTTI_ANY, -1, *comm, &m) && x == i);
@@ -98,7 +108,7 @@ Test(messages, are_picked_by_source_and_tag, .timeout = 60)
 	cr_assert_eq(failures(2, false, NULL, 0, pick, NULL), 0);
 }
 
-/* ---- a store ----------------------------------------------------------------------------------------------------- */
+/* ---- a store --------------------------------------------------------------------------------- */
 
 #define STEPS 20
 #define VALUES 20000
@@ -121,8 +131,10 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 		version++;
 		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
 	}
-	want(count_descriptors() <= before + 2 * workers + 4);         /* two a pair, and what the thread sleeps in */
-	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version && sum[VALUES - 1] == (float)version);
+	/* two a pair, and what the thread sleeps in */
+	want(count_descriptors() <= before + 2 * workers + 4);
+	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
+	     sum[VALUES - 1] == (float)version);
 	return 0;
 }
 
@@ -142,7 +154,8 @@ static int store(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		for (int s = workers; s < nranks; s++)
 			want(!tuttiMsgSend(ones, sizeof(ones), s, PUSH, (uint64_t)step, *comm));
 		for (int s = workers; s < nranks; s++)
-			want(!tuttiMsgRecv(got, sizeof(got), s, PULL, -1, *comm, &m) && got[7] == (float)m.version);
+			want(!tuttiMsgRecv(got, sizeof(got), s, PULL, -1, *comm, &m) &&
+			     got[7] == (float)m.version);
 	}
 	for (int s = workers; s < nranks; s++)
 		want(!tuttiMsgSend(NULL, 0, s, STOP, 0, *comm));
@@ -154,10 +167,10 @@ Test(messages, make_a_sharded_store_that_many_hit_at_once, .timeout = 60)
 	cr_assert_eq(failures(10, false, NULL, 0, store, NULL), 0);
 }
 
-/* ---- bounds -------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* Rank 0 pushes 160 MiB that nobody receives yet, and one message larger than the box; rank 1's memory stays bounded,
- * and then everything arrives. */
+/* Rank 0 pushes 160 MiB that nobody receives yet, and one message larger than the box; rank 1's
+ * memory stays bounded, and then everything arrives. */
 static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	size_t each = 8u << 20, large = 72u << 20;
@@ -172,7 +185,8 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			want(!tuttiMsgSend(data, each, 1, PUSH, (uint64_t)i, *comm));
 		want(!tuttiMsgSend(data, large, 1, PUSH, 20, *comm));
 	} else {
-		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {       /* it fills, and then no more comes */
+		/* it fills, and then no more comes */
+		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {
 			want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
 			most = held > most ? held : most;
 			full += most > (32u << 20);
@@ -180,7 +194,8 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		}
 		want(most > (32u << 20) && most < (66u << 20));
 		for (int i = 0; i < 21; i++) {
-			want(!tuttiMsgRecv(data, large, 0, PUSH, -1, *comm, &m) && m.version == (uint64_t)i);
+			want(!tuttiMsgRecv(data, large, 0, PUSH, -1, *comm, &m) &&
+			     m.version == (uint64_t)i);
 			want(m.bytes == (i < 20 ? each : large) && data[m.bytes - 1] == 0);
 		}
 		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held) && held < (1u << 20));
@@ -208,7 +223,8 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 0) {
 		want(tuttiMsgSend(data, bytes, 1, PUSH, 1, *comm) == tuttiTimeout);
 		want(strstr(tuttiGetLastError(NULL), "rank 1"));
-		memset(data, 1, bytes);                  /* ours again; what was sent is not changed */
+		/* ours again; what was sent is not changed */
+		memset(data, 1, bytes);
 		*gave_up = 1;
 		while ((rc = tuttiMsgSend(&go, 1, 1, PULL, 2, *comm)) == tuttiTimeout)
 			;
@@ -226,12 +242,13 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(messages, time_out_without_harm_to_the_stream, .timeout = 60)
 {
-	_Atomic int *gave_up = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic int *gave_up =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	cr_assert_eq(failures(2, false, NULL, 1000, give_up, (void *)gave_up), 0);
 }
 
-/* ---- cancel -------------------------------------------------------------------------------------------------------- */
+/* ---- cancel ---------------------------------------------------------------------------------- */
 
 static void *cancel_soon(void *arg)
 {
@@ -254,7 +271,8 @@ static int cancel(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!tuttiMsgSend(&x, sizeof(x), 1, PULL, 0, *comm));
 		return tuttiMsgRecv(&x, sizeof(x), 1, STOP, -1, *comm, &m);
 	}
-	want(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));      /* so all before it are here */
+	/* so all before it are here */
+	want(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));
 	want(!tuttiMsgCancel(TUTTI_ANY, PUSH, 6, *comm, &dropped) && dropped == 6);
 	want(!tuttiMsgRecv(&x, sizeof(x), 0, PUSH, 0, *comm, &m) && m.version == 6);
 	want(!pthread_create(&thread, NULL, cancel_soon, *comm));
@@ -268,9 +286,10 @@ Test(messages, of_old_versions_are_cancelled_and_so_are_waits, .timeout = 60)
 	cr_assert_eq(failures(2, false, NULL, 0, cancel, NULL), 0);
 }
 
-/* ---- deaths -------------------------------------------------------------------------------------------------------- */
+/* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Rank 2 says something and dies; the others get it, learn of the death, and go on with each other. */
+/* Rank 2 says something and dies; the others get it, learn of the death, and go on with each
+ * other. */
 static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiRankState_t state = tuttiRankAlive;
@@ -296,7 +315,8 @@ static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(!tuttiCommRankState(*comm, 2, &state) && state == tuttiRankDead);
 	want(tuttiMsgSend(&last, sizeof(last), 2, PUSH, 0, *comm) == tuttiRemoteError);
 	want(!tuttiMsgSend(&rank, sizeof(rank), 1 - rank, PUSH, 1, *comm));
-	want(!tuttiMsgRecv(&last, sizeof(last), TUTTI_ANY, PUSH, -1, *comm, &m) && last == 1 - rank);
+	want(!tuttiMsgRecv(&last, sizeof(last), TUTTI_ANY, PUSH, -1, *comm, &m) &&
+	     last == 1 - rank);
 	want(!tuttiCommRankState(*comm, 1 - rank, &state) && state != tuttiRankDead);
 	return 0;
 }
@@ -347,7 +367,8 @@ static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(!tuttiCommAbort(*comm));
 	*comm = NULL;
 	pthread_join(thread, &result);
-	want((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);  /* or it came too late */
+	/* or it came too late */
+	want((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);
 	return 0;
 }
 

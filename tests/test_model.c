@@ -1,5 +1,6 @@
 /*
- * test_model.c - models on the processor: their gradients, alone, in shares and over leaves, and how they are told
+ * test_model.c - models on the processor: their gradients, alone, in shares and over leaves, and
+ * how they are told
  *
  * What several ranks do together is in train.sh.
  */
@@ -161,7 +162,8 @@ static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, fl
 		float *logits = s->model.ops->forward(&s->model, s->parameters, x, many), loss;
 
 		sum.nodes = tt_leaves_nodes(&l, sum.run, node + n);
-		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits, &loss);
+		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
+				    &loss);
 		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
 						    memory + n * count, NULL), 0);
 		for (size_t i = 0; i < sum.nodes; i++, n++)
@@ -191,8 +193,8 @@ Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
 				cr_assert_float_eq(one[i], whole[i], 1e-4, "%s", shapes[k]);
 			for (int ranks = 2; ranks < 6; ranks++) {
 				over_leaves(&s, expressions[kind], ranks, many);
-				cr_expect_eq(memcmp(one, many, s.model.parameters * sizeof(float)), 0,
-					     "%s, %d ranks", shapes[k], ranks);
+				cr_expect_eq(memcmp(one, many, s.model.parameters * sizeof(float)),
+					     0, "%s, %d ranks", shapes[k], ranks);
 			}
 			free(one);
 			free(many);

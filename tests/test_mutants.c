@@ -1,9 +1,11 @@
 /*
- * test_mutants.c - can the checker fail? Correct plans are damaged by chance, and harmful damage must be refused
+ * test_mutants.c - can the checker fail? Correct plans are damaged by chance, and harmful damage
+ * must be refused
  *
- * What is harmful the checker does not decide: plan_exec.c runs the damaged plans on real numbers, in several orders,
- * with little buffering, in place and not. Whatever goes wrong there (wrong sums, different bits, stuck, left-over
- * messages), the checker must have refused. The undamaged plans must pass both.
+ * What is harmful the checker does not decide: plan_exec.c runs the damaged plans on real numbers,
+ * in several orders, with little buffering, in place and not. Whatever goes wrong there (wrong
+ * sums, different bits, stuck, left-over messages), the checker must have refused. The undamaged
+ * plans must pass both.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -49,15 +51,19 @@ static struct tt_plan *copy_of(const struct tt_plan *p)
 	return c;
 }
 
-/* ---- damages: each changes one step, or returns false where it cannot ------------------------------------------ */
+/* ---- damages: each changes one step, or returns false where it cannot ------------------------ */
 
 static bool drop(struct tt_step *s)
 {
 	if (s->nsrc > 2)
-		s[1] = (struct tt_step){ .op = TT_NOP, .wait_lane = TT_NO_LANE, .dst = none, .to = none };
-	*s = (struct tt_step){
-		.op = TT_NOP, .wait_lane = s->wait_lane, .wait_step = s->wait_step, .dst = none, .to = none
-	};
+		s[1] = (struct tt_step){
+			.op = TT_NOP, .wait_lane = TT_NO_LANE, .dst = none, .to = none
+		};
+	*s = (struct tt_step){ .op = TT_NOP,
+			       .wait_lane = s->wait_lane,
+			       .wait_step = s->wait_step,
+			       .dst = none,
+			       .to = none };
 	return true;
 }
 
@@ -96,7 +102,9 @@ static bool redirect_block(const struct tt_plan *p, struct tt_step *s)
 	int which = (int)chance(2 + s->nsrc);
 	tt_ref *ref = ref_of(s, which), old = *ref;
 	enum tt_buf buf = which ? (enum tt_buf)chance(3) : chance(2) ? TT_OUT : TT_SCRATCH;
-	uint32_t room = buf == TT_IN ? p->in_blocks : buf == TT_OUT ? p->out_blocks : p->scratch_blocks;
+	uint32_t room = buf == TT_IN	? p->in_blocks
+			: buf == TT_OUT ? p->out_blocks
+					: p->scratch_blocks;
 
 	if (tt_ref_buf(old) > TT_SCRATCH || room < s->nblocks)
 		return false;
@@ -108,7 +116,8 @@ static bool reorder(struct tt_step *s)
 {
 	if (s->nsrc < 2)
 		return false;
-	tt_ref *a = ref_of(s, 2 + (int)chance(s->nsrc)), *b = ref_of(s, 2 + (int)chance(s->nsrc)), old = *a;
+	tt_ref *a = ref_of(s, 2 + (int)chance(s->nsrc)), *b = ref_of(s, 2 + (int)chance(s->nsrc)),
+	       old = *a;
 
 	*a = *b;
 	*b = old;
@@ -127,7 +136,8 @@ static bool duplicate(struct tt_plan *p, uint32_t lane, uint32_t index)
 		if (p->lanes[l].first > at)
 			p->lanes[l].first += records;
 	for (uint32_t i = 0; i < p->nsteps; i++)
-		if (p->steps[i].op != TT_MORE && p->steps[i].wait_lane == lane && p->steps[i].wait_step > index)
+		if (p->steps[i].op != TT_MORE && p->steps[i].wait_lane == lane &&
+		    p->steps[i].wait_step > index)
 			p->steps[i].wait_step += records;
 	return true;
 }
@@ -172,14 +182,14 @@ static bool damage(struct tt_plan *p, enum kind kind)
 	}
 }
 
-/* ---- judging --------------------------------------------------------------------------------------------------- */
+/* ---- judging --------------------------------------------------------------------------------- */
 
 /* What the executor finds wrong in some of `runs` runs, or NULL. */
 static const char *harm(struct tt_plan *const *plans, int n, int runs)
 {
 	for (int i = 0; i < runs; i++) {
-		const char *wrong =
-			plan_execute(plans, n, (uint64_t)i / 2, i % 2 && plans[0]->collective != TT_ALLTOALL);
+		const char *wrong = plan_execute(plans, n, (uint64_t)i / 2,
+						 i % 2 && plans[0]->collective != TT_ALLTOALL);
 
 		if (wrong)
 			return wrong;
@@ -197,9 +207,10 @@ static void judge_mutant(struct tt_plan **plans, int n, enum kind kind, struct t
 	t->made[kind]++;
 	t->harmful[kind] += wrong != NULL;
 	t->caught[kind] += wrong && rc;
-	cr_expect(!wrong || rc, "%s %s of %d ranks, root %d, damaged by %s: %s, but the checker saw nothing",
-		  plans[0]->algorithm, tt_collective_name(plans[0]->collective), n, plans[0]->root, kind_name[kind],
-		  wrong);
+	cr_expect(!wrong || rc,
+		  "%s %s of %d ranks, root %d, damaged by %s: %s, but the checker saw nothing",
+		  plans[0]->algorithm, tt_collective_name(plans[0]->collective), n, plans[0]->root,
+		  kind_name[kind], wrong);
 }
 
 /* The plans of one call: right as they are, and damaged in many ways. */
@@ -209,7 +220,8 @@ static void mutate(struct tt_plan **plans, int n, int mutants, struct tally *t)
 
 	cr_expect(!wrong, "%s %s of %d ranks, root %d: %s", plans[0]->algorithm,
 		  tt_collective_name(plans[0]->collective), n, plans[0]->root, wrong);
-	cr_expect_eq(tt_plan_check(plans, n), TT_OK, "%s of %d ranks: %s", plans[0]->algorithm, n, tt_error_text());
+	cr_expect_eq(tt_plan_check(plans, n), TT_OK, "%s of %d ranks: %s", plans[0]->algorithm, n,
+		     tt_error_text());
 	for (int made = 0; made < mutants; made++) {
 		enum kind kind = (enum kind)chance(KINDS);
 
@@ -236,8 +248,8 @@ static int report(const struct tally *t)
 	int made = 0, harmful = 0, caught = 0;
 
 	for (int k = 0; k < KINDS; k++) {
-		printf("# %-9s %6d mutants, %6d harmful, %6d caught\n", kind_name[k], t->made[k], t->harmful[k],
-		       t->caught[k]);
+		printf("# %-9s %6d mutants, %6d harmful, %6d caught\n", kind_name[k], t->made[k],
+		       t->harmful[k], t->caught[k]);
 		made += t->made[k];
 		harmful += t->harmful[k];
 		caught += t->caught[k];
@@ -272,10 +284,10 @@ Test(mutants, harmful_damage_to_plans_by_hand_is_refused)
 	cr_expect_gt(report(&t), 3000);
 }
 
-/* ---- the algorithms of the table ------------------------------------------------------------------------------- */
+/* ---- the algorithms of the table ------------------------------------------------------------- */
 
-static bool build(const struct tt_algorithm *a, const struct tt_topology *topology, int root, bool compiled,
-		  struct tt_plan **ret_plans)
+static bool build(const struct tt_algorithm *a, const struct tt_topology *topology, int root,
+		  bool compiled, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
 		struct tt_shape shape = { .collective = a->collective,
@@ -283,7 +295,8 @@ static bool build(const struct tt_algorithm *a, const struct tt_topology *topolo
 					  .rank = r,
 					  .root = root,
 					  .topology = topology };
-		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape, &ret_plans[r]);
+		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape,
+									  &ret_plans[r]);
 
 		if (!rc)
 			continue;
@@ -302,8 +315,11 @@ Test(mutants, harmful_damage_to_the_algorithms_is_refused)
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		for (int n = 2; n <= 9; n++) {
-			const struct tt_topology topology = { .nranks = n, .nhosts = n < 4 ? 1 : n < 7 ? 2 : 3,
-								.host_of = hosts };
+			const struct tt_topology topology = { .nranks = n,
+							      .nhosts = n < 4	? 1
+									: n < 7 ? 2
+										: 3,
+							      .host_of = hosts };
 			struct tt_plan *plans[9];
 
 			if (!build(tt_algorithms[i], &topology, (n - 1) / 2, (n + i) % 2, plans))

@@ -1,5 +1,6 @@
 /*
- * test_perf.c - the pure parts of the tools: options, sizes, statistics, JSON; what they judge by is in test_judge.c
+ * test_perf.c - the pure parts of the tools: options, sizes, statistics, JSON; what they judge by
+ * is in test_judge.c
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -11,15 +12,25 @@
 
 TestSuite(perf, .timeout = 60);
 
-/* ---- options ------------------------------------------------------------------------------------------------------ */
+/* ---- options --------------------------------------------------------------------------------- */
 
 Test(perf, sizes_take_suffixes_and_fractions_and_nothing_else)
 {
-	static const struct { const char *text; uint64_t bytes; } good[] = {
-		{ "0", 0 }, { "1", 1 }, { "4096", 4096 }, { "64K", 65536 }, { "64k", 65536 }, { "1.5M", 1572864 },
-		{ ".5G", 536870912 }, { "4300M", 4508876800u }, { "8G", 8589934592u }, { "1T", 1099511627776u },
+	static const struct { const char *text; uint64_t bytes;
+	} good[] = {
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "4096", 4096 },
+		{ "64K", 65536 },
+		{ "64k", 65536 },
+		{ "1.5M", 1572864 },
+		{ ".5G", 536870912 },
+		{ "4300M", 4508876800u },
+		{ "8G", 8589934592u },
+		{ "1T", 1099511627776u },
 	};
-	static const char *const bad[] = { "", "K", "-1", "4KB", "1e6", "0x10", "nan", "1 K", "4..5", "8192P", "9999999T" };
+	static const char *const bad[] = { "",	  "K",	 "-1",	 "4KB",	  "1e6",     "0x10",
+					   "nan", "1 K", "4..5", "8192P", "9999999T" };
 	uint64_t bytes;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -41,11 +52,15 @@ struct values {
 
 static const struct tt_option rows[] = {
 	{ 'f', "flag", TT_OPT_FLAG, NULL, offsetof(struct values, flag), .help = "a flag" },
-	{ 'n', "number", TT_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9, .words = "all", .help = "a number" },
-	{ 's', "size", TT_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M", .help = "a size" },
-	{ 0, "real", TT_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1, .help = "a real" },
+	{ 'n', "number", TT_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9,
+	  .words = "all", .help = "a number" },
+	{ 's', "size", TT_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M",
+	  .help = "a size" },
+	{ 0, "real", TT_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1,
+	  .help = "a real" },
 	{ 0, "text", TT_OPT_TEXT, "WORD", offsetof(struct values, text), .help = "a text" },
-	{ 'c', "choice", TT_OPT_CHOICE, "C", offsetof(struct values, choice), "red", .words = "red blue|azure", .help = "one" },
+	{ 'c', "choice", TT_OPT_CHOICE, "C", offsetof(struct values, choice), "red",
+	  .words = "red blue|azure", .help = "one" },
 	{ .name = NULL },
 };
 static const struct tt_usage usage = { "tool", "A tool.", rows };
@@ -62,7 +77,8 @@ Test(perf, options_have_the_defaults_that_their_help_names)
 	struct values v;
 
 	cr_assert_eq(read_line(&v, NULL, NULL), 0);
-	cr_assert(!v.flag && v.number == 3 && v.size == 32u << 20 && v.real == 0.5 && !v.text && v.choice == 0);
+	cr_assert(!v.flag && v.number == 3 && v.size == 32u << 20 && v.real == 0.5 && !v.text &&
+		  v.choice == 0);
 }
 
 Test(perf, options_take_long_and_short_forms_words_and_alternatives)
@@ -79,14 +95,16 @@ Test(perf, options_take_long_and_short_forms_words_and_alternatives)
 Test(perf, options_out_of_range_and_unknown_words_are_refused)
 {
 	static const char *const bad[][2] = {
-		{ "-n", "0" }, { "-n", "10" }, { "-n", "1x" }, { "-n", "" }, { "-s", "-1" }, { "--real", "2" },
-		{ "--real", "nan" }, { "-c", "green" }, { "-c", "" }, { "--nunber", "1" }, { "-q", NULL }, { "-n", NULL },
+		{ "-n", "0" },	  { "-n", "10" },      { "-n", "1x" },	    { "-n", "" },
+		{ "-s", "-1" },	  { "--real", "2" },   { "--real", "nan" }, { "-c", "green" },
+		{ "-c", "" },	  { "--nunber", "1" }, { "-q", NULL },	    { "-n", NULL },
 		{ "word", NULL }, { "--text", "" },
 	};
 	struct values v;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		cr_assert_eq(read_line(&v, bad[i][0], bad[i][1]), 2, "%s %s", bad[i][0], bad[i][1] ? bad[i][1] : "");
+		cr_assert_eq(read_line(&v, bad[i][0], bad[i][1]), 2, "%s %s", bad[i][0],
+			     bad[i][1] ? bad[i][1] : "");
 }
 
 Test(perf, edit_distance_counts_changed_letters)
@@ -97,7 +115,7 @@ Test(perf, edit_distance_counts_changed_letters)
 	cr_assert_eq(tt_edit_distance("", "abc"), 3);
 }
 
-/* ---- figures and JSON --------------------------------------------------------------------------------------------- */
+/* ---- figures and JSON ------------------------------------------------------------------------ */
 
 Test(perf, quantiles_are_of_the_nearest_rank)
 {
@@ -115,9 +133,12 @@ Test(perf, quantiles_are_of_the_nearest_rank)
 
 Test(perf, figures_keep_their_column)
 {
-	static const struct { double value; int width; const char *text; } cases[] = {
-		{ 12.341, 7, "  12.34" }, { 0, 6, "  0.00" }, { 12345.67, 7, "12345.7" }, { 1234567.8, 7, "1234568" },
-		{ 123456789, 7, "1.2e+08" }, { 999.999, 6, "1000.0" }, { 123456, 6, "123456" }, { 12345678, 6, " 1e+07" },
+	static const struct { double value; int width; const char *text;
+	} cases[] = {
+		{ 12.341, 7, "  12.34" },    { 0, 6, "  0.00" },
+		{ 12345.67, 7, "12345.7" },  { 1234567.8, 7, "1234568" },
+		{ 123456789, 7, "1.2e+08" }, { 999.999, 6, "1000.0" },
+		{ 123456, 6, "123456" },     { 12345678, 6, " 1e+07" },
 	};
 	char text[16];
 
@@ -144,8 +165,10 @@ Test(perf, json_has_its_commas_and_escapes)
 	tt_json_null(&j, "null");
 	tt_json_close(&j, '}');
 	fclose(j.to);
-	cr_assert_str_eq(text, "{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
-			       "  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
+	cr_assert_str_eq(
+		text,
+		"{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
+		"  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
 	free(text);
 }
 

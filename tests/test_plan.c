@@ -1,7 +1,8 @@
 /*
  * test_plan.c - builder and compiler: what an algorithm says becomes exactly these steps
  *
- * The algorithms here are made for the test, one trait each. The real ones are in test_algorithms.c.
+ * The algorithms here are made for the test, one trait each. The real ones are in
+ * test_algorithms.c.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -24,9 +25,12 @@ static struct tt_cut cut_of(const struct tt_shape *shape, const char *argument)
 static struct tt_plan *plans[8];
 
 /* Builds and maybe compiles one rank's plan of an algorithm that is just this function. */
-static int build(build_fn *fn, enum tt_collective c, int n, int rank, struct tt_cut cut, bool compiled)
+static int build(build_fn *fn, enum tt_collective c, int n, int rank, struct tt_cut cut,
+		 bool compiled)
 {
-	const struct tt_algorithm a = { .collective = c, .name = "test", .cut = cut_of, .build = fn };
+	const struct tt_algorithm a = {
+		.collective = c, .name = "test", .cut = cut_of, .build = fn
+	};
 	const struct tt_shape shape = { .collective = c, .nranks = n, .rank = rank };
 
 	test_cut = cut;
@@ -36,7 +40,8 @@ static int build(build_fn *fn, enum tt_collective c, int n, int rank, struct tt_
 static void build_all(build_fn *fn, int n, struct tt_cut cut, bool compiled)
 {
 	for (int r = 0; r < n; r++)
-		cr_assert_eq(build(fn, TT_ALLREDUCE, n, r, cut, compiled), TT_OK, "%s", tt_error_text());
+		cr_assert_eq(build(fn, TT_ALLREDUCE, n, r, cut, compiled), TT_OK, "%s",
+			     tt_error_text());
 }
 
 static void free_all(int n)
@@ -51,7 +56,8 @@ static const struct tt_step *step(int rank, uint32_t lane, uint32_t i)
 	return &plans[rank]->steps[plans[rank]->lanes[lane].first + i];
 }
 
-static void is_step(const struct tt_step *s, uint8_t op, tt_ref dst, tt_ref to, tt_ref src0, tt_ref src1)
+static void is_step(const struct tt_step *s, uint8_t op, tt_ref dst, tt_ref to, tt_ref src0,
+		    tt_ref src1)
 {
 	cr_expect_eq(s->op, op);
 	cr_expect_eq(s->dst, dst, "dst is %x, not %x", s->dst, dst);
@@ -79,7 +85,7 @@ Test(plan, records_are_flat_and_32_bytes)
 	}
 }
 
-/* ---- the builder ------------------------------------------------------------------------------------------------- */
+/* ---- the builder ----------------------------------------------------------------------------- */
 
 static void says_nothing(struct tt_builder *b, const char *argument)
 {
@@ -155,7 +161,12 @@ static void sends_parts_apart(struct tt_builder *b, const char *argument)
 
 Test(plan, a_builder_refuses_what_makes_no_sense)
 {
-	static const struct { build_fn *fn; enum tt_collective c; uint32_t blocks; const char *why; } wrong[] = {
+	static const struct {
+		build_fn *fn;
+		enum tt_collective c;
+		uint32_t blocks;
+		const char *why;
+	} wrong[] = {
 		{ sends_what_it_has_not, TT_ALLGATHER, 1, "block 1 has no value yet" },
 		{ gathers_nothing, TT_ALLGATHER, 1, "block 1 never came" },
 		{ reduces_without_itself, TT_ALLREDUCE, 1, "without its own contribution" },
@@ -168,7 +179,8 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 		struct tt_cut cut = { wrong[i].blocks, 1 };
 
 		cr_expect_eq(build(wrong[i].fn, wrong[i].c, 3, 0, cut, true), TT_INTERNAL);
-		cr_expect(strstr(tt_error_text(), wrong[i].why), "\"%s\" has no \"%s\"", tt_error_text(), wrong[i].why);
+		cr_expect(strstr(tt_error_text(), wrong[i].why), "\"%s\" has no \"%s\"",
+			  tt_error_text(), wrong[i].why);
 	}
 }
 
@@ -222,7 +234,9 @@ static void sums_at_last_rank(struct tt_builder *b, const char *argument)
 
 static struct tt_plan *build_for(int n, int rank)
 {
-	static const struct tt_algorithm a = { .collective = TT_ALLREDUCE, .name = "test", .build = sums_at_last_rank };
+	static const struct tt_algorithm a = { .collective = TT_ALLREDUCE,
+					       .name = "test",
+					       .build = sums_at_last_rank };
 	const struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n, .rank = rank };
 	struct tt_plan *p = NULL;
 
@@ -230,7 +244,8 @@ static struct tt_plan *build_for(int n, int rank)
 	return p;
 }
 
-/* Eight sources a step; in place, out must not be written while the own contribution is still to come. */
+/* Eight sources a step; in place, out must not be written while the own contribution is still to
+ * come. */
 Test(plan, a_long_sum_is_chained_and_keeps_its_own_contribution)
 {
 	struct tt_plan *p = build_for(12, 11), *all[12];
@@ -252,7 +267,7 @@ Test(plan, a_long_sum_is_chained_and_keeps_its_own_contribution)
 		tt_plan_free(all[r]);
 }
 
-/* ---- lanes --------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 /* Block 0 first, then blocks 1 and 2 each in a lane of its own, then block 0 once more for all. */
 static void forks(struct tt_builder *b, const char *argument)
@@ -276,7 +291,8 @@ static void forks(struct tt_builder *b, const char *argument)
 	tt_lane(b, 0);
 	tt_wait(b, 1);
 	tt_wait(b, 2);
-	tt_step_copy(b, tt_all(b));                          /* nothing to copy: the waits stay due */
+	/* nothing to copy: the waits stay due */
+	tt_step_copy(b, tt_all(b));
 	if (b->rank)
 		tt_step_recv(b, peer, tt_parts(b, 1, 2));
 	else
@@ -293,7 +309,8 @@ Test(plan, lanes_fork_and_join_by_waits_that_survive_fusing)
 			cr_expect_eq(step(0, lane, 0)->wait_step, compiled ? 0 : 1);
 			cr_expect_eq(plans[0]->lanes[lane].nsteps, compiled ? 1 : 2);
 		}
-		uint32_t at = compiled ? 1 : 2;              /* of the wait that does not fit into the last step */
+		/* of the wait that does not fit into the last step */
+		uint32_t at = compiled ? 1 : 2;
 
 		cr_expect_eq(step(0, 0, at)->op, TT_NOP);
 		cr_expect_eq(step(0, 0, at)->wait_lane, 1);
@@ -304,7 +321,7 @@ Test(plan, lanes_fork_and_join_by_waits_that_survive_fusing)
 	}
 }
 
-/* ---- the compiler ------------------------------------------------------------------------------------------------ */
+/* ---- the compiler ---------------------------------------------------------------------------- */
 
 /* A chain through which one value goes up and the sum comes down. */
 static void chain(struct tt_builder *b, const char *argument)
@@ -453,7 +470,8 @@ Test(plan, expanding_keeps_lanes_waits_and_long_sums)
 		struct tt_plan *whole = plans[r];
 
 		cr_assert_eq(tt_plan_expand(whole, &plans[r]), TT_OK);
-		cr_expect_eq(plans[r]->nsteps, whole->nsteps + 1);      /* the send of two blocks at the end */
+		/* the send of two blocks at the end */
+		cr_expect_eq(plans[r]->nsteps, whole->nsteps + 1);
 		tt_plan_free(whole);
 	}
 	cr_expect_eq(tt_plan_check(plans, 2), TT_OK, "%s", tt_error_text());
@@ -469,14 +487,20 @@ Test(plan, compiling_keeps_every_expression_of_every_algorithm)
 
 		for (int n = 1; n <= 17; n++) {
 			for (int r = 0; r < n; r++) {
-				struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r, .root = 0 };
+				struct tt_shape shape = { .collective = a->collective,
+							  .nranks = n,
+							  .rank = r,
+							  .root = 0 };
 
-				cr_assert_eq(tt_plan_build_plain(a, a->name, &shape, &plain[r]), TT_OK);
-				cr_assert_eq(tt_plan_build(a, a->name, &shape, &compiled[r]), TT_OK);
+				cr_assert_eq(tt_plan_build_plain(a, a->name, &shape, &plain[r]),
+					     TT_OK);
+				cr_assert_eq(tt_plan_build(a, a->name, &shape, &compiled[r]),
+					     TT_OK);
 				cr_expect_leq(compiled[r]->nsteps, plain[r]->nsteps);
 			}
-			cr_expect_eq(tt_plan_check_same(plain, compiled, n), TT_OK, "%s %s n = %d: %s",
-				     tt_collective_name(a->collective), a->name, n, tt_error_text());
+			cr_expect_eq(tt_plan_check_same(plain, compiled, n), TT_OK,
+				     "%s %s n = %d: %s", tt_collective_name(a->collective), a->name,
+				     n, tt_error_text());
 			for (int r = 0; r < n; r++) {
 				tt_plan_free(plain[r]);
 				tt_plan_free(compiled[r]);

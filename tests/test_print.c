@@ -1,5 +1,6 @@
 /*
- * test_print.c - plans as text, word for word, on plans written by hand; check_plan.py reads all algorithms' JSON
+ * test_print.c - plans as text, word for word, on plans written by hand; check_plan.py reads all
+ * algorithms' JSON
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,13 +19,15 @@ static char *text_of(struct tt_plan **plans, int n, int rank, const char *format
 	size_t bytes = 0;
 	FILE *to = open_memstream(&text, &bytes);
 
-	cr_assert_eq(rank < 0 ? tt_plan_print_all(plans, n, format, to) : tt_plan_print(plans[rank], format, to),
+	cr_assert_eq(rank < 0 ? tt_plan_print_all(plans, n, format, to)
+			      : tt_plan_print(plans[rank], format, to),
 		     TT_OK);
 	fclose(to);
 	return text;
 }
 
-static void prints(struct tt_plan **plans, int n, int rank, const char *format, const char *expected)
+static void prints(struct tt_plan **plans, int n, int rank, const char *format,
+		   const char *expected)
 {
 	char *text = text_of(plans, n, rank, format);
 
@@ -32,13 +35,15 @@ static void prints(struct tt_plan **plans, int n, int rank, const char *format, 
 	free(text);
 }
 
-/* Two ranks with every field in use: two lanes, a wait, three sources, several blocks, a passing step. */
+/* Two ranks with every field in use: two lanes, a wait, three sources, several blocks, a passing
+ * step. */
 static void make(struct tt_plan **plans)
 {
 	struct tt_plan *p = plans[0] = hand_plan(TT_ALLREDUCE, 3, 0, 0, 2, 4);
 
 	hand_step(p, 0, TT_COMBINE, out(0), none, wire(1), in(0), wire(2), none)->nblocks = 2;
-	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags = TT_STEP_PASSING | TT_STEP_TURNS;
+	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags =
+		TT_STEP_PASSING | TT_STEP_TURNS;
 	hand_step(p, 1, TT_COPY, none, wire(1), out(1), none)->wait_lane = 0;
 	hand_step(p, 1, TT_NOP, none, none, none)->wait_lane = 0;
 	p->steps[p->lanes[1].first + 1].wait_step = 2;
@@ -188,7 +193,9 @@ Test(print, unknown_format_is_refused_with_the_known_ones)
 
 	hand_exchange(plans);
 	cr_expect_eq(tt_plan_print(plans[0], "xml", stdout), TT_ARG);
-	cr_expect_str_eq(tt_error_text(), "plans are not printed as \"xml\"; the formats are table, json, dot, goal");
+	cr_expect_str_eq(
+		tt_error_text(),
+		"plans are not printed as \"xml\"; the formats are table, json, dot, goal");
 	hand_free(plans, 2);
 }
 

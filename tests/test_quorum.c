@@ -12,12 +12,14 @@
 
 #include "ranks.h"
 
-#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, __LINE__, #x, \
+#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
+		nranks, __LINE__, #x,								\
 			tuttiGetLastError(NULL)); return 1; } } while (0)
 #define COUNT 300
 #define OPERATIONS 400
 
-/* What the ranks tell each other about every operation, in shared memory: all who got it say the same. */
+/* What the ranks tell each other about every operation, in shared memory: all who got it say the
+ * same. */
 struct world {
 	int k, slow, every, victims, deadline_ms;
 	unsigned seed;
@@ -27,21 +29,27 @@ struct world {
 
 static struct world *world_of(const struct world *w)
 {
-	struct world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *w;
 	return shared;
 }
 
-static int run(int n, const char *transport, const char *algo, int timeout_ms, int killed, rank_fn *fn, void *arg)
+static int run(int n, const char *transport, const char *algo, int timeout_ms, int killed,
+	       rank_fn *fn, void *arg)
 {
-	struct ranks r = { .n = n, .transport = transport, .algo = algo, .timeout_ms = timeout_ms, .arg = arg,
+	struct ranks r = { .n = n,
+			   .transport = transport,
+			   .algo = algo,
+			   .timeout_ms = timeout_ms,
+			   .arg = arg,
 			   .limit_s = 55 };
 
 	return ranks_run(&r, fn) - killed;
 }
 
-/* ---- bits ---------------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 static void fill(unsigned char *x, size_t bytes, unsigned long long seed)
 {
@@ -55,15 +63,17 @@ static void tame(unsigned char *x, size_t count, size_t element)
 	for (size_t i = 0; i < count; i++) {
 		unsigned char *high = &x[i * element + element - 1];
 
-		*high = (unsigned char)((*high & 0x80) | (element == 1 ? *high & 0x3f : 0x30 | (*high & 7)));
+		*high = (unsigned char)((*high & 0x80) |
+					(element == 1 ? *high & 0x3f : 0x30 | (*high & 7)));
 	}
 }
 
 static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	static const struct { tuttiDataType_t type; size_t element; } types[] = {
-		{ tuttiFloat32, 4 }, { tuttiBfloat16, 2 }, { tuttiFloat16, 2 }, { tuttiFloat8e4m3, 1 }, { tuttiFloat64, 8 },
-		{ tuttiInt32, 4 },
+	static const struct { tuttiDataType_t type; size_t element;
+	} types[] = {
+		{ tuttiFloat32, 4 },	{ tuttiBfloat16, 2 }, { tuttiFloat16, 2 },
+		{ tuttiFloat8e4m3, 1 }, { tuttiFloat64, 8 },  { tuttiInt32, 4 },
 	};
 	static const tuttiRedOp_t ops[] = { tuttiSum, tuttiAvg, tuttiMax, tuttiProd };
 	static const size_t counts[] = { 1, 1000, 70001, 0 };
@@ -77,16 +87,21 @@ static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 				size_t bytes = counts[c] * types[t].element;
 				tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 
-				fill(in, bytes, (unsigned long long)rank * 1000 + t * 100 + o * 10 + c);
+				fill(in, bytes,
+				     (unsigned long long)rank * 1000 + t * 100 + o * 10 + c);
 				if (types[t].type != tuttiInt32)
 					tame(in, counts[c], types[t].element);
-				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm, NULL));
+				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
+						     NULL));
 				memcpy(b, in, bytes);                    /* in place */
-				want(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o], nranks, 20000, *comm, NULL, &q));
+				want(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o],
+							   nranks, 20000, *comm, NULL, &q));
 				if (memcmp(a, b, bytes))
-					fprintf(stderr, "type %d op %d count %zu\n", types[t].type, ops[o], counts[c]);
+					fprintf(stderr, "type %d op %d count %zu\n", types[t].type,
+						ops[o], counts[c]);
 				want(!memcmp(a, b, bytes));
-				want(q.count == nranks && q.mine == tuttiQuorumIn && q.sequence == ++number);
+				want(q.count == nranks && q.mine == tuttiQuorumIn &&
+				     q.sequence == ++number);
 				want(q.mask[0] == (nranks == 64 ? ~0ull : (1ull << nranks) - 1));
 			}
 	return 0;
@@ -99,7 +114,7 @@ Test(quorum, of_all_has_the_bits_of_reduce_to_one, .timeout = 60)
 	cr_expect_eq(run(10, "tcp", "reduce-to-one", 0, 0, same_bits, NULL), 0);
 }
 
-/* ---- stragglers ---------------------------------------------------------------------------------------------------- */
+/* ---- stragglers ------------------------------------------------------------------------------ */
 
 static float value(int rank, uint64_t number, int i)
 {
@@ -120,7 +135,8 @@ static uint64_t hash_of(const float *x, int n)
 }
 
 /* The result is the sum in rank order over the mask; whoever got this operation got the same. */
-static int check(const struct world *w, int rank, int nranks, const float *out, const tuttiQuorum_t *q)
+static int check(const struct world *w, int rank, int nranks, const float *out,
+		 const tuttiQuorum_t *q)
 {
 	struct world *shared = (struct world *)(uintptr_t)w;
 	unsigned long long h = hash_of(out, COUNT), before = 0, mask = 0;
@@ -132,7 +148,8 @@ static int check(const struct world *w, int rank, int nranks, const float *out, 
 
 		for (int r = 0; r < nranks; r++)
 			if (q->mask[r / 64] >> r % 64 & 1) {
-				sum = first ? value(r, q->sequence, i) : sum + value(r, q->sequence, i);
+				sum = first ? value(r, q->sequence, i)
+					    : sum + value(r, q->sequence, i);
 				first = false;
 			}
 		want(sum == out[i]);
@@ -142,11 +159,13 @@ static int check(const struct world *w, int rank, int nranks, const float *out, 
 	want(used == q->count && used > 0 && q->sequence <= q->newest && q->sequence <= OPERATIONS);
 	want((q->mask[rank / 64] >> rank % 64 & 1) || q->mine != tuttiQuorumIn);
 	want(atomic_compare_exchange_strong(&shared->hash[q->sequence], &before, h) || before == h);
-	want(atomic_compare_exchange_strong(&shared->mask[q->sequence], &mask, q->mask[0]) || mask == q->mask[0]);
+	want(atomic_compare_exchange_strong(&shared->mask[q->sequence], &mask, q->mask[0]) ||
+	     mask == q->mask[0]);
 	return 0;
 }
 
-static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number, tuttiQuorum_t *q)
+static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number,
+		      tuttiQuorum_t *q)
 {
 	float in[COUNT], out[COUNT], carry[COUNT];
 
@@ -154,8 +173,10 @@ static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, u
 	q->every = w->every;
 	for (int i = 0; i < COUNT; i++)
 		in[i] = value(rank, *number + 1, i);
-	want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, w->k, w->deadline_ms, comm, NULL, q));
-	want(q->sequence > *number && (!w->every || q->newest > *number + TUTTI_QUORUM_KEPT || q->sequence == *number + 1));
+	want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, w->k, w->deadline_ms,
+				   comm, NULL, q));
+	want(q->sequence > *number &&
+	     (!w->every || q->newest > *number + TUTTI_QUORUM_KEPT || q->sequence == *number + 1));
 	if (check(w, rank, nranks, out, q))
 		return 1;
 	if (q->mine == tuttiQuorumLate)
@@ -168,7 +189,8 @@ static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, u
 	return 0;
 }
 
-/* The last `slow` ranks are slow; the others make a fixed number of operations, and slow ones come as they can. */
+/* The last `slow` ranks are slow; the others make a fixed number of operations, and slow ones come
+ * as they can. */
 static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct world *w = arg;
@@ -178,7 +200,8 @@ static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	w->pids[rank] = getpid();
 	for (int i = 0; number < OPERATIONS / 4; i++) {
-		usleep((unsigned)(random_of(w->seed + (unsigned)rank, (unsigned)i) % 600) * (slow ? 10 : 1));
+		usleep((unsigned)(random_of(w->seed + (unsigned)rank, (unsigned)i) % 600) *
+		       (slow ? 10 : 1));
 		if (contribute(w, *comm, rank, nranks, &number, &q))
 			return 1;
 		if (!slow && q.mine == tuttiQuorumIn)
@@ -212,7 +235,9 @@ Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
 
 Test(quorum, hands_out_every_result_to_who_asks, .timeout = 60)
 {
-	check_stragglers(5, (struct world){ .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
+	check_stragglers(5,
+			 (struct world){
+				 .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
 }
 
 Test(quorum, of_32_ranks, .timeout = 60)
@@ -224,10 +249,12 @@ Test(quorum, of_128_ranks, .timeout = 300)
 {
 	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
 		cr_skip_test("128 processes: only in tier soak");
-	check_stragglers(128, (struct world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
+	check_stragglers(128,
+			 (struct world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
-/* A rank that was away for long learns so at once; one that wants every result gets those that are kept. */
+/* A rank that was away for long learns so at once; one that wants every result gets those that are
+ * kept. */
 static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct world *w = arg;
@@ -242,18 +269,23 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		w->done++;
 	while (w->done < 2)
 		usleep(1000);
-	if (rank == 2) {                                 /* one by one, wishing only, until it is up to date */
+	/* one by one, wishing only, until it is up to date */
+	if (rank == 2) {
 		q.every = 1;
 		for (int i = 1; i <= 10; i++) {
-			want(!tuttiAllReduceQuorum(NULL, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q));
-			want(q.sequence == (uint64_t)i && q.newest == 10 && q.mine == tuttiQuorumNone && q.count == 2);
+			want(!tuttiAllReduceQuorum(NULL, out, COUNT, tuttiFloat32, tuttiSum, 2, 0,
+						   *comm, NULL, &q));
+			want(q.sequence == (uint64_t)i && q.newest == 10 &&
+			     q.mine == tuttiQuorumNone && q.count == 2);
 			want(!check(w, rank, nranks, out, &q));
 		}
 		w->done++;
 	}
 	if (rank == 3) {                                 /* the newest at once */
-		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q));
-		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate && !check(w, rank, nranks, out, &q));
+		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
+					   NULL, &q));
+		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
+		     !check(w, rank, nranks, out, &q));
 		w->done++;
 	}
 	while (w->done < 4)
@@ -272,7 +304,7 @@ Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
 	cr_expect_eq(run(4, NULL, NULL, 20000, 0, away, w), 0);
 }
 
-/* ---- deadlines, deaths, stops ------------------------------------------------------------------------------------- */
+/* ---- deadlines, deaths, stops ---------------------------------------------------------------- */
 
 static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -281,7 +313,8 @@ static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 
 	if (rank != 1)
-		want(!contribute(w, *comm, rank, nranks, &number, &q) && q.count == nranks - 1 && q.mask[0] == 5);
+		want(!contribute(w, *comm, rank, nranks, &number, &q) && q.count == nranks - 1 &&
+		     q.mask[0] == 5);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
@@ -292,7 +325,8 @@ Test(quorum, ends_at_its_deadline, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, deadline, w), 0);
 }
 
-/* Victims are killed at random moments; k = n, and yet nobody waits for a dead rank until the deadline. */
+/* Victims are killed at random moments; k = n, and yet nobody waits for a dead rank until the
+ * deadline. */
 static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct world *w = arg;
@@ -300,7 +334,8 @@ static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 
 	for (int i = 0; number < OPERATIONS / 4; i++) {
-		if (rank > nranks - 1 - w->victims && number == 10u + 20u * (unsigned)(nranks - 1 - rank))
+		if (rank > nranks - 1 - w->victims &&
+		    number == 10u + 20u * (unsigned)(nranks - 1 - rank))
 			raise(SIGKILL);
 		if (contribute(w, *comm, rank, nranks, &number, &q))
 			return 1;
@@ -333,12 +368,16 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(!contribute(w, *comm, rank, nranks, &number, &q));
 	if (rank == 0)
 		raise(SIGKILL);
-	want(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) == tuttiRemoteError);
-	want(strstr(tuttiGetLastError(NULL), "rank 0") && strstr(tuttiGetLastError(NULL), "quorum operation 2"));
+	want(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) ==
+	     tuttiRemoteError);
+	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	     strstr(tuttiGetLastError(NULL), "quorum operation 2"));
 	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
 	x[0] = 1;                                /* another adds up from now on */
-	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left, NULL, &q));
-	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 && x[0] == (float)(nranks - 1));
+	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
+				   NULL, &q));
+	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
+	     x[0] == (float)(nranks - 1));
 	tuttiCommDestroy(*comm);
 	*comm = left;
 	return 0;
@@ -372,13 +411,15 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 0)
 		kill(w->pids[nranks - 1], SIGCONT);
 	if (rank == nranks - 1) {
-		want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumLate && number == 20);
+		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
+		     q.mine == tuttiQuorumLate && number == 20);
 		w->done++;
 	}
 	while (w->done < nranks)
 		usleep(1000);
 	w->k = nranks;
-	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn && q.count == nranks);
+	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn &&
+	     q.count == nranks);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
@@ -389,7 +430,7 @@ Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
 	cr_expect_eq(run(4, NULL, NULL, 20000, 0, stop, w), 0);
 }
 
-/* ---- use ------------------------------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -397,30 +438,42 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	float x[8] = { 1 }, y[8];
 	_Atomic int *turn = arg;
 
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, nranks + 1, 0, *comm, NULL, &q) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &unmade) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) == tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, nranks + 1, 0, *comm, NULL,
+				  &q) == tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &unmade) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
 	tuttiGroupStart();
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) == tuttiInvalidUsage);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidUsage);
 	want(tuttiGroupEnd() == tuttiInvalidUsage);
-	if (rank == 1) {                                 /* another count than rank 0's, which is first */
+	/* another count than rank 0's, which is first */
+	if (rank == 1) {
 		while (!*turn)
 			usleep(1000);
 		usleep(500000);
-		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) == tuttiInvalidUsage);
-		want(strstr(tuttiGetLastError(NULL), "rank 1 called") && strstr(tuttiGetLastError(NULL), "rank 0"));
+		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) ==
+		     tuttiInvalidUsage);
+		want(strstr(tuttiGetLastError(NULL), "rank 1 called") &&
+		     strstr(tuttiGetLastError(NULL), "rank 0"));
 	}
 	*turn = rank == 0 ? 1 : *turn;
-	want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, NULL) && y[0] == 2);
+	want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, NULL) &&
+	     y[0] == 2);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
 Test(quorum, refuses_in_words, .timeout = 60)
 {
-	_Atomic int *turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic int *turn =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	cr_expect_eq(run(2, NULL, NULL, 20000, 0, misuse, (void *)turn), 0);
 }
@@ -436,7 +489,8 @@ static int in_stream(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	for (int i = 0; i < 10; i++) {
 		q[i] = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
 		x[i][0] = (float)(rank + i);
-		want(!tuttiAllReduceQuorum(x[i], x[i], 4, tuttiFloat32, tuttiSum, nranks, 0, *comm, stream, &q[i]));
+		want(!tuttiAllReduceQuorum(x[i], x[i], 4, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+					   stream, &q[i]));
 	}
 	want(!tuttiStreamSynchronize(stream));
 	for (int i = 0; i < 10; i++, sum = 0) {
@@ -462,7 +516,8 @@ static int bounded(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	for (int i = 0; i < 40; i++) {
-		want(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm, NULL, NULL));
+		want(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+					   NULL, NULL));
 		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
 		want(held < (size_t)(nranks + 2) * count * 4 + (66u << 20));
 		after_ten = i == 18 ? held : after_ten;

@@ -1,6 +1,6 @@
 /*
- * test_reduce.c - every kernel of every instruction set against the plain reference, and against each other in bits;
- * copies past the caches
+ * test_reduce.c - every kernel of every instruction set against the plain reference, and against
+ * each other in bits; copies past the caches
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -43,12 +43,14 @@ static size_t first_difference(tuttiDataType_t type, const void *a, const void *
 {
 	size_t i = 0;
 
-	while (i < count && ref_same(type, (const char *)a + i * ref_bytes[type], (const char *)b + i * ref_bytes[type]))
+	while (i < count && ref_same(type, (const char *)a + i * ref_bytes[type],
+				     (const char *)b + i * ref_bytes[type]))
 		i++;
 	return i;
 }
 
-/* One call of the kernel in force, into areas of odd alignment; both results equal the reference's. */
+/* One call of the kernel in force, into areas of odd alignment; both results equal the
+ * reference's. */
 static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t count, uint64_t seed)
 {
 	static unsigned char in[TT_MAX_SOURCES][AREA];
@@ -59,7 +61,8 @@ static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t c
 
 	for (int s = 0; s < nsrc; s++) {
 		src[s] = in[s] + random_of(seed, (unsigned)s) % 64;
-		ref_fill(type, in[s] + random_of(seed, (unsigned)s) % 64, count, seed * 16 + (unsigned)s);
+		ref_fill(type, in[s] + random_of(seed, (unsigned)s) % 64, count,
+			 seed * 16 + (unsigned)s);
 	}
 	for (size_t i = 0; i < count; i++)
 		ref_reduce(type, op, wanted, src, nsrc, i);
@@ -67,12 +70,14 @@ static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t c
 	area_clear(&two, random_of(seed, 101) % 64);
 	tt_reduce_kernel(type, op)(one.at, seed % 2 ? two.at : NULL, src, nsrc, count);
 	bad = first_difference(type, wanted, one.at, count);
-	cr_assert(bad == count, "%s %s of %d sources, %s: element %zu of %zu", tt_op_name(op), tt_type_name(type), nsrc,
-		  tt_reduce_isa(), bad, count);
-	cr_assert(area_intact(&one, bytes) && area_intact(&two, seed % 2 ? bytes : 0), "%s %s %s %zu: wrote outside",
-		  tt_op_name(op), tt_type_name(type), tt_reduce_isa(), count);
+	cr_assert(bad == count, "%s %s of %d sources, %s: element %zu of %zu", tt_op_name(op),
+		  tt_type_name(type), nsrc, tt_reduce_isa(), bad, count);
+	cr_assert(area_intact(&one, bytes) && area_intact(&two, seed % 2 ? bytes : 0),
+		  "%s %s %s %zu: wrote outside", tt_op_name(op), tt_type_name(type),
+		  tt_reduce_isa(), count);
 	if (seed % 2)
-		cr_assert(!memcmp(one.at, two.at, bytes), "%s %s: dst2 differs", tt_op_name(op), tt_type_name(type));
+		cr_assert(!memcmp(one.at, two.at, bytes), "%s %s: dst2 differs", tt_op_name(op),
+			  tt_type_name(type));
 }
 
 Test(reduce, every_type_op_and_number_of_sources_equals_the_reference, .timeout = 120)
@@ -133,8 +138,9 @@ Test(reduce, all_instruction_sets_give_the_same_bits, .timeout = 120)
 				if (tt_reduce_isa_set(isas[k]))
 					continue;
 				tt_reduce_kernel(type, op)(out[1], NULL, src, nsrc, COUNT);
-				cr_assert(!memcmp(out[0], out[1], COUNT * ref_bytes[type]), "%s %s of %d: %s",
-					  tt_op_name(op), tt_type_name(type), nsrc, isas[k]);
+				cr_assert(!memcmp(out[0], out[1], COUNT * ref_bytes[type]),
+					  "%s %s of %d: %s", tt_op_name(op), tt_type_name(type),
+					  nsrc, isas[k]);
 			}
 		}
 	for (int s = 0; s < TT_MAX_SOURCES; s++)
@@ -160,16 +166,20 @@ Test(reduce, both_destinations_may_be_sources, .timeout = 60)
 					ref_fill(type, in[s], COUNT, (uint64_t)(turn * 10 + s));
 				for (size_t i = 0; i < COUNT; i++)
 					ref_reduce(type, tuttiSum, wanted, src, nsrc, i);
-				tt_reduce_kernel(type, tuttiSum)(in[turn / 4], in[turn % 4], src, nsrc, COUNT);
-				cr_assert(first_difference(type, wanted, in[turn / 4], COUNT) == COUNT);
-				cr_assert(!memcmp(in[turn / 4], in[turn % 4], COUNT * ref_bytes[type]));
+				tt_reduce_kernel(type, tuttiSum)(in[turn / 4], in[turn % 4], src,
+								 nsrc, COUNT);
+				cr_assert(first_difference(type, wanted, in[turn / 4], COUNT) ==
+					  COUNT);
+				cr_assert(!memcmp(in[turn / 4], in[turn % 4],
+						  COUNT * ref_bytes[type]));
 			}
 	}
 }
 
-/* ---- small floats, each code ----------------------------------------------------------------------------------- */
+/* ---- small floats, each code ----------------------------------------------------------------- */
 
-static const tuttiDataType_t small[] = { tuttiFloat16, tuttiBfloat16, tuttiFloat8e4m3, tuttiFloat8e5m2 };
+static const tuttiDataType_t small[] = { tuttiFloat16, tuttiBfloat16, tuttiFloat8e4m3,
+					 tuttiFloat8e5m2 };
 
 Test(reduce, times_one_gives_every_small_float_back, .timeout = 60)
 {
@@ -180,15 +190,16 @@ Test(reduce, times_one_gives_every_small_float_back, .timeout = 60)
 		size_t codes = ref_bytes[small[t]] == 1 ? 256 : 65536;
 
 		for (size_t i = 0; i < codes; i++) {
-			memcpy(in + i * ref_bytes[small[t]], &(uint16_t){ (uint16_t)i }, ref_bytes[small[t]]);
+			memcpy(in + i * ref_bytes[small[t]], &(uint16_t){ (uint16_t)i },
+			       ref_bytes[small[t]]);
 			ref_set(small[t], one + i * ref_bytes[small[t]], 1);
 		}
 		for (size_t k = 0; k < 3; k++) {
 			if (tt_reduce_isa_set(isas[k]))
 				continue;
 			tt_reduce_kernel(small[t], tuttiProd)(out, NULL, src, 2, codes);
-			cr_assert(first_difference(small[t], in, out, codes) == codes, "%s %s", isas[k],
-				  tt_type_name(small[t]));
+			cr_assert(first_difference(small[t], in, out, codes) == codes, "%s %s",
+				  isas[k], tt_type_name(small[t]));
 		}
 	}
 }
@@ -210,8 +221,9 @@ Test(reduce, every_pair_of_fp8_equals_the_reference, .timeout = 120)
 				if (tt_reduce_isa_set(isas[k]))
 					continue;
 				tt_reduce_kernel(small[t], op)(out, NULL, src, 2, 65536);
-				cr_assert(first_difference(small[t], wanted, out, 65536) == 65536, "%s %s %s",
-					  isas[k], tt_type_name(small[t]), tt_op_name(op));
+				cr_assert(first_difference(small[t], wanted, out, 65536) == 65536,
+					  "%s %s %s", isas[k], tt_type_name(small[t]),
+					  tt_op_name(op));
 			}
 		}
 }
@@ -219,7 +231,8 @@ Test(reduce, every_pair_of_fp8_equals_the_reference, .timeout = 120)
 /* Every float16 or bfloat16 times values that leave all kinds of rests to be rounded. */
 Test(reduce, products_of_halves_equal_the_reference, .timeout = 120)
 {
-	static const double factors[] = { 1 / 3.0, 0x1p-10, 0x1.8p-14, 0x1.008p0, 7.03125, 60000, 3e38, -0.0, 0x1p-126 };
+	static const double factors[] = { 1 / 3.0, 0x1p-10, 0x1.8p-14, 0x1.008p0, 7.03125,
+					  60000,   3e38,    -0.0,      0x1p-126 };
 	static uint16_t in[65536], factor[65536], out[65536], wanted[65536];
 	const void *src[2] = { in, factor };
 
@@ -234,13 +247,14 @@ Test(reduce, products_of_halves_equal_the_reference, .timeout = 120)
 				if (tt_reduce_isa_set(isas[k]))
 					continue;
 				tt_reduce_kernel(small[t], tuttiProd)(out, NULL, src, 2, 65536);
-				cr_assert(first_difference(small[t], wanted, out, 65536) == 65536, "%s %s times %g",
-					  isas[k], tt_type_name(small[t]), factors[f]);
+				cr_assert(first_difference(small[t], wanted, out, 65536) == 65536,
+					  "%s %s times %g", isas[k], tt_type_name(small[t]),
+					  factors[f]);
 			}
 		}
 }
 
-/* ---- written rules --------------------------------------------------------------------------------------------- */
+/* ---- written rules --------------------------------------------------------------------------- */
 
 Test(reduce, min_and_max_order_zeros_and_pass_nan_on_from_any_operand, .timeout = 20)
 {
@@ -254,7 +268,8 @@ Test(reduce, min_and_max_order_zeros_and_pass_nan_on_from_any_operand, .timeout 
 			tt_reduce_kernel(tuttiFloat32, tuttiMin)(out, NULL, src, 2, 3);
 			cr_assert(out[0] == 0 && signbit(out[0]) && isnan(out[1]) && isnan(out[2]));
 			tt_reduce_kernel(tuttiFloat32, tuttiMax)(out, NULL, src, 2, 3);
-			cr_assert(out[0] == 0 && !signbit(out[0]) && isnan(out[1]) && isnan(out[2]));
+			cr_assert(out[0] == 0 && !signbit(out[0]) && isnan(out[1]) &&
+				  isnan(out[2]));
 		}
 	}
 }
@@ -264,11 +279,13 @@ Test(reduce, a_result_that_is_nan_is_the_one_nan_of_its_type, .timeout = 20)
 {
 	static const uint64_t one_nan[tuttiNumTypes] = {
 		[tuttiFloat16] = 0x7e00, [tuttiBfloat16] = 0x7fc0, [tuttiFloat32] = 0x7fc00000,
-		[tuttiFloat64] = 0x7ff8000000000000, [tuttiFloat8e4m3] = 0x7f, [tuttiFloat8e5m2] = 0x7f,
+		[tuttiFloat64] = 0x7ff8000000000000, [tuttiFloat8e4m3] = 0x7f,
+		[tuttiFloat8e5m2] = 0x7f,
 	};
 	static const uint64_t other_nan[tuttiNumTypes] = {
 		[tuttiFloat16] = 0xfe11, [tuttiBfloat16] = 0xff81, [tuttiFloat32] = 0xffc12345,
-		[tuttiFloat64] = 0xfff0000000000001, [tuttiFloat8e4m3] = 0xff, [tuttiFloat8e5m2] = 0xfd,
+		[tuttiFloat64] = 0xfff0000000000001, [tuttiFloat8e4m3] = 0xff,
+		[tuttiFloat8e5m2] = 0xfd,
 	};
 	uint64_t in, number = 0, out;
 	const void *src[3] = { &number, &in, &number };
@@ -282,8 +299,8 @@ Test(reduce, a_result_that_is_nan_is_the_one_nan_of_its_type, .timeout = 20)
 					in = other_nan[type];
 					out = 0;
 					tt_reduce_kernel(type, op)(&out, NULL, src + first, 2, 1);
-					cr_assert_eq(out, one_nan[type], "%s %s %s", isas[k], tt_type_name(type),
-						     tt_op_name(op));
+					cr_assert_eq(out, one_nan[type], "%s %s %s", isas[k],
+						     tt_type_name(type), tt_op_name(op));
 				}
 	}
 }
@@ -331,7 +348,8 @@ Test(reduce, another_rounding_or_flush_to_zero_does_not_reach_the_kernels, .time
 {
 	float a[2] = { 1, 0x1p-130f }, b[2] = { 0x1p-24f, 0x1p-131f }, out[2];
 	const void *src[2] = { a, b };
-	unsigned before = _mm_getcsr(), strange = 0x8040 | 0x4000 | 0x1f00;   /* FTZ, DAZ, up, invalid unmasked */
+	/* FTZ, DAZ, up, invalid unmasked */
+	unsigned before = _mm_getcsr(), strange = 0x8040 | 0x4000 | 0x1f00;
 	struct tt_fpmode mode;
 
 	_mm_setcsr(strange);
@@ -345,7 +363,7 @@ Test(reduce, another_rounding_or_flush_to_zero_does_not_reach_the_kernels, .time
 }
 #endif
 
-/* ---- scale, divide, one element -------------------------------------------------------------------------------- */
+/* ---- scale, divide, one element -------------------------------------------------------------- */
 
 Test(reduce, floats_are_scaled_and_divided_with_one_rounding, .timeout = 60)
 {
@@ -360,22 +378,25 @@ Test(reduce, floats_are_scaled_and_divided_with_one_rounding, .timeout = 60)
 			ref_set(type, scalar, 0.3);
 			tt_scale(out, in, scalar, COUNT, type);
 			for (size_t i = 0; i < COUNT; i++) {
-				volatile double d = ref_get(type, in + i * ref_bytes[type]) * ref_get(type, scalar);
-				volatile float f = (float)d;      /* exact before, unless double is the type */
+				volatile double d = ref_get(type, in + i * ref_bytes[type]) *
+						    ref_get(type, scalar);
+				/* exact before, unless double is the type */
+				volatile float f = (float)d;
 
 				ref_set(type, wanted, type == tuttiFloat64 ? d : f);
-				cr_assert(ref_same(type, wanted, out + i * ref_bytes[type]), "%s scaled, %s: %zu",
-					  tt_type_name(type), isas[k], i);
+				cr_assert(ref_same(type, wanted, out + i * ref_bytes[type]),
+					  "%s scaled, %s: %zu", tt_type_name(type), isas[k], i);
 			}
 			tt_divide(in, in, 7, COUNT, type);
 			ref_fill(type, out, COUNT, 5);
 			for (size_t i = 0; i < COUNT; i++) {
 				volatile double d = ref_get(type, out + i * ref_bytes[type]) / 7;
-				volatile float f = (float)ref_get(type, out + i * ref_bytes[type]) / 7;
+				volatile float f =
+					(float)ref_get(type, out + i * ref_bytes[type]) / 7;
 
 				ref_set(type, wanted, type == tuttiFloat64 ? d : f);
-				cr_assert(ref_same(type, wanted, in + i * ref_bytes[type]), "%s divided, %s: %zu",
-					  tt_type_name(type), isas[k], i);
+				cr_assert(ref_same(type, wanted, in + i * ref_bytes[type]),
+					  "%s divided, %s: %zu", tt_type_name(type), isas[k], i);
 			}
 		}
 	}
@@ -409,7 +430,8 @@ Test(reduce, an_element_goes_to_double_and_back, .timeout = 60)
 			uint16_t in = (uint16_t)code, out = 0;
 
 			tt_element_set(&out, 0, small[t], tt_element_get(&in, 0, small[t]));
-			cr_assert(ref_same(small[t], &in, &out), "%s %x", tt_type_name(small[t]), code);
+			cr_assert(ref_same(small[t], &in, &out), "%s %x", tt_type_name(small[t]),
+				  code);
 			cr_assert(ref_get(small[t], &in) == tt_element_get(&in, 0, small[t]) ||
 				  isnan(tt_element_get(&in, 0, small[t])));
 		}
@@ -427,7 +449,8 @@ Test(reduce, an_element_is_set_to_the_nearest, .timeout = 60)
 				value = ldexp((double)(random_of(9, i) % 4096), exponent);
 			tt_element_set(got, 0, type, value);
 			ref_set(type, wanted, value);
-			cr_assert(!memcmp(got, wanted, ref_bytes[type]), "%s %a", tt_type_name(type), value);
+			cr_assert(!memcmp(got, wanted, ref_bytes[type]), "%s %a",
+				  tt_type_name(type), value);
 		}
 }
 
@@ -461,7 +484,8 @@ Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
 			for (size_t bytes = 0; bytes < 600; bytes += bytes < 140 ? 1 : 53) {
 				area_clear(&to, shift);
 				tt_copy_past(to.at, from + start, bytes);
-				cr_assert(!memcmp(to.at, from + start, bytes) && area_intact(&to, bytes),
+				cr_assert(!memcmp(to.at, from + start, bytes) &&
+						  area_intact(&to, bytes),
 					  "%zu bytes from +%zu to +%zu", bytes, start, shift);
 			}
 }

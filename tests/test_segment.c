@@ -1,5 +1,6 @@
 /*
- * test_segment.c - who comes to share memory: hosts, containers, limits, strangers, and memory that is not there
+ * test_segment.c - who comes to share memory: hosts, containers, limits, strangers, and memory that
+ * is not there
  *
  * What all transports promise is tested in test_transports.c.
  */
@@ -41,7 +42,8 @@ static int reach_body(const struct tt_world *world, void *arg)
 
 	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
 	for (int peer = 0; peer < world->nranks; peer++)
-		EXPECT(tt_shm.reaches(rig.ep, peer) == (peer != world->rank && group[peer] == group[world->rank]));
+		EXPECT(tt_shm.reaches(rig.ep, peer) ==
+		       (peer != world->rank && group[peer] == group[world->rank]));
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
 	harness_meet(world, 0);
 	rig_close(&rig);
@@ -50,14 +52,17 @@ static int reach_body(const struct tt_world *world, void *arg)
 
 static void reach_in_groups(const int *host_of, const int *group, int nranks, body_fn *body)
 {
-	struct harness h = { .nranks = nranks, .nchannels = 1, .message_bytes = 4096, .host_of = host_of };
+	struct harness h = {
+		.nranks = nranks, .nchannels = 1, .message_bytes = 4096, .host_of = host_of
+	};
 
 	cr_assert(harness_run(&h, body, (void *)group) == 0);
 }
 
 Test(segment, reaches_the_ranks_of_a_host_only, .timeout = 60)
 {
-	static const int two[] = { 0, 1, 0, 1, 1 }, all_apart[] = { 0, 1, 2 }, same[] = { 0, 0, 0, 0, 0, 0 };
+	static const int two[] = { 0, 1, 0, 1, 1 }, all_apart[] = { 0, 1, 2 },
+			 same[] = { 0, 0, 0, 0, 0, 0 };
 
 	reach_in_groups(two, two, 5, reach_body);
 	reach_in_groups(all_apart, all_apart, 3, reach_body);
@@ -76,7 +81,8 @@ static int container_body(const struct tt_world *world, void *arg)
 
 Test(segment, leaves_out_who_lives_in_another_container, .timeout = 60)
 {
-	static const int same[] = { 0, 0, 0, 0 }, lone_leader[] = { 1, 0, 0, 0 }, lone_member[] = { 0, 0, 1, 0 };
+	static const int same[] = { 0, 0, 0, 0 }, lone_leader[] = { 1, 0, 0, 0 },
+			 lone_member[] = { 0, 0, 1, 0 };
 
 	if (geteuid() != 0)
 		cr_skip_test("skipped: a network namespace needs root");
@@ -84,7 +90,8 @@ Test(segment, leaves_out_who_lives_in_another_container, .timeout = 60)
 	reach_in_groups(same, lone_member, 4, container_body);
 }
 
-/* A limit on file sizes would kill whoever makes the segment; it must only keep shared memory away. */
+/* A limit on file sizes would kill whoever makes the segment; it must only keep shared memory
+ * away. */
 static int limit_body(const struct tt_world *world, void *arg)
 {
 	struct rlimit small = { 1 << 16, 1 << 16 };
@@ -155,8 +162,8 @@ Test(segment, agrees_on_who_lacks_descriptors, .timeout = 60)
 	cr_assert(tt_now_ns() - start < 15000000000ull, "somebody waited for its deadline");
 }
 
-/* A stranger finds the sockets' names where the kernel lists them, connects first, says nothing, or says hello as rank 1
- * with a token that it cannot know. */
+/* A stranger finds the sockets' names where the kernel lists them, connects first, says nothing, or
+ * says hello as rank 1 with a token that it cannot know. */
 static void disturb(const char *name, bool speak)
 {
 	struct { uint8_t token[16]; int32_t rank; } hello = { .rank = 1 };
@@ -165,7 +172,8 @@ static void disturb(const char *name, bool speak)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	memcpy(sa.sun_path + 1, name + 1, bytes - 1);
-	connect(fd, (struct sockaddr *)&sa, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
+	connect(fd, (struct sockaddr *)&sa,
+		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
 	if (speak)
 		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
 }
@@ -180,7 +188,8 @@ static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, v
 
 	while (fgets(line, sizeof(line), f)) {
 		name = strstr(line, "@tutti-");
-		for (int i = 0; name && strstr(line, " 00010000 ") && i < 30; i++)     /* it listens */
+		/* it listens */
+		for (int i = 0; name && strstr(line, " 00010000 ") && i < 30; i++)
 			disturb(name, i % 3 != 1);
 	}
 	fclose(f);
@@ -203,7 +212,7 @@ Test(segment, gives_strangers_nothing_and_goes_on, .timeout = 60)
 	reach_in_groups(same, same, 3, stranger_body);
 }
 
-/* ---- shm: memory that is not there ------------------------------------------------------------------------------------ */
+/* ---- shm: memory that is not there ----------------------------------------------------------- */
 
 static int shortage_body(const struct tt_world *world, void *arg)
 {

@@ -11,7 +11,8 @@
 
 #include "ranks.h"
 
-#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, __LINE__, #x, \
+#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
+		nranks, __LINE__, #x,								\
 			tuttiGetLastError(NULL)); return 1; } } while (0)
 #define COUNT 1000
 
@@ -25,15 +26,19 @@ struct plan {
 
 static struct plan *plan_of(const struct plan *p)
 {
-	struct plan *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct plan *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *p;
 	return shared;
 }
 
-static int run(int n, const char *transport, int timeout_ms, int killed, rank_fn *fn, struct plan *p)
+static int run(int n, const char *transport, int timeout_ms, int killed, rank_fn *fn,
+	       struct plan *p)
 {
-	struct ranks r = { .n = n, .transport = transport, .timeout_ms = timeout_ms, .arg = p, .limit_s = 55 };
+	struct ranks r = {
+		.n = n, .transport = transport, .timeout_ms = timeout_ms, .arg = p, .limit_s = 55
+	};
 
 	return ranks_run(&r, fn) - killed;
 }
@@ -46,7 +51,8 @@ static bool is_victim(const struct plan *p, int rank)
 	return false;
 }
 
-/* The sum of old ranks + 1, by the elements' index; every survivor of the first communicator contributes its own. */
+/* The sum of old ranks + 1, by the elements' index; every survivor of the first communicator
+ * contributes its own. */
 static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float expected)
 {
 	float in[COUNT], out[COUNT];
@@ -62,7 +68,8 @@ static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float e
 	return 0;
 }
 
-/* Victims die at once or amid the shrinking; the others retry and get exactly the survivors' sum. */
+/* Victims die at once or amid the shrinking; the others retry and get exactly the survivors'
+ * sum. */
 static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -73,7 +80,8 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	for (int r = 0; r < nranks; r++)
 		expected += is_victim(p, r) ? 0 : (float)(r + 1);
-	tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, *comm, NULL);     /* others may die early in it */
+	/* others may die early in it */
+	tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, *comm, NULL);
 	if (is_victim(p, rank) && (!p->late || rank == p->victims[p->nvictims - 1])) {
 		usleep((unsigned)(random_of(p->seed, (unsigned)rank) % 3000));
 		raise(SIGKILL);
@@ -83,7 +91,9 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		signal(SIGALRM, SIG_DFL);
 	}
 	for (n = nranks; n > nranks - p->nvictims;) {
-		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks, is_victim(p, rank) ? 0 : (float)(rank + 1), expected)))
+		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks,
+						       is_victim(p, rank) ? 0 : (float)(rank + 1),
+						       expected)))
 			;                                /* those who are to die are there still */
 		want(rc == tuttiRemoteError);
 		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
@@ -107,8 +117,10 @@ static void check(int n, const char *transport, struct plan plan)
 {
 	struct plan *p = plan_of(&plan);
 
-	cr_expect_eq(run(n, transport, 20000, p->nvictims, survive, p), 0, "%d ranks, %s, seed %u", n, transport, p->seed);
-	cr_expect_eq(p->survivors, n - p->nvictims, "%d ranks, %s: %d survived", n, transport, p->survivors);
+	cr_expect_eq(run(n, transport, 20000, p->nvictims, survive, p), 0, "%d ranks, %s, seed %u",
+		     n, transport, p->seed);
+	cr_expect_eq(p->survivors, n - p->nvictims, "%d ranks, %s: %d survived", n, transport,
+		     p->survivors);
 }
 
 Test(shrink, gives_the_survivors_sum, .timeout = 60)
@@ -126,7 +138,8 @@ Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
 	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
 }
 
-/* The first victim breaks the communicator, others, the chair among them, die while it is shrunk. */
+/* The first victim breaks the communicator, others, the chair among them, die while it is
+ * shrunk. */
 Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
@@ -134,11 +147,13 @@ Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 
 	for (unsigned seed = first; seed < first + rounds; seed++)
 		check(6, seed % 2 ? "tcp" : "shm",
-		      (struct plan){ .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
+		      (struct plan){
+			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
 }
 
-/* As above, but the old communicator is destroyed at once, so that nobody may be there to tell a rank that a death kept
- * behind. It may be left out then: in words, and nobody hangs or gets a wrong sum. */
+/* As above, but the old communicator is destroyed at once, so that nobody may be there to tell a
+ * rank that a death kept behind. It may be left out then: in words, and nobody hangs or gets a
+ * wrong sum. */
 static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -175,18 +190,22 @@ Test(shrink, leaves_nobody_hanging_when_the_old_one_is_destroyed_too_early, .tim
 	int behind = 0;
 
 	for (unsigned seed = first; seed < first + rounds; seed++) {
-		struct plan *p = plan_of(&(struct plan){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
+		struct plan *p = plan_of(
+			&(struct plan){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
 
-		cr_expect_eq(run(6, seed % 2 ? "tcp" : "shm", 20000, 3, hurry, p), 0, "seed %u", seed);
-		cr_expect_eq(p->survivors + p->resumed, 3, "seed %u: %d and %d", seed, p->survivors, p->resumed);
+		cr_expect_eq(run(6, seed % 2 ? "tcp" : "shm", 20000, 3, hurry, p), 0, "seed %u",
+			     seed);
+		cr_expect_eq(p->survivors + p->resumed, 3, "seed %u: %d and %d", seed, p->survivors,
+			     p->resumed);
 		behind += p->resumed;
 	}
 	cr_log_info("%d of %u ranks were left behind", behind, 3 * rounds);
 }
 
-/* ---- stopped ----------------------------------------------------------------------------------------------------- */
+/* ---- stopped --------------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped; the others time out and go on; then it is continued, and learns that it is out. */
+/* Rank 1 is stopped; the others time out and go on; then it is continued, and learns that it is
+ * out. */
 static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -200,7 +219,9 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		while (!(rc = tuttiBarrier(*comm, NULL)))
 			;
 		want(rc == tuttiRemoteError || rc == tuttiTimeout);
-		want(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT) == tuttiRemoteError && !next);
+		want(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+			     tuttiRemoteError &&
+		     !next);
 		want(strstr(tuttiGetLastError(NULL), "went on without this rank"));
 		p->resumed = 1;
 		return 0;
@@ -233,7 +254,7 @@ Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
 	cr_expect_eq(run(3, "tcp", 3000, 0, wake_up, p), 0);
 }
 
-/* ---- by a list ------------------------------------------------------------------------------------------------------ */
+/* ---- by a list ------------------------------------------------------------------------------- */
 
 static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -241,9 +262,12 @@ static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiComm_t next = NULL;
 
 	(void)arg;
-	want(tuttiCommShrink(*comm, wrong, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) == tuttiInvalidArgument);
-	want(tuttiCommShrink(*comm, self, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) == tuttiInvalidArgument);
-	want(tuttiCommShrink(*comm, out, 2, NULL, NULL, TUTTI_SHRINK_DEFAULT) == tuttiInvalidArgument);
+	want(tuttiCommShrink(*comm, wrong, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
+	want(tuttiCommShrink(*comm, self, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
+	want(tuttiCommShrink(*comm, out, 2, NULL, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
 	want(!tuttiBarrier(*comm, NULL));
 	if (rank != 1 && rank != 3) {
 		want(!tuttiCommShrink(*comm, out, 2, &next, NULL, TUTTI_SHRINK_DEFAULT));
@@ -271,7 +295,8 @@ static int differ(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 0 || rank == 1) {
 		rc = tuttiCommShrink(*comm, out, 1, &next, NULL, TUTTI_SHRINK_DEFAULT);
 		want(rc == tuttiInvalidUsage || rc == tuttiTimeout);
-		want(strstr(tuttiGetLastError(NULL), "list") || strstr(tuttiGetLastError(NULL), "did not call"));
+		want(strstr(tuttiGetLastError(NULL), "list") ||
+		     strstr(tuttiGetLastError(NULL), "did not call"));
 	}
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
@@ -288,10 +313,12 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	if (rank)                                        /* waits for rank 0, who does not come */
-		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiRemoteError);
+		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
+		     tuttiRemoteError);
 	else
 		usleep(50000);
-	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, rank ? TUTTI_SHRINK_DEFAULT : TUTTI_SHRINK_ABORT));
+	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL,
+			      rank ? TUTTI_SHRINK_DEFAULT : TUTTI_SHRINK_ABORT));
 	want(!check_sum(next, rank, nranks, 1, (float)nranks));
 	tuttiCommDestroy(*comm);
 	*comm = next;
@@ -304,7 +331,7 @@ Test(shrink, can_end_what_runs_first, .timeout = 60)
 	cr_expect_eq(run(1, NULL, 0, 0, abort_first, NULL), 0);
 }
 
-/* ---- again and again ----------------------------------------------------------------------------------------------- */
+/* ---- again and again ------------------------------------------------------------------------- */
 
 /* The highest rank dies, then the lowest, ... until one is left. */
 static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)

@@ -1,5 +1,6 @@
 /*
- * test_simulate.c - the simulator: times computed by hand, lower bounds, messages and bytes those of the plans
+ * test_simulate.c - the simulator: times computed by hand, lower bounds, messages and bytes those
+ * of the plans
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -15,14 +16,38 @@ enum { MOST = 64 };
 
 /* Round figures, so that times can be added up by hand: ns. */
 static struct tt_cost plain = {
-	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000, .reduce_fs = 2000000,
-		  .far_copy_fs = 1000000, .far_reduce_fs = 2000000, .cache_bytes = 1 << 20 },
-	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .window = 8, .large_bytes = 1 << 30 },
-		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .send_fs = 500000,
-				    .recv_fs = 250000, .window = 8, .large_bytes = 1 << 30 },
-		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000, .link_fs = 1000000,
-				      .host_fs = 1000000, .window = 8, .large_bytes = 1 << 30 },
-		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000, .window = 1, .large_bytes = 1 << 30 } },
+	.core = { .call_ps = 1000,
+		  .step_ps = 10000,
+		  .switch_ps = 500000,
+		  .copy_fs = 1000000,
+		  .reduce_fs = 2000000,
+		  .far_copy_fs = 1000000,
+		  .far_reduce_fs = 2000000,
+		  .cache_bytes = 1 << 20 },
+	.link = { [TT_LINK_SHM] = { .latency_ps = 100000,
+				    .send_ps = 3000,
+				    .recv_ps = 5000,
+				    .window = 8,
+				    .large_bytes = 1 << 30 },
+		  [TT_LINK_TCP] = { .latency_ps = 100000,
+				    .send_ps = 3000,
+				    .recv_ps = 5000,
+				    .send_fs = 500000,
+				    .recv_fs = 250000,
+				    .window = 8,
+				    .large_bytes = 1 << 30 },
+		  [TT_LINK_HOSTS] = { .latency_ps = 100000,
+				      .send_ps = 3000,
+				      .recv_ps = 5000,
+				      .link_fs = 1000000,
+				      .host_fs = 1000000,
+				      .window = 8,
+				      .large_bytes = 1 << 30 },
+		  [TT_LINK_BOARD] = { .latency_ps = 60000,
+				      .send_ps = 2000,
+				      .recv_ps = 4000,
+				      .window = 1,
+				      .large_bytes = 1 << 30 } },
 };
 
 struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };
@@ -33,7 +58,10 @@ static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_co
 
 	for (int r = 0; r < n; r++)
 		c.host_of[r] = r * nhosts / n;
-	c.world = (struct tt_sim_world){ .nranks = n, .paths = { n, nhosts == 1, tcp, 0 }, .message_bytes = 65536, .cost = cost };
+	c.world = (struct tt_sim_world){ .nranks = n,
+					 .paths = { n, nhosts == 1, tcp, 0 },
+					 .message_bytes = 65536,
+					 .cost = cost };
 	return c;
 }
 
@@ -43,12 +71,14 @@ static struct tt_sim *open_sim(struct cluster *c, enum tt_collective collective,
 
 	c->topology.host_of = c->host_of;
 	c->world.topology = &c->topology;
-	cr_assert_eq(tt_sim_open(&c->world, tt_algorithm_find(collective, name), name, 0, NULL, &sim), TT_OK, "%s",
-		     tt_error_text());
+	cr_assert_eq(tt_sim_open(&c->world, tt_algorithm_find(collective, name), name, 0, NULL,
+				 &sim),
+		     TT_OK, "%s", tt_error_text());
 	return sim;
 }
 
-static struct tt_sim_result simulate(struct cluster *c, enum tt_collective collective, const char *name, size_t bytes)
+static struct tt_sim_result simulate(struct cluster *c, enum tt_collective collective,
+				     const char *name, size_t bytes)
 {
 	struct tt_sim *sim = open_sim(c, collective, name);
 	struct tt_sim_result result;
@@ -58,15 +88,17 @@ static struct tt_sim_result simulate(struct cluster *c, enum tt_collective colle
 	return result;
 }
 
-/* ---- by hand -------------------------------------------------------------------------------------------------------- */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
-/* Both send 100 bytes: 1 call, 10 step, 3 send, 100 to copy; 100 on the way; 10 step, 5 receive, 200 to add. */
+/* Both send 100 bytes: 1 call, 10 step, 3 send, 100 to copy; 100 on the way; 10 step, 5 receive,
+ * 200 to add. */
 Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
 	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 
-	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 10 + 5 + 200) * 1000ull, "%llu", (unsigned long long)r.time_ps);
+	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 10 + 5 + 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
 	cr_expect_eq(r.part_ps[TT_PART_LATENCY], 100000);
 	cr_expect_eq(r.part_ps[TT_PART_BYTES], 100000);
 	cr_expect_eq(r.part_ps[TT_PART_REDUCE], 200000);
@@ -75,36 +107,42 @@ Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 	cr_expect_eq(r.messages[TT_LINK_SHM], 2);
 }
 
-/* Three ranks cast 100 bytes once each, whatever the number of readers, and add two operands to the first. */
+/* Three ranks cast 100 bytes once each, whatever the number of readers, and add two operands to the
+ * first. */
 Test(simulate, a_cast_is_paid_once)
 {
 	struct cluster c = cluster_of(3, 1, false, &plain);
 	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
 
-	cr_expect_eq(r.time_ps, (1 + 10 + 2 + 100 + 60 + 10 + 2 * 4 + 2 * 200) * 1000ull, "%llu", (unsigned long long)r.time_ps);
+	cr_expect_eq(r.time_ps, (1 + 10 + 2 + 100 + 60 + 10 + 2 * 4 + 2 * 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
 }
 
-/* The same over sockets: the kernel copies, paid by sender (50) and receiver (25); what is sent and then added to is first
- * copied aside (100), since it may lie there until the kernel takes it. */
+/* The same over sockets: the kernel copies, paid by sender (50) and receiver (25); what is sent and
+ * then added to is first copied aside (100), since it may lie there until the kernel takes it. */
 Test(simulate, sockets_pay_for_the_kernels_copies)
 {
 	struct cluster c = cluster_of(2, 1, true, &plain);
 	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
 
-	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 50 + 100 + 10 + 5 + 25 + 200) * 1000ull, "%llu", (unsigned long long)r.time_ps);
+	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 50 + 100 + 10 + 5 + 25 + 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
 }
 
-/* Ranks 0 and 1 of one host each send 100 bytes to the other host: its network carries them one behind the other. */
+/* Ranks 0 and 1 of one host each send 100 bytes to the other host: its network carries them one
+ * behind the other. */
 Test(simulate, links_of_a_host_share_its_network)
 {
 	struct cluster c = cluster_of(4, 2, false, &plain);
 	struct tt_sim *sim = open_sim(&c, TT_BROADCAST, "direct");
 	struct tt_sim_result r;
 
-	/* rank 0 to 1 (114 of its core), to 2 and 3 (13 each): these two leave one behind the other, 100 each */
+	/* rank 0 to 1 (114 of its core), to 2 and 3 (13 each): these two leave one behind the
+	 * other, 100 each */
 	cr_assert_eq(tt_sim_run(sim, 100, 0, &r), TT_OK);
 	cr_expect_eq(r.bytes[TT_LINK_HOSTS], 200);
-	cr_expect_geq(r.time_ps, (1 + 113 + 13 + 200 + 100 + 15) * 1000ull, "%llu", (unsigned long long)r.time_ps);
+	cr_expect_geq(r.time_ps, (1 + 113 + 13 + 200 + 100 + 15) * 1000ull, "%llu",
+		      (unsigned long long)r.time_ps);
 	tt_sim_close(sim);
 }
 
@@ -116,15 +154,17 @@ Test(simulate, ranks_beyond_the_cores_take_turns)
 
 	c.world.cores = 1;
 	crowded = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
-	/* both send (113 each) and add (215 each), with at least a switch to one rank, to the other, and back */
+	/* both send (113 each) and add (215 each), with at least a switch to one rank, to the
+	 * other, and back */
 	cr_expect_geq(crowded.time_ps, (1 + 2 * 113 + 2 * 215 + 2 * 500) * 1000ull, "%llu",
 		      (unsigned long long)crowded.time_ps);
 	cr_expect_gt(crowded.time_ps, alone.time_ps);
 }
 
-/* ---- against the plans ------------------------------------------------------------------------------------------------ */
+/* ---- against the plans ----------------------------------------------------------------------- */
 
-static size_t length_of(const struct tt_plan *p, const struct tt_binding *b, const struct tt_step *s)
+static size_t length_of(const struct tt_plan *p, const struct tt_binding *b,
+			const struct tt_step *s)
 {
 	tt_ref local = s->dst != TT_REF_NONE ? s->dst : s->src[0];
 	uint32_t block = tt_ref_index(local) % p->nblocks;
@@ -137,9 +177,12 @@ static size_t length_of(const struct tt_plan *p, const struct tt_binding *b, con
 }
 
 /* What the plan of a rank sends to each peer, by adding up its steps. */
-static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes, uint64_t *sent)
+static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes,
+		   uint64_t *sent)
 {
-	struct tt_shape shape = { .collective = a->collective, .nranks = c->world.nranks, .rank = rank,
+	struct tt_shape shape = { .collective = a->collective,
+				  .nranks = c->world.nranks,
+				  .rank = rank,
 				  .topology = &c->topology };
 	struct tt_plan *p;
 	struct tt_binding b;
@@ -160,16 +203,18 @@ static void bytes_are_the_plans(const struct tt_algorithm *a, int n, int nhosts,
 	struct tt_sim_result r;
 	uint64_t want[MOST], got;
 
-	cr_assert_eq(tt_sim_run(sim, bytes, 0, &r), TT_OK, "%s of %zu bytes, %d ranks: %s", a->name, bytes, n, tt_error_text());
+	cr_assert_eq(tt_sim_run(sim, bytes, 0, &r), TT_OK, "%s of %zu bytes, %d ranks: %s", a->name,
+		     bytes, n, tt_error_text());
 	for (int rank = 0; rank < n; rank++) {
 		enum tt_link_class class;
 		int peer;
 
 		add_up(&c, a, rank, bytes, want);
 		for (uint32_t i = 0; tt_sim_sent(sim, rank, i, &peer, &class, &got); i++) {
-			cr_expect_eq(got, want[peer], "%s %s n %d, %zu bytes: %d -> %d %llu, want %llu",
-				     tt_collective_name(a->collective), a->name, n, bytes, rank, peer,
-				     (unsigned long long)got, (unsigned long long)want[peer]);
+			cr_expect_eq(got, want[peer],
+				     "%s %s n %d, %zu bytes: %d -> %d %llu, want %llu",
+				     tt_collective_name(a->collective), a->name, n, bytes, rank,
+				     peer, (unsigned long long)got, (unsigned long long)want[peer]);
 			want[peer] = 0;
 		}
 		for (int p = 0; p < n; p++)
@@ -185,10 +230,11 @@ Test(simulate, bytes_of_every_link_are_those_of_the_plans)
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = 1; n <= 13; n += n < 6 ? 1 : 3)
 			for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
-				bytes_are_the_plans(tt_algorithms[i], n, n > 3 && s % 2 ? 2 : 1, sizes[s]);
+				bytes_are_the_plans(tt_algorithms[i], n, n > 3 && s % 2 ? 2 : 1,
+						    sizes[s]);
 }
 
-/* ---- bounds ---------------------------------------------------------------------------------------------------------- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 Test(simulate, the_parts_sum_up_to_the_time)
 {
@@ -200,7 +246,8 @@ Test(simulate, the_parts_sum_up_to_the_time)
 				uint64_t sum = 0;
 
 				c.world.cores = cores;
-				r = simulate(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name, 200000);
+				r = simulate(&c, tt_algorithms[i]->collective,
+					     tt_algorithms[i]->name, 200000);
 				for (int k = 0; k < TT_PARTS; k++)
 					sum += r.part_ps[k];
 				cr_expect_eq(sum, r.time_ps, "%s n %d", tt_algorithms[i]->name, n);
@@ -213,7 +260,8 @@ Test(simulate, more_bytes_never_take_less)
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = 2; n <= 8; n *= 2) {
 			struct cluster c = cluster_of(n, 1, false, &tt_cost_builtin);
-			struct tt_sim *sim = open_sim(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name);
+			struct tt_sim *sim =
+				open_sim(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name);
 			uint64_t before = 0;
 
 			/* from doubling to doubling: a few more bytes may be cut better */
@@ -221,14 +269,16 @@ Test(simulate, more_bytes_never_take_less)
 				struct tt_sim_result r;
 
 				cr_assert_eq(tt_sim_run(sim, bytes, 16, &r), TT_OK);
-				cr_expect_geq(r.time_ps, before, "%s n %d, %zu bytes", tt_algorithms[i]->name, n, bytes);
+				cr_expect_geq(r.time_ps, before, "%s n %d, %zu bytes",
+					      tt_algorithms[i]->name, n, bytes);
 				before = r.time_ps;
 			}
 			tt_sim_close(sim);
 		}
 }
 
-/* Over links of 1 byte/ns between hosts of one rank, an allreduce moves 2(n-1)/n S out of every host at least. */
+/* Over links of 1 byte/ns between hosts of one rank, an allreduce moves 2(n-1)/n S out of every
+ * host at least. */
 Test(simulate, no_allreduce_is_faster_than_its_links)
 {
 	for (int i = 0; tt_algorithms[i]; i++)
@@ -239,7 +289,8 @@ Test(simulate, no_allreduce_is_faster_than_its_links)
 			uint64_t least = 2 * (uint64_t)(n - 1) * bytes / (uint64_t)n * 1000;
 
 			if (a->collective == TT_ALLREDUCE)
-				cr_expect_geq(simulate(&c, TT_ALLREDUCE, a->name, bytes).time_ps, least, "%s n %d", a->name, n);
+				cr_expect_geq(simulate(&c, TT_ALLREDUCE, a->name, bytes).time_ps,
+					      least, "%s n %d", a->name, n);
 		}
 }
 
@@ -256,8 +307,10 @@ Test(simulate, a_few_tiles_predict_all_of_them)
 		cr_assert_eq(tt_sim_run(sim, bytes, 0, &all), TT_OK);
 		cr_assert_eq(tt_sim_run(sim, bytes, 4 * tt_sim_width(sim, bytes), &few), TT_OK);
 		cr_expect_lt(few.tiles_walked, all.tiles_walked);
-		cr_expect(few.time_ps > all.time_ps / 100 * 95 && few.time_ps < all.time_ps / 100 * 105, "%s: %llu of %llu",
-			  names[i], (unsigned long long)few.time_ps, (unsigned long long)all.time_ps);
+		cr_expect(few.time_ps > all.time_ps / 100 * 95 &&
+				  few.time_ps < all.time_ps / 100 * 105,
+			  "%s: %llu of %llu", names[i], (unsigned long long)few.time_ps,
+			  (unsigned long long)all.time_ps);
 		cr_expect_eq(few.messages[0], all.messages[0]);
 		tt_sim_close(sim);
 	}
@@ -277,7 +330,7 @@ Test(simulate, is_the_same_every_time)
 	tt_sim_close(sim);
 }
 
-/* ---- choice ---------------------------------------------------------------------------------------------------------- */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 /* Rank by rank with a shape of its own: nothing but agreed facts enters, so all say the same. */
 Test(simulate, all_ranks_choose_alike)
@@ -285,20 +338,28 @@ Test(simulate, all_ranks_choose_alike)
 	uint64_t state = 7;
 
 	for (int k = 0; k < 60; k++) {
-		int n = 1 + (int)(((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % 20);
+		int n = 1 + (int)(((state = state * 6364136223846793005u + 1442695040888963407u) >>
+				   33) %
+				  20);
 		int nhosts = 1 + (int)((state >> 20) % (uint64_t)(n < 4 ? n : 4));
 		size_t bytes = (size_t)1 << (state >> 40) % 27;
 		struct cluster c = cluster_of(n, nhosts, state >> 60 & 1, &tt_cost_builtin);
-		struct tt_call_facts facts = { .bytes = bytes, .over_tcp = state >> 60 & 1, .cores = 1 + (int)((state >> 50) % 8) };
+		struct tt_call_facts facts = { .bytes = bytes,
+					       .over_tcp = state >> 60 & 1,
+					       .cores = 1 + (int)((state >> 50) % 8) };
 		char first[64] = "", name[64];
 
 		c.topology.host_of = c.host_of;
 		for (int r = 0; r < n; r += n / 2 + 1) {
-			struct tt_shape shape = { .collective = (enum tt_collective)(k % TT_SENDRECV), .nranks = n, .rank = r,
+			struct tt_shape shape = { .collective =
+							  (enum tt_collective)(k % TT_SENDRECV),
+						  .nranks = n,
+						  .rank = r,
 						  .topology = &c.topology };
 			const struct tt_algorithm *a;
 
-			cr_assert_eq(tt_plan_choose("auto", &shape, &facts, &a, name), TT_OK, "%s", tt_error_text());
+			cr_assert_eq(tt_plan_choose("auto", &shape, &facts, &a, name), TT_OK, "%s",
+				     tt_error_text());
 			if (!*first)
 				strcpy(first, name);
 			cr_expect_str_eq(name, first);
@@ -308,7 +369,8 @@ Test(simulate, all_ranks_choose_alike)
 
 Test(simulate, what_is_carried_on_to_many_ranks_is_near_the_whole)
 {
-	static const char *const names[] = { "ring", "tree", "recursive-doubling", "halving-doubling", "two-shot" };
+	static const char *const names[] = { "ring", "tree", "recursive-doubling",
+					     "halving-doubling", "two-shot" };
 	static const size_t sizes[] = { 64, 65536, 4 << 20 };
 
 	for (size_t s = 0; s < 3; s++) {
@@ -324,9 +386,11 @@ Test(simulate, what_is_carried_on_to_many_ranks_is_near_the_whole)
 
 			for (int k = 0; k < count; k++)
 				if (!strcmp(list[k].name, names[i]))
-					cr_expect(list[k].predicted_ps > whole / 2 && list[k].predicted_ps < 2 * whole,
+					cr_expect(list[k].predicted_ps > whole / 2 &&
+							  list[k].predicted_ps < 2 * whole,
 						  "%s of %zu: %llu, whole %llu", names[i], sizes[s],
-						  (unsigned long long)list[k].predicted_ps, (unsigned long long)whole);
+						  (unsigned long long)list[k].predicted_ps,
+						  (unsigned long long)whole);
 		}
 	}
 }

@@ -42,7 +42,8 @@ Test(split, split_makes_communicators_that_work_together, .timeout = 60)
 		run_both(split, n);
 }
 
-/* Ranks that bring different settings to a split all get the same sentence, and the parent goes on. */
+/* Ranks that bring different settings to a split all get the same sentence, and the parent goes
+ * on. */
 static int split_apart(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -63,8 +64,8 @@ Test(split, a_split_with_different_settings_is_refused_on_every_rank, .timeout =
 	run_both(split_apart, 3);
 }
 
-/* What one rank cannot do, no rank does; all return at once (the limit is far below the deadline), with that rank's
- * reason, and the parent goes on. */
+/* What one rank cannot do, no rank does; all return at once (the limit is far below the deadline),
+ * with that rank's reason, and the parent goes on. */
 static int split_in_vain(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const char *const words[] = { "maybe", "rings", "-7", "newcomm", "INITIALIZER" };
@@ -81,8 +82,11 @@ static int split_in_vain(tuttiComm_t *comm, int rank, int n, void *arg)
 			setenv("TUTTI_WAIT", "maybe", 1);
 		config.algo = bad && i == 1 ? "rings" : NULL;
 		config.magic = bad && i == 4 ? 0 : TUTTI_CONFIG_MAGIC;
-		rc = tuttiCommSplit(*comm, bad && i == 2 ? -7 : i == 3 && rank == 0 ? TUTTI_SPLIT_NOCOLOR : rank % 2, rank,
-				    bad && i == 3 ? NULL : &made, &config);
+		rc = tuttiCommSplit(*comm,
+				    bad && i == 2	  ? -7
+				    : i == 3 && rank == 0 ? TUTTI_SPLIT_NOCOLOR
+							  : rank % 2,
+				    rank, bad && i == 3 ? NULL : &made, &config);
 		unsetenv("TUTTI_WAIT");
 		WANT(rc == (bad ? tuttiInvalidArgument : tuttiRemoteError));
 		if (!strstr(tuttiGetLastError(NULL), words[i]))
@@ -106,7 +110,8 @@ Test(split, a_split_that_one_rank_cannot_make_fails_on_every_rank, .timeout = 60
 	cr_expect_eq(ranks_run(&r, split_in_vain), 0);
 }
 
-/* A tile asked for when the parent was joined is the child's, too, whatever one rank's environment says later. */
+/* A tile asked for when the parent was joined is the child's, too, whatever one rank's environment
+ * says later. */
 static int keep_tile(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t child;

@@ -1,8 +1,9 @@
 /*
- * test_train_gpu.c - the trainer's device cuda: a step of every model has the bits of the processor's (--canonical), or nearly
+ * test_train_gpu.c - the trainer's device cuda: a step of every model has the bits of the
+ * processor's (--canonical), or nearly
  *
- * On the stand-in for a GPU (tests/stand_in/), or with TUTTI_TEST_GPU set on one. A plain main that says TAP, for machines
- * without Criterion.
+ * On the stand-in for a GPU (tests/stand_in/), or with TUTTI_TEST_GPU set on one. A plain main that
+ * says TAP, for machines without Criterion.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -41,7 +42,7 @@ static void load_blas(void)
 		fprintf(stderr, "%s\n", dlerror());
 }
 
-/* ---- a step of a model ------------------------------------------------------------------------------------------------ */
+/* ---- a step of a model ----------------------------------------------------------------------- */
 
 struct step { const char *model; size_t pixels, rows; };
 
@@ -57,11 +58,13 @@ static void *upload(struct tt_device *d, const float *from, size_t count)
 	return to;
 }
 
-static void compute(struct tt_device *d, struct tt_model *m, const struct step *s, const float *start, struct outcome *o)
+static void compute(struct tt_device *d, struct tt_model *m, const struct step *s,
+		    const float *start, struct outcome *o)
 {
 	size_t count = m->parameters, pixels = s->rows * s->pixels;
 	float *x = upload(d, NULL, pixels), *loss = upload(d, NULL, 1);
-	float *weights = upload(d, start, count), *velocity = upload(d, start, count), *gradients = upload(d, NULL, count), *logits;
+	float *weights = upload(d, start, count), *velocity = upload(d, start, count),
+	      *gradients = upload(d, NULL, count), *logits;
 	uint8_t *images = malloc(2 * pixels), *labels = malloc(s->rows);
 	uint32_t *samples = malloc(s->rows * sizeof(*samples));
 
@@ -79,7 +82,8 @@ static void compute(struct tt_device *d, struct tt_model *m, const struct step *
 	d->ops->get(d, &o->loss, loss, sizeof(float));
 	d->ops->get(d, o->weights, weights, count * sizeof(float));
 	d->ops->get(d, o->velocity, velocity, count * sizeof(float));
-	d->ops->free(d, x), d->ops->free(d, loss), d->ops->free(d, weights), d->ops->free(d, velocity), d->ops->free(d, gradients);
+	d->ops->free(d, x), d->ops->free(d, loss), d->ops->free(d, weights),
+		d->ops->free(d, velocity), d->ops->free(d, gradients);
 	free(images), free(labels), free(samples);
 }
 
@@ -115,8 +119,8 @@ static bool same_bits(const struct outcome *a, const struct outcome *b)
 {
 	size_t bytes = a->parameters * sizeof(float);
 
-	return !memcmp(&a->loss, &b->loss, sizeof(float)) && !memcmp(a->weights, b->weights, bytes) &&
-	       !memcmp(a->velocity, b->velocity, bytes);
+	return !memcmp(&a->loss, &b->loss, sizeof(float)) &&
+	       !memcmp(a->weights, b->weights, bytes) && !memcmp(a->velocity, b->velocity, bytes);
 }
 
 static bool nearly(const struct outcome *a, const struct outcome *b)
@@ -127,7 +131,8 @@ static bool nearly(const struct outcome *a, const struct outcome *b)
 		off += pow((double)a->velocity[i] - b->velocity[i], 2);
 		size += pow(a->velocity[i], 2);
 	}
-	return fabs((double)a->loss - b->loss) <= 1e-4 * fabs((double)a->loss) && sqrt(off) <= 1e-4 * sqrt(size) && size > 0;
+	return fabs((double)a->loss - b->loss) <= 1e-4 * fabs((double)a->loss) &&
+	       sqrt(off) <= 1e-4 * sqrt(size) && size > 0;
 }
 
 static void release(struct outcome *o)
@@ -142,7 +147,8 @@ static void try_step(const struct step *s)
 	char which[80];
 	bool ran;
 
-	snprintf(which, sizeof(which), "%s, %zu images of %zu pixels", s->model, s->rows, s->pixels);
+	snprintf(which, sizeof(which), "%s, %zu images of %zu pixels", s->model, s->rows,
+		 s->pixels);
 	if (!take_step("cpu", true, s, &cpu)) {
 		point(false, "the processor takes a step", which);
 		return;
@@ -158,7 +164,7 @@ static void try_step(const struct step *s)
 	release(&cpu);
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static float unit(uint64_t index)
 {
@@ -171,7 +177,9 @@ static float unit(uint64_t index)
 /* c[m x n] in rows of n + 3, with every form of both operands */
 static void try_products(bool canonical)
 {
-	static const size_t sizes[][3] = { { 1, 1, 1 }, { 3, 5, 7 }, { 33, 10, 65 }, { 40, 130, 2 }, { 4, 6, 0 } };
+	static const size_t sizes[][3] = {
+		{ 1, 1, 1 }, { 3, 5, 7 }, { 33, 10, 65 }, { 40, 130, 2 }, { 4, 6, 0 }
+	};
 	static float numbers[2 * OPERAND], host[45 * 140], want[45 * 140];
 	struct tt_device d, cpu;
 	bool right = !tt_device_open(&d, "cuda", canonical) && !tt_device_open(&cpu, "cpu", true);
@@ -189,7 +197,8 @@ static void try_products(bool canonical)
 		const size_t *z = sizes[i / 4], m = z[0], n = z[1], k = z[2];
 		bool across_a = i & 1, across_b = i & 2;
 		size_t a_stride = (across_a ? m : k) + 2, b_stride = (across_b ? k : n) + 1;
-		struct tt_matrix a = { in, a_stride, across_a }, b = { in + OPERAND, b_stride, across_b };
+		struct tt_matrix a = { in, a_stride, across_a },
+				 b = { in + OPERAND, b_stride, across_b };
 
 		d.ops->gemm(&d, m, n, k, a, b, out, n + 3);
 		d.ops->get(&d, host, out, sizeof(host));
@@ -201,7 +210,8 @@ static void try_products(bool canonical)
 			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
 		}
 	}
-	point(right && !tt_device_settle(&d), "products of all forms", canonical ? "own kernel" : "cuBLAS");
+	point(right && !tt_device_settle(&d), "products of all forms",
+	      canonical ? "own kernel" : "cuBLAS");
 	d.ops->free(&d, in), d.ops->free(&d, out);
 	tt_device_close(&cpu);
 	tt_device_close(&d);
@@ -210,8 +220,8 @@ static void try_products(bool canonical)
 int main(void)
 {
 	static const struct step steps[] = {
-		{ "linear", 784, 100 }, { "mlp:9", 16, 6 }, { "mlp:40,7", 196, 33 }, { "cnn", 16, 6 }, { "cnn", 784, 11 },
-		{ "mlp:5", 16, 1 },
+		{ "linear", 784, 100 }, { "mlp:9", 16, 6 }, { "mlp:40,7", 196, 33 },
+		{ "cnn", 16, 6 },	{ "cnn", 784, 11 }, { "mlp:5", 16, 1 },
 	};
 
 	if (!harness_cuda()) {

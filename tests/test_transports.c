@@ -1,8 +1,10 @@
 /*
- * test_transports.c - the conformance suite: what transport.h promises, for every row of tt_transports
+ * test_transports.c - the conformance suite: what transport.h promises, for every row of
+ * tt_transports
  *
- * Ranks are forked processes and, in a second pass, threads of one process. self runs with one rank, the others with
- * two or more. What only one transport promises stands at the end, and in test_segment.c.
+ * Ranks are forked processes and, in a second pass, threads of one process. self runs with one
+ * rank, the others with two or more. What only one transport promises stands at the end, and in
+ * test_segment.c.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -17,25 +19,28 @@
 
 #define LARGE (256u << 10)
 
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 Test(transports, the_table_is_in_order_of_preference_and_complete, .timeout = 30)
 {
-	cr_assert(tt_transports[0] == &tt_self && tt_transports[1] == &tt_shm && tt_transports[2] == &tt_verbs &&
-		  tt_transports[3] == &tt_tcp);
+	cr_assert(tt_transports[0] == &tt_self && tt_transports[1] == &tt_shm &&
+		  tt_transports[2] == &tt_verbs && tt_transports[3] == &tt_tcp);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
 		char why[256] = "";
 		int there = (*t)->probe(why, sizeof(why));
 		unsigned way = (*t)->flags & (TT_T_RESERVE | TT_T_POST);
 
 		cr_assert(way == TT_T_RESERVE || way == TT_T_POST);
-		cr_assert(there == 1 || (*t == &tt_verbs && there == 0 && why[0]), "%s: %s", (*t)->name, why);
+		cr_assert(there == 1 || (*t == &tt_verbs && there == 0 && why[0]), "%s: %s",
+			  (*t)->name, why);
 	}
 }
 
 Test(transports, messages_of_every_size_arrive_in_order_on_independent_channels, .timeout = 120)
 {
-	static const size_t sizes[] = { 0, 1, 7, 8, 9, 47, 48, 49, 55, 56, 57, 63, 64, 65, 127, 128, 511, 512, 513, 4095, 4096,
+	static const size_t sizes[] = { 0,    1,    7,	   8,	  9,	 47,	48,
+					49,   55,   56,	   57,	  63,	 64,	65,
+					127,  128,  511,   512,	  513,	 4095,	4096,
 					4097, 5000, 16383, 32767, 32768, 39999, 40000 };
 	struct traffic tr = { .nchannels = 3, .messages = 1200, .sizes = sizes,
 			      .nsizes = sizeof(sizes) / sizeof(sizes[0]), .seed = 1 };
@@ -53,7 +58,9 @@ Test(transports, random_traffic_among_four_ranks_is_right, .timeout = 120)
 Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120)
 {
 	static const size_t sizes[] = { 8, 8, 8, 300, 8, 56, 57 };
-	struct traffic tr = { .nchannels = 1, .messages = 100000, .sizes = sizes, .nsizes = 7, .seed = 3 };
+	struct traffic tr = {
+		.nchannels = 1, .messages = 100000, .sizes = sizes, .nsizes = 7, .seed = 3
+	};
 
 	cr_assert(run_all(2, 1, 4096, traffic_body, &tr) == 0);
 }
@@ -61,7 +68,9 @@ Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120
 Test(transports, large_messages_both_ways_at_once_do_not_deadlock, .timeout = 120)
 {
 	static const size_t sizes[] = { 4u << 20 };
-	struct traffic tr = { .nchannels = 2, .messages = 24, .sizes = sizes, .nsizes = 1, .seed = 4 };
+	struct traffic tr = {
+		.nchannels = 2, .messages = 24, .sizes = sizes, .nsizes = 1, .seed = 4
+	};
 
 	cr_assert(run_all(2, 2, 4u << 20, traffic_body, &tr) == 0);
 }
@@ -73,17 +82,20 @@ Test(transports, a_slow_reader_loses_nothing, .timeout = 120)
 	cr_assert(run_all(2, 2, 20000, traffic_body, &tr) == 0);
 }
 
-/* Rank r casts bytes that follow from (number, r); everyone checks everyone's. At the end one rank is in another call. */
+/* Rank r casts bytes that follow from (number, r); everyone checks everyone's. At the end one rank
+ * is in another call. */
 static uint8_t cast_byte(uint64_t number, int rank, size_t at)
 {
 	return (uint8_t)mix(number * 64 + (uint64_t)rank + (at << 32));
 }
 
-static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t number, uint32_t stamp, const uint8_t **ret)
+static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t number,
+		      uint32_t stamp, const uint8_t **ret)
 {
 	int rc;
 
-	while ((rc = rig->ep->t->seen(rig->ep, peer, bytes, number, stamp, (const void **)ret)) == 0)
+	while ((rc = rig->ep->t->seen(rig->ep, peer, bytes, number, stamp, (const void **)ret)) ==
+	       0)
 		sched_yield();
 	return rc;
 }
@@ -97,7 +109,8 @@ static int cast_body(const struct tt_world *world, void *arg)
 
 	EXPECT(rig_open(&rig, t, world, 1) == 0);
 	for (uint64_t k = 1; k <= 3000; k++) {
-		size_t bytes = 1 + mix(k) % (k % 50 ? TT_CAST_SMALL : TT_CAST_BYTES), line = bytes > TT_CAST_SMALL ? bytes : TT_CAST_LINE;
+		size_t bytes = 1 + mix(k) % (k % 50 ? TT_CAST_SMALL : TT_CAST_BYTES),
+		       line = bytes > TT_CAST_SMALL ? bytes : TT_CAST_LINE;
 		bool last = k == 3000;
 
 		for (size_t i = 0; i < bytes; i++)
@@ -107,7 +120,9 @@ static int cast_body(const struct tt_world *world, void *arg)
 			if (r == world->rank)
 				continue;
 			if (last && (r == 1 || world->rank == 1)) {
-				EXPECT(await_cast(&rig, r, bytes, k, (uint32_t)k + (world->rank == 1), &lines) == TT_USAGE);
+				EXPECT(await_cast(&rig, r, bytes, k,
+						  (uint32_t)k + (world->rank == 1),
+						  &lines) == TT_USAGE);
 				continue;
 			}
 			EXPECT(await_cast(&rig, r, bytes, k, (uint32_t)k, &lines) == 1);
@@ -170,16 +185,19 @@ static int flood_body(const struct tt_world *world, void *arg)
 Test(transports, a_writer_is_refused_before_memory_grows_without_end, .timeout = 120)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		cr_assert(!runs(*t) || run_on(*t, 2, 1, 16384, false, flood_body, NULL) == 0);   /* threads share one zeros[]: forks only */
+		/* threads share one zeros[]: forks only */
+		cr_assert(!runs(*t) || run_on(*t, 2, 1, 16384, false, flood_body, NULL) == 0);
 }
 
-/* ---- wrong calls --------------------------------------------------------------------------------------------------- */
+/* ---- wrong calls ----------------------------------------------------------------------------- */
 
 static int mismatch_body(const struct tt_world *world, void *arg)
 {
-	static const struct { size_t sent, expected; uint32_t stamp; } wrong[] = {
-		{ 8, 8, 4712 }, { 8, 16, 4711 }, { 16, 8, 4711 }, { 56, 57, 4711 }, { 57, 56, 4711 }, { 5000, 5000, 4712 },
-		{ 5000, 5001, 4711 }, { 8000, 8, 4711 }, { 8, 8000, 4711 }, { 0, 8, 4711 },
+	static const struct { size_t sent, expected; uint32_t stamp;
+	} wrong[] = {
+		{ 8, 8, 4712 },	   { 8, 16, 4711 },	 { 16, 8, 4711 },      { 56, 57, 4711 },
+		{ 57, 56, 4711 },  { 5000, 5000, 4712 }, { 5000, 5001, 4711 }, { 8000, 8, 4711 },
+		{ 8, 8000, 4711 }, { 0, 8, 4711 },
 	};
 	const struct tt_transport *t = ((struct setup *)arg)->t;
 	static const uint8_t buf[8192];
@@ -212,10 +230,10 @@ Test(transports, another_stamp_or_length_is_found, .timeout = 60)
 	cr_assert(run_all(2, 10, 8192, mismatch_body, NULL) == 0);
 }
 
-/* ---- life ---------------------------------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
-/* Rank 0 sends until it is refused and closes at once, with a message of the peer unread; all that was taken from it must
- * still come, also what the peer's socket had no room for. */
+/* Rank 0 sends until it is refused and closes at once, with a message of the peer unread; all that
+ * was taken from it must still come, also what the peer's socket had no room for. */
 static int close_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
@@ -313,7 +331,8 @@ static int leak_body(const struct tt_world *world, void *arg)
 	int fds = count_descriptors(), maps = count_lines("/proc/self/maps", "memfd:tutti");
 
 	for (int i = 0; i < 20; i++) {
-		bool with_links = !dials || i == 0;       /* the world has one socket for each link */
+		/* the world has one socket for each link */
+		bool with_links = !dials || i == 0;
 		struct rig rig;
 
 		EXPECT(rig_open(&rig, setup->t, world, with_links) == 0);
@@ -369,7 +388,7 @@ Test(transports, nothing_is_allocated_once_links_are_ready, .timeout = 60)
 		cr_assert(!runs(*t) || run_on(*t, 2, 1, 9000, false, allocation_body, NULL) == 0);
 }
 
-/* ---- self ---------------------------------------------------------------------------------------------------------- */
+/* ---- self ------------------------------------------------------------------------------------ */
 
 static int own_pointer_body(const struct tt_world *world, void *arg)
 {
@@ -381,7 +400,8 @@ static int own_pointer_body(const struct tt_world *world, void *arg)
 	EXPECT(rig_open(&rig, &tt_self, world, 1) == 0);
 	EXPECT(rig.links[0]->t->post(rig.links[0], &number, sizeof(number), 1) == 1);
 	EXPECT(rig.links[0]->completed == 0);
-	EXPECT(rig.links[0]->t->peek(rig.links[0], sizeof(number), 1, &data) == 1 && data == &number);
+	EXPECT(rig.links[0]->t->peek(rig.links[0], sizeof(number), 1, &data) == 1 &&
+	       data == &number);
 	rig.links[0]->t->release(rig.links[0]);
 	EXPECT(rig.links[0]->completed == 1);
 	rig_close(&rig);
@@ -393,7 +413,7 @@ Test(transports, self_gives_the_senders_own_pointer, .timeout = 30)
 	cr_assert(run_on(&tt_self, 1, 1, 4096, false, own_pointer_body, NULL) == 0);
 }
 
-/* ---- tcp: deaths ---------------------------------------------------------------------------------------------------- */
+/* ---- tcp: deaths ----------------------------------------------------------------------------- */
 
 /* Rank 1 dies before a message, or in the middle of one. */
 static int death_body(const struct tt_world *world, void *arg)

@@ -1,8 +1,8 @@
 /*
  * test_trouble.c - what the ranks learn of each other when something goes wrong after joining
  *
- * Deaths and stops of any rank, also of inner ranks of the tree; failures raised; calls that differ; who is
- * missing. Ranks are forked processes on their control alone: no data moves.
+ * Deaths and stops of any rank, also of inner ranks of the tree; failures raised; calls that
+ * differ; who is missing. Ranks are forked processes on their control alone: no data moves.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -17,10 +17,11 @@
 #define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
 #define HOLD_MS 20000
 
-static const struct tt_call sum_512 = { .collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1,
-					.count = 512 };
+static const struct tt_call sum_512 = {
+	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 512
+};
 
-/* ---- deaths ------------------------------------------------------------------------------------------------------ */
+/* ---- deaths ---------------------------------------------------------------------------------- */
 
 /* Everybody has finished operation 6 and is in 7 when one rank is killed. */
 static int die_or_notice(struct meet *m, int rank, struct tt_control *ctl)
@@ -54,10 +55,12 @@ static void kill_one(int n, int victim)
 	for (int r = 0; r < n; r++) {
 		if (r == victim)
 			continue;
-		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d, victim %d: %s", r, n, victim, m.report[r].text);
+		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d, victim %d: %s", r, n, victim,
+			     m.report[r].text);
 		SAYS(r, words);
 		SAYS(r, "operation 6 (allreduce of 1024 float32, sum");
-		cr_assert_lt(m.report[r].took_ms, 1000, "rank %d took %lu ms", r, m.report[r].took_ms);
+		cr_assert_lt(m.report[r].took_ms, 1000, "rank %d took %lu ms", r,
+			     m.report[r].took_ms);
 	}
 }
 
@@ -74,7 +77,10 @@ static int notice(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
-	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == *(int *)m->arg ? 0 : 1;
+	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE &&
+			       culprit == *(int *)m->arg
+		       ? 0
+		       : 1;
 }
 
 Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
@@ -92,12 +98,13 @@ Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
 		meet_wait(&m);
 		cr_assert_lt(tt_now_ns(), until, "round %d took too long", round);
 		for (int r = 0; r < 12; r++)
-			cr_assert(r == victim || m.report[r].rc == 0, "round %d, rank %d: %d %s", round, r, m.report[r].rc,
-				  m.report[r].text);
+			cr_assert(r == victim || m.report[r].rc == 0, "round %d, rank %d: %d %s",
+				  round, r, m.report[r].rc, m.report[r].text);
 	}
 }
 
-/* A rank stopped while all join is named at the deadline, also when it keeps others out of the tree. */
+/* A rank stopped while all join is named at the deadline, also when it keeps others out of the
+ * tree. */
 static void stop_myself(struct meet *m, int rank, struct tt_join *join)
 {
 	(void)join;
@@ -194,7 +201,7 @@ Test(trouble, an_exit_without_goodbye_is_a_death, .timeout = 60)
 	SAYS(3, "rank 2 died");
 }
 
-/* ---- failures raised --------------------------------------------------------------------------------------------- */
+/* ---- failures raised ------------------------------------------------------------------------- */
 
 static _Atomic int hooks;
 
@@ -228,12 +235,13 @@ Test(trouble, what_one_rank_raises_breaks_every_rank_once, .timeout = 60)
 
 	meet_run(&m);
 	for (int r = 0; r < 12; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc, m.report[r].text);
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
+			     m.report[r].text);
 		SAYS(r, "rank 5: no memory for what it wanted");
 	}
 }
 
-/* ---- stopped ranks ----------------------------------------------------------------------------------------------- */
+/* ---- stopped ranks --------------------------------------------------------------------------- */
 
 /* The others wait as run does and ask at their deadline. */
 static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
@@ -251,11 +259,13 @@ static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
 		return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT ? 0 : 1;
 	}
 	meet_reached(m, victim, 2, HOLD_MS);
-	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl); sleep_ms(20))
+	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl);
+	     sleep_ms(20))
 		tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = victim, .heard = 2 });
 	until = tt_now_ns();
 	if (!tt_control_broken(ctl))
-		who = tt_control_missing(ctl, 3, &(struct tt_stuck){ .awaited = victim, .heard = 2 },
+		who = tt_control_missing(ctl, 3,
+					 &(struct tt_stuck){ .awaited = victim, .heard = 2 },
 					 m->report[rank].text, sizeof(m->report[rank].text));
 	m->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
 	if (tt_control_broken(ctl))
@@ -277,13 +287,15 @@ static void stop_one(int n, int victim)
 	kill(m.report[victim].pid, SIGSTOP);
 	atomic_store(&m.report[victim].stage, 2);
 	for (int r = 0; r < n; r++)
-		cr_assert(r == victim || meet_reached(&m, r, 3, HOLD_MS), "rank %d does not know", r);
+		cr_assert(r == victim || meet_reached(&m, r, 3, HOLD_MS), "rank %d does not know",
+			  r);
 	atomic_store(&m.report[victim].stage, 9);
 	kill(m.report[victim].pid, SIGCONT);
 	meet_wait(&m);
 	snprintf(words, sizeof(words), "rank %d is not answering (stopped?)", victim);
 	for (int r = 0; r < n; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d, victim %d: %s", r, victim, m.report[r].text);
+		cr_assert_eq(m.report[r].rc, 0, "rank %d, victim %d: %s", r, victim,
+			     m.report[r].text);
 		SAYS(r, words);
 		SAYS(r, "operation 2 (allreduce of 1024 float32");
 		cr_assert_lt(m.report[r].took_ms, 1900);
@@ -298,7 +310,7 @@ Test(trouble, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
 	stop_one(20, 13);
 }
 
-/* ---- ranks that are elsewhere ------------------------------------------------------------------------------------ */
+/* ---- ranks that are elsewhere ---------------------------------------------------------------- */
 
 static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
 {
@@ -329,7 +341,8 @@ Test(trouble, a_rank_that_has_not_made_the_call_is_named_with_its_last_one, .tim
 	meet_run(&m);
 	for (int r = 0; r < 3; r++) {
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r, "rank 2 has not called operation 2 yet; its last was: operation 1 (allreduce");
+		SAYS(r,
+		     "rank 2 has not called operation 2 yet; its last was: operation 1 (allreduce");
 	}
 }
 
@@ -361,7 +374,7 @@ Test(trouble, when_nobody_is_missing_who_waits_for_whom_is_said, .timeout = 60)
 	SAYS(0, "rank 1 waits for rank 2");
 }
 
-/* ---- calls that differ ------------------------------------------------------------------------------------------- */
+/* ---- calls that differ ----------------------------------------------------------------------- */
 
 static int differ(struct meet *m, int rank, struct tt_control *ctl)
 {
@@ -395,7 +408,8 @@ Test(trouble, calls_that_differ_are_told_to_every_rank_with_both_calls, .timeout
 	}
 }
 
-/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed: the first of them is what must be told. */
+/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed: the first of them is what must
+ * be told. */
 static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
@@ -422,7 +436,8 @@ Test(trouble, the_earliest_call_that_differs_is_told, .timeout = 60)
 	meet_run(&m);
 	for (int r = 0; r < 3; r++) {
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r, "called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
+		SAYS(r,
+		     "called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
 	}
 }
 

@@ -17,14 +17,16 @@ static int parse(const char *text, struct tt_cost **ret_cost)
 	return tt_cost_parse(text, strlen(text), "FILE", ret_cost);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 Test(tuning, a_constant_stands_in_its_unit_and_the_rest_is_built_in)
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6", &c),
-		     TT_OK, "%s", tt_error_text());
+	cr_assert_eq(
+		parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6",
+		      &c),
+		TT_OK, "%s", tt_error_text());
 	cr_expect_eq(c->link[TT_LINK_SHM].latency_ps, 90500);
 	cr_expect_eq(c->link[TT_LINK_TCP].send_fs, 250000);
 	cr_expect_eq(c->link[TT_LINK_HOSTS].host_fs, 0);
@@ -55,7 +57,8 @@ Test(tuning, every_constant_survives_being_printed)
 		uint64_t *a = (uint64_t *)((char *)c + tt_cost_table[i].offset);
 		uint64_t *b = (uint64_t *)((char *)again + tt_cost_table[i].offset);
 
-		cr_expect(*a > *b ? *a - *b <= *a / 10000 : *b - *a <= *a / 10000, "%s", tt_cost_table[i].name);
+		cr_expect(*a > *b ? *a - *b <= *a / 10000 : *b - *a <= *a / 10000, "%s",
+			  tt_cost_table[i].name);
 	}
 	cr_expect_eq(again->nfactors, 2);
 	cr_expect_eq(memcmp(again->factors, c->factors, 2 * sizeof(*c->factors)), 0);
@@ -67,21 +70,31 @@ Test(tuning, every_constant_survives_being_printed)
 
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
-	static const struct { const char *line, *says; } wrong[] = {
-		{ "shm.latency_ms 9", "no constant \"shm.latency_ms\"" }, { "shm.latency_ns", "is one number: nanoseconds" },
-		{ "shm.latency_ns 1 2", "is one number" }, { "shm.latency_ns -1", "is one number" },
-		{ "shm.latency_ns nan", "is one number" }, { "shm.latency_ns inf", "is one number" },
-		{ "shm.latency_ns 9x", "is one number" }, { "shm.latency_ns 1e11", "is one number" },
+	static const struct { const char *line, *says;
+	} wrong[] = {
+		{ "shm.latency_ms 9", "no constant \"shm.latency_ms\"" },
+		{ "shm.latency_ns", "is one number: nanoseconds" },
+		{ "shm.latency_ns 1 2", "is one number" },
+		{ "shm.latency_ns -1", "is one number" },
+		{ "shm.latency_ns nan", "is one number" },
+		{ "shm.latency_ns inf", "is one number" },
+		{ "shm.latency_ns 9x", "is one number" },
+		{ "shm.latency_ns 1e11", "is one number" },
 		{ "shm.latency_ns 0,5", "is one number" },
-		{ "core.copy_gbps 1e-9", "GB/s" }, { "core.cache_bytes 0", "bytes from 1" }, { "tcp.window 1.5", "whole number" },
-		{ "tcp.window 0", "whole number" }, { "latency_ns 9", "`tutti tune --print` lists them" },
-		{ "factor", "a factor is: factor COLLECTIVE" }, { "factor allreduce ring shm 4 65536", "a factor is" },
+		{ "core.copy_gbps 1e-9", "GB/s" },
+		{ "core.cache_bytes 0", "bytes from 1" },
+		{ "tcp.window 1.5", "whole number" },
+		{ "tcp.window 0", "whole number" },
+		{ "latency_ns 9", "`tutti tune --print` lists them" },
+		{ "factor", "a factor is: factor COLLECTIVE" },
+		{ "factor allreduce ring shm 4 65536", "a factor is" },
 		{ "factor allreduce ring shm 4 65536 1 1", "a factor is" },
 		{ "factor alreduce ring shm 4 65536 1", "\"alreduce\" is not a collective" },
 		{ "factor allreduce rings shm 4 65536 1", "no algorithm \"rings\"" },
 		{ "factor allreduce ring sm 4 65536 1", "\"sm\" is not a class of links; use shm" },
 		{ "factor allreduce ring shm 0 65536 1", "1 to 65535 ranks" },
-		{ "factor allreduce ring shm 4 x 1", "bytes" }, { "factor allreduce ring shm 4 8 0", "from 0.001 to 1000" },
+		{ "factor allreduce ring shm 4 x 1", "bytes" },
+		{ "factor allreduce ring shm 4 8 0", "from 0.001 to 1000" },
 		{ "factor allreduce ring shm 4 8 1001", "from 0.001 to 1000" },
 	};
 
@@ -89,10 +102,12 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 		struct tt_cost *c = NULL;
 		char text[200];
 
-		snprintf(text, sizeof(text), "# one\nshm.window 8\n%s\nshm.window 9\n", wrong[i].line);
+		snprintf(text, sizeof(text), "# one\nshm.window 8\n%s\nshm.window 9\n",
+			 wrong[i].line);
 		cr_expect_eq(parse(text, &c), TT_ARG, "%s was taken", wrong[i].line);
 		cr_expect(!strncmp(tt_error_text(), "FILE: line 3: ", 14), "%s", tt_error_text());
-		cr_expect(strstr(tt_error_text(), wrong[i].says), "%s: %s", wrong[i].line, tt_error_text());
+		cr_expect(strstr(tt_error_text(), wrong[i].says), "%s: %s", wrong[i].line,
+			  tt_error_text());
 	}
 	struct tt_cost *c;
 
@@ -102,14 +117,17 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 	cr_expect_eq(tt_cost_read("/", &c), TT_ARG);
 }
 
-/* ---- factors ----------------------------------------------------------------------------------------------------------- */
+/* ---- factors --------------------------------------------------------------------------------- */
 
 Test(tuning, factors_hold_between_points_and_for_the_nearest_number_of_ranks)
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
-			   "factor allreduce ring shm 16 1024 0.5\n", &c), TT_OK);
+	cr_assert_eq(
+		parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
+		      "factor allreduce ring shm 16 1024 0.5\n",
+		      &c),
+		TT_OK);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1024, 1000), 2000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 2048, 1000), 3000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1, 1000), 2000);
@@ -128,7 +146,8 @@ Test(tuning, a_table_survives_being_handed_over)
 
 	cr_assert_eq(parse("shm.latency_ns 7\nfactor reduce tree tcp 3 5 2\n", &c), TT_OK);
 	cr_assert_eq(tt_cost_pack(c, NULL, 0), sizeof(*c) + sizeof(struct tt_factor));
-	cr_assert_eq(tt_cost_pack(c, packed, sizeof(packed)), sizeof(*c) + sizeof(struct tt_factor));
+	cr_assert_eq(tt_cost_pack(c, packed, sizeof(packed)),
+		     sizeof(*c) + sizeof(struct tt_factor));
 	cr_expect_eq(tt_cost_unpack(packed, sizeof(*c), &copy), TT_SYSTEM);
 	cr_expect_eq(tt_cost_unpack(packed, 10, &copy), TT_SYSTEM);
 	cr_assert_eq(tt_cost_unpack(packed, sizeof(*c) + sizeof(struct tt_factor), &copy), TT_OK);
@@ -138,14 +157,15 @@ Test(tuning, a_table_survives_being_handed_over)
 	tt_cost_free(c);
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "rank %d: not so: %s (%s)\n", rank, #condition, tuttiGetLastError(NULL)); \
-			return 1; \
-		} \
+#define CHECK(condition)								\
+	do {										\
+		if (!(condition)) {							\
+			fprintf(stderr, "rank %d: not so: %s (%s)\n", rank, #condition,	\
+					tuttiGetLastError(NULL));			\
+			return 1;							\
+		}									\
 	} while (0)
 
 static void write_file(const char *path, const char *text)
@@ -190,7 +210,8 @@ static int uses_rank_0s(tuttiComm_t *unused, int rank, int n, void *arg)
 	CHECK(comm->cost && comm->cost->link[TT_LINK_SHM].latency_ps == 123000);
 	CHECK(!tuttiAllReduce(x, x, 1000, tuttiFloat, tuttiSum, comm, NULL) && x[0] == (float)n);
 	CHECK(!tuttiCommSplit(comm, 0, -rank, &child, NULL));
-	CHECK(child->cost && child->cost != comm->cost && child->cost->link[TT_LINK_SHM].latency_ps == 123000);
+	CHECK(child->cost && child->cost != comm->cost &&
+	      child->cost->link[TT_LINK_SHM].latency_ps == 123000);
 	CHECK(!tuttiCommDestroy(comm));
 	CHECK(!tuttiCommDescribe(child, "allreduce", 1000, tuttiFloat, text, sizeof(text)));
 	CHECK(!strncmp(text, "algorithm ring ", 15));
@@ -204,8 +225,10 @@ static void write_favour(const char *path, const char *algorithm, const char *la
 	size_t used = (size_t)snprintf(text, sizeof(text), "shm.latency_ns %s\n", latency);
 
 	for (int i = 0; tt_algorithms[i]; i++)
-		if (tt_algorithms[i]->collective == TT_ALLREDUCE && strcmp(tt_algorithms[i]->name, algorithm))
-			used += (size_t)snprintf(text + used, sizeof(text) - used, "factor allreduce %s shm 4 4096 900\n",
+		if (tt_algorithms[i]->collective == TT_ALLREDUCE &&
+		    strcmp(tt_algorithms[i]->name, algorithm))
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+						 "factor allreduce %s shm 4 4096 900\n",
 						 tt_algorithms[i]->name);
 	write_file(path, text);
 }
@@ -229,7 +252,8 @@ static int hears_why(tuttiComm_t *unused, int rank, int n, void *arg)
 
 	(void)unused, (void)n;
 	CHECK(join(arg, rank, &comm) != 0);
-	CHECK(strstr(tuttiGetLastError(NULL), "line 2") && strstr(tuttiGetLastError(NULL), "TUTTI_TUNING"));
+	CHECK(strstr(tuttiGetLastError(NULL), "line 2") &&
+	      strstr(tuttiGetLastError(NULL), "TUTTI_TUNING"));
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_verbs.c - what only the verbs transport promises: its declarations are libibverbs', both sides choose the same GIDs,
- * and a steady state registers nothing and asks for few completions
+ * test_verbs.c - what only the verbs transport promises: its declarations are libibverbs', both
+ * sides choose the same GIDs, and a steady state registers nothing and asks for few completions
  *
  * The conformance suite is test_transports.c; tests/verbs.sh runs both on the stand-in library.
  */
@@ -13,13 +13,14 @@
 #include "harness_traffic.h"
 #include "transports/verbs.h"
 
-/* ---- declarations ------------------------------------------------------------------------------------------------ */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
 #define SIZE(ours, theirs) cr_expect_eq(sizeof(struct ours), sizeof(struct theirs), #ours)
-#define PLACE(ours, member, theirs, name) \
-	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name), #ours "." #member)
+#define PLACE(ours, member, theirs, name)						\
+	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name),	\
+			#ours "." #member)
 #define NUMBER(ours, theirs) cr_expect_eq((int)ours, (int)theirs, #ours)
 
 Test(verbs, sizes_are_those_of_the_systems_header, .timeout = 30)
@@ -95,7 +96,7 @@ Test(verbs, declarations_are_those_of_the_systems_header)
 }
 #endif
 
-/* ---- GIDs -------------------------------------------------------------------------------------------------------- */
+/* ---- GIDs ------------------------------------------------------------------------------------ */
 
 static struct tt_ib_offer v4(int c, int d, uint8_t type, uint8_t index)
 {
@@ -109,19 +110,23 @@ static struct tt_ib_offer v6(int network, int host, uint8_t index)
 {
 	struct tt_ib_offer o = { .type = TT_IB_GID_ROCE2, .prefix = 64, .index = index };
 
-	memcpy(o.gid, (uint8_t[16]){ 0x20, 0x01, [7] = (uint8_t)network, [15] = (uint8_t)host }, 16);
+	memcpy(o.gid, (uint8_t[16]){ 0x20, 0x01, [7] = (uint8_t)network, [15] = (uint8_t)host },
+	       16);
 	return o;
 }
 
 static struct tt_ib_port_card port(struct tt_ib_offer a, struct tt_ib_offer b, struct tt_ib_offer c)
 {
-	return (struct tt_ib_port_card){ .link_layer = TT_IB_LINK_ETHERNET, .ngids = 3, .gid = { a, b, c } };
+	return (struct tt_ib_port_card){ .link_layer = TT_IB_LINK_ETHERNET,
+					 .ngids = 3,
+					 .gid = { a, b, c } };
 }
 
 Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 {
 	struct tt_ib_port_card a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
-	struct tt_ib_port_card b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)), none = { .link_layer = TT_IB_LINK_ETHERNET };
+	struct tt_ib_port_card b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
+			       none = { .link_layer = TT_IB_LINK_ETHERNET };
 	struct tt_ib_port_card infiniband = { .link_layer = TT_IB_LINK_INFINIBAND };
 	struct tt_ib_offer mine, theirs;
 
@@ -129,8 +134,10 @@ Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 	cr_assert(mine.index == 5 && theirs.index == 6, "%d %d", mine.index, theirs.index);
 	cr_assert(tt_ib_choose_gids(&b, &a, &theirs, &mine));
 	cr_assert(mine.index == 5 && theirs.index == 6);
-	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* no RoCE v2 over IPv4 in common */
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 && theirs.index == 4);
+	/* no RoCE v2 over IPv4 in common */
+	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 &&
+		  theirs.index == 4);
 	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
 	cr_assert_not(tt_ib_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert_not(tt_ib_choose_gids(&a, &none, &mine, &theirs));
@@ -138,12 +145,15 @@ Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 	cr_assert(tt_ib_choose_gids(&infiniband, &infiniband, &mine, &theirs));
 }
 
-/* ---- near cards --------------------------------------------------------------------------------------------------- */
+/* ---- near cards ------------------------------------------------------------------------------ */
 
 Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
 {
-	struct tt_ib_rail rail[4] = { { .name = "a0" }, { .name = "a1" }, { .name = "b0" }, { .name = "b1" } };
-	uint64_t low[TT_CPU_WORDS] = { 0x30 }, high[TT_CPU_WORDS] = { 0, 1 }, all[TT_CPU_WORDS] = { ~0ull, ~0ull };
+	struct tt_ib_rail rail[4] = {
+		{ .name = "a0" }, { .name = "a1" }, { .name = "b0" }, { .name = "b1" }
+	};
+	uint64_t low[TT_CPU_WORDS] = { 0x30 }, high[TT_CPU_WORDS] = { 0, 1 },
+		 all[TT_CPU_WORDS] = { ~0ull, ~0ull };
 	uint64_t mixed[TT_CPU_WORDS] = { 1, 7 }, nowhere[TT_CPU_WORDS] = { [2] = 1 };
 	char sys[] = "/tmp/tutti-verbs-XXXXXX", command[80];
 
@@ -165,7 +175,7 @@ Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
 	cr_assert(system(command) == 0);
 }
 
-/* ---- steady state ------------------------------------------------------------------------------------------------ */
+/* ---- steady state ---------------------------------------------------------------------------- */
 
 static int steady_body(const struct tt_world *world, void *arg)
 {
@@ -189,8 +199,10 @@ static int steady_body(const struct tt_world *world, void *arg)
 	signalled = ep->signalled - signalled;
 	posted = ep->posted - posted;
 	EXPECT(ep->registrations == registrations);
-	EXPECT(posted >= 6400 && posted < 6400 + 6400 / 16);            /* credits travel with messages */
-	EXPECT(signalled * 20 < posted);                                /* of 32, or of a quarter of the ring */
+	/* credits travel with messages */
+	EXPECT(posted >= 6400 && posted < 6400 + 6400 / 16);
+	/* of 32, or of a quarter of the ring */
+	EXPECT(signalled * 20 < posted);
 	harness_meet(world, 0);
 	rig_close(&rig);
 	return 0;

@@ -1,9 +1,11 @@
 /*
- * test_verbs_direct.c - messages of the verbs transport that go past the rings, and the registrations that they need
+ * test_verbs_direct.c - messages of the verbs transport that go past the rings, and the
+ * registrations that they need
  *
- * Two ranks as threads and as processes, over the stand-in library (tests/verbs.sh), which knows every key. What must hold: bytes
- * land where they were wanted or in the ring, always right; memory is registered once while it lasts, never used after it
- * went, within the bounds that were set; a steady state registers and allocates nothing, and its work requests are counted.
+ * Two ranks as threads and as processes, over the stand-in library (tests/verbs.sh), which knows
+ * every key. What must hold: bytes land where they were wanted or in the ring, always right; memory
+ * is registered once while it lasts, never used after it went, within the bounds that were set; a
+ * steady state registers and allocates nothing, and its work requests are counted.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -39,7 +41,8 @@ static int open_side(struct side *s, const struct tt_world *world)
 static int close_side(struct side *s, const struct tt_world *world)
 {
 	harness_meet(world, 0);
-	EXPECT(s->ep->cache.count <= s->ep->cache.most && s->ep->cache.bytes <= s->ep->cache.most_bytes);
+	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
+	       s->ep->cache.bytes <= s->ep->cache.most_bytes);
 	rig_close(&s->rig);
 	EXPECT(tt_memory_free(s->memory) == 0);
 	return 0;
@@ -70,7 +73,8 @@ static bool right(const uint8_t *p, size_t bytes, uint32_t number)
 }
 
 /* From where it lies, if it can be; all of it has left. */
-static int send_placed(struct side *s, const struct tt_world *world, const uint8_t *p, size_t bytes, uint32_t number)
+static int send_placed(struct side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
+		       uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	int rc;
@@ -85,7 +89,8 @@ static int send_placed(struct side *s, const struct tt_world *world, const uint8
 }
 
 /* 1 it lay at dst | 0 elsewhere; right in any case | -1 */
-static int receive_at(struct side *s, const struct tt_world *world, const uint8_t *dst, size_t bytes, uint32_t number)
+static int receive_at(struct side *s, const struct tt_world *world, const uint8_t *dst,
+		      size_t bytes, uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	const void *data = NULL;
@@ -94,7 +99,8 @@ static int receive_at(struct side *s, const struct tt_world *world, const uint8_
 	while (!(rc = tt_verbs.peek(s->l, bytes, number, &data)) && tt_now_ns() < deadline)
 		;
 	if (rc != 1 || !right(data, bytes, number)) {
-		fprintf(stderr, "rank %d: message %u: %d, %s\n", world->rank, number, rc, tt_error_text());
+		fprintf(stderr, "rank %d: message %u: %d, %s\n", world->rank, number, rc,
+			tt_error_text());
 		return -1;
 	}
 	tt_verbs.release(s->l);
@@ -111,9 +117,10 @@ static void both(body_fn *body)
 	cr_assert(run_on(&tt_verbs, 2, 1, BYTES, true, body, NULL) == 0);
 }
 
-/* ---- where messages land ------------------------------------------------------------------------------------------- */
+/* ---- where messages land --------------------------------------------------------------------- */
 
-/* Wanted in time: each is one work request, and wishes for several in a row are one of the receiver. */
+/* Wanted in time: each is one work request, and wishes for several in a row are one of the
+ * receiver. */
 static int wanted_body(const struct tt_world *world, void *arg)
 {
 	struct side s;
@@ -134,7 +141,8 @@ static int wanted_body(const struct tt_world *world, void *arg)
 	}
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		EXPECT(receive_at(&s, world, place(&s, i), BYTES - i, i) == 1);
-	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));        /* six wishes fit the card's inline data */
+	/* six wishes fit the card's inline data */
+	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
 	EXPECT(s.ep->lent == (world->rank ? 0 : 8) && s.ep->landed == (world->rank ? 8 : 0));
 	return close_side(&s, world);
 }
@@ -144,7 +152,8 @@ Test(verbs_direct, what_is_wanted_in_time_lands_there, .timeout = 60)
 	both(wanted_body);
 }
 
-/* Late wishes, wishes for another call or length, small messages, memory that may go: by the ring, and right. */
+/* Late wishes, wishes for another call or length, small messages, memory that may go: by the ring,
+ * and right. */
 static int unwanted_body(const struct tt_world *world, void *arg)
 {
 	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_IB_DIRECT - 1, BYTES };
@@ -155,7 +164,8 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 	EXPECT(own && !open_side(&s, world));
 	for (uint32_t i = 0; i < 5; i++) {
 		if (world->rank == 1 && i < 4) {
-			bool told = tt_verbs.expect(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1), i + 77 * (i == 2));
+			bool told = tt_verbs.expect(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
+						    i + 77 * (i == 2));
 
 			EXPECT(i == 0 || told == (i < 3));
 			EXPECT(!tt_verbs.expect(s.l, 1, own, BYTES, 1));
@@ -201,7 +211,8 @@ static int random_body(const struct tt_world *world, void *arg)
 		size_t bytes = 1 + (r >> 8) % BYTES;
 		uint8_t *from = place(&s, i % (PLACES / 2));
 
-		if (world->rank == (int)(r % 2)) {     /* receives, and may say where; in time or not */
+		if (world->rank == (int)(r % 2)) {     /* receives, and may say where; in time or
+						        * not */
 			uint8_t *dst = place(&s, PLACES / 2 + i % (PLACES / 2));
 
 			if (r >> 40 & 1)
@@ -229,7 +240,7 @@ Test(verbs_direct, messages_of_all_kinds_keep_their_order, .timeout = 60)
 	both(random_body);
 }
 
-/* ---- registrations ------------------------------------------------------------------------------------------------ */
+/* ---- registrations --------------------------------------------------------------------------- */
 
 /* Afterwards counts of everything but messages stand still. */
 static int steady_body(const struct tt_world *world, void *arg)
@@ -257,8 +268,10 @@ static int steady_body(const struct tt_world *world, void *arg)
 	}
 	EXPECT(s.ep->registrations == registrations);
 	EXPECT(!COUNTED || allocations == allocated);
-	EXPECT(s.ep->posted - posted == 640);                  /* a message and a wish each, and no word */
-	EXPECT(s.ep->signalled - signalled == 320);            /* the messages, each of which lends memory */
+	/* a message and a wish each, and no word */
+	EXPECT(s.ep->posted - posted == 640);
+	/* the messages, each of which lends memory */
+	EXPECT(s.ep->signalled - signalled == 320);
 	return close_side(&s, world);
 }
 
@@ -267,7 +280,8 @@ Test(verbs_direct, a_steady_state_registers_and_allocates_nothing, .timeout = 60
 	both(steady_body);
 }
 
-/* The same addresses again and again, each time another memory. The stand-in knows keys of what was handed back. */
+/* The same addresses again and again, each time another memory. The stand-in knows keys of what was
+ * handed back. */
 static int reborn_body(const struct tt_world *world, void *arg)
 {
 	struct side s;
@@ -281,7 +295,8 @@ static int reborn_body(const struct tt_world *world, void *arg)
 
 		EXPECT(tt_memory_alloc(BYTES, &p) == 0);
 		if (world->rank == 1)
-			EXPECT(tt_verbs.expect(s.l, 0, p, BYTES, i) && tt_verbs.progress(s.rig.ep) >= 0);
+			EXPECT(tt_verbs.expect(s.l, 0, p, BYTES, i) &&
+			       tt_verbs.progress(s.rig.ep) >= 0);
 		harness_meet(world, 0);
 		if (world->rank == 0) {
 			fill(p, BYTES, i);
@@ -305,8 +320,13 @@ Test(verbs_direct, memory_that_goes_takes_its_registration_along, .timeout = 60)
 /* Five buffers where two may be registered, or none, or so few bytes that only one fits. */
 static int bounds_body(const struct tt_world *world, void *arg)
 {
-	const int *bound = ((struct setup *)arg)->arg;         /* registrations, bytes, buffers that are kept */
-	struct tt_ib_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1, .registrations = bound[0],
+	/* registrations, bytes, buffers that are kept */
+	const int *bound = ((struct setup *)arg)->arg;
+	struct tt_ib_settings set = { .devices = "",
+				      .gid_index = -1,
+				      .timeout = -1,
+				      .retries = -1,
+				      .registrations = bound[0],
 				      .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;
 	struct side s;
@@ -341,7 +361,8 @@ Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
 		cr_assert(run_on(&tt_verbs, 2, 1, BYTES, false, bounds_body, bounds[b]) == 0);
 }
 
-/* After a failure the peer cannot write into the caller's memory any more, though it was told to. */
+/* After a failure the peer cannot write into the caller's memory any more, though it was told
+ * to. */
 static int abandoned_body(const struct tt_world *world, void *arg)
 {
 	struct side s;
@@ -350,7 +371,8 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
-		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 0), BYTES, 1) && tt_verbs.progress(s.rig.ep) >= 0);
+		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 0), BYTES, 1) &&
+		       tt_verbs.progress(s.rig.ep) >= 0);
 		tt_fail(TT_TIMEOUT, "the cause");
 		tt_verbs.abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));

@@ -1,5 +1,6 @@
 /*
- * test_wrong_joins.c - joins that cannot be: ranks that do not fit, strangers, secrets, ports, descriptors, settings
+ * test_wrong_joins.c - joins that cannot be: ranks that do not fit, strangers, secrets, ports,
+ * descriptors, settings
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -44,16 +45,22 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 {
 	static struct joins cases[] = {
-		{ .nranks = { 2, 2, 2 }, .rank = { 0, 1, 1 }, .word = "rank 1" },       /* the same rank twice */
-		{ .nranks = { 3, 3, 2 }, .rank = { 0, 1, 1 }, .word = "2" },            /* different nranks */
-		{ .nranks = { 4, 4, 4 }, .rank = { 0, 1, 3 }, .word = "2" },            /* rank 2 never comes */
-		{ .nranks = { 3, 3, 3 }, .rank = { 0, 1, 5 }, .word = "rank" },         /* rank beyond nranks */
+		/* the same rank twice */
+		{ .nranks = { 2, 2, 2 }, .rank = { 0, 1, 1 }, .word = "rank 1" },
+		/* different nranks */
+		{ .nranks = { 3, 3, 2 }, .rank = { 0, 1, 1 }, .word = "2" },
+		/* rank 2 never comes */
+		{ .nranks = { 4, 4, 4 }, .rank = { 0, 1, 3 }, .word = "2" },
+		/* rank beyond nranks */
+		{ .nranks = { 3, 3, 3 }, .rank = { 0, 1, 5 }, .word = "rank" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		cases[i].ranks = (struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
+		cases[i].ranks =
+			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
 		if (i == 0) {
-			/* two of the three may have formed the communicator of two; the third must be told */
+			/* two of the three may have formed the communicator of two; the third must
+			 * be told */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
 			continue;
 		}
@@ -61,7 +68,8 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	}
 }
 
-/* Strangers knock while the ranks join and work: garbage, silence, half a greeting. The job goes on. */
+/* Strangers knock while the ranks join and work: garbage, silence, half a greeting. The job goes
+ * on. */
 static int beside_strangers(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x = 1;
@@ -89,9 +97,11 @@ static void knock(int seconds)
 
 		while (f && nfds < 32 && fgets(line, sizeof(line), f)) {
 			unsigned port, state;
-			struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+			struct sockaddr_in a = { .sin_family = AF_INET,
+						 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 
-			if (sscanf(line, "%*d: %*x:%x %*x:%*x %x", &port, &state) != 2 || state != 10)
+			if (sscanf(line, "%*d: %*x:%x %*x:%*x %x", &port, &state) != 2 ||
+			    state != 10)
 				continue;
 			a.sin_port = htons((uint16_t)port);
 			fds[nfds] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -105,7 +115,8 @@ static void knock(int seconds)
 			noise[k] = (unsigned char)random_of(i, k);
 		for (int k = 0; k < nfds; k++) {
 			if (k % 3)
-				send(fds[k], noise, k % 2 ? sizeof(noise) : 7, MSG_NOSIGNAL | MSG_DONTWAIT);
+				send(fds[k], noise, k % 2 ? sizeof(noise) : 7,
+				     MSG_NOSIGNAL | MSG_DONTWAIT);
 			close(fds[k]);
 		}
 		usleep(10000);
@@ -127,7 +138,8 @@ Test(wrong_joins, strangers_do_not_disturb_a_job, .timeout = 60)
 	kill(stranger, SIGKILL);
 }
 
-/* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks are not disturbed. */
+/* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks
+ * are not disturbed. */
 static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -218,7 +230,8 @@ static int few_descriptors(tuttiComm_t *comm, int rank, int n, void *arg)
 	rc = tuttiCommInitRankConfig(comm, n, j->ranks.id, rank, &config);
 	for (int i = 0; !rc && i < 3; i++)
 		rc = tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL);
-	if (!rc || (rank == 1 && !strstr(tuttiGetLastError(NULL), "descriptor") && !strstr(tuttiGetLastError(NULL), "files")))
+	if (!rc || (rank == 1 && !strstr(tuttiGetLastError(NULL), "descriptor") &&
+		    !strstr(tuttiGetLastError(NULL), "files")))
 		fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(NULL));
 	return rc == tuttiSuccess || !tuttiGetLastError(NULL)[0];
 }
@@ -231,8 +244,8 @@ Test(wrong_joins, too_few_descriptors_are_an_error_in_words, .timeout = 60)
 	cr_expect_eq(ranks_run(&j.ranks, few_descriptors), 0);
 }
 
-/* With `spare` descriptors left on one rank, a split and the first calls on it work or fail: on all ranks alike, and all
- * know which rank it was and why. */
+/* With `spare` descriptors left on one rank, a split and the first calls on it work or fail: on all
+ * ranks alike, and all know which rank it was and why. */
 struct shortage {
 	struct ranks ranks;
 	int spare, victim;
@@ -285,9 +298,11 @@ static bool some_fail(struct shortage *s)
 	cr_expect_eq(ranks_run(&s->ranks, split_in_need), 0, "%d spare", s->spare);
 	for (int r = 0; r < s->ranks.n; r++)
 		failed += s->outcome[r].rc != 0;
-	cr_expect(failed == 0 || failed == s->ranks.n, "%d spare: %d of %d fail", s->spare, failed, s->ranks.n);
+	cr_expect(failed == 0 || failed == s->ranks.n, "%d spare: %d of %d fail", s->spare, failed,
+		  s->ranks.n);
 	for (int r = 0; failed && r < s->ranks.n; r++)
-		cr_expect(is_blamed(s, s->outcome[r].text), "%d spare, rank %d: %s", s->spare, r, s->outcome[r].text);
+		cr_expect(is_blamed(s, s->outcome[r].text), "%d spare, rank %d: %s", s->spare, r,
+			  s->outcome[r].text);
 	return failed;
 }
 
@@ -298,20 +313,27 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .t
 	for (int t = 0; t < 2; t++) {
 		struct shortage s = { .victim = 1 + t };
 
-		s.outcome = mmap(NULL, 4 * sizeof(*s.outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		s.ranks = (struct ranks){ .n = 4, .transport = transports[t], .timeout_ms = 100000, .limit_s = 30,
+		s.outcome = mmap(NULL, 4 * sizeof(*s.outcome), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		s.ranks = (struct ranks){ .n = 4,
+					  .transport = transports[t],
+					  .timeout_ms = 100000,
+					  .limit_s = 30,
 					  .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
-		cr_expect_gt(s.spare, 5);        /* a listener, two to watch, a spare one and a connection at least */
+		cr_expect_gt(s.spare, 5);        /* a listener, two to watch, a spare one and a
+						  * connection at least */
 	}
 }
 
 Test(wrong_joins, a_bad_environment_value_is_an_error_that_names_it, .timeout = 30)
 {
-	static const char *const bad[][2] = { { "TUTTI_TIMEOUT_MS", "soon" }, { "TUTTI_TRANSPORT", "pigeon" },
-					      { "TUTTI_ALGO", "rings" }, { "TUTTI_ISA", "mmx" }, { "TUTTI_WAIT", "maybe" },
-					      { "TUTTI_TRANSPROT", "shm" } };
+	static const char *const bad[][2] = {
+		{ "TUTTI_TIMEOUT_MS", "soon" }, { "TUTTI_TRANSPORT", "pigeon" },
+		{ "TUTTI_ALGO", "rings" },	{ "TUTTI_ISA", "mmx" },
+		{ "TUTTI_WAIT", "maybe" },	{ "TUTTI_TRANSPROT", "shm" }
+	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		tuttiUniqueId id;
@@ -322,8 +344,9 @@ Test(wrong_joins, a_bad_environment_value_is_an_error_that_names_it, .timeout = 
 		setenv(bad[i][0], bad[i][1], 1);
 		rc = tuttiCommInitRank(&c, 1, id, 0);
 		cr_expect_eq(rc, tuttiInvalidArgument, "%s=%s gave %d", bad[i][0], bad[i][1], rc);
-		cr_expect(strstr(tuttiGetLastError(NULL), bad[i][1]) || strstr(tuttiGetLastError(NULL), bad[i][0]), "%s",
-			  tuttiGetLastError(NULL));
+		cr_expect(strstr(tuttiGetLastError(NULL), bad[i][1]) ||
+				  strstr(tuttiGetLastError(NULL), bad[i][0]),
+			  "%s", tuttiGetLastError(NULL));
 		unsetenv(bad[i][0]);
 	}
 }

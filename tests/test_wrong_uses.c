@@ -14,7 +14,8 @@
 
 static float in[70000], out[70000 * 4];
 
-/* What each rank does; every one of them must make every rank fail, with a text that has all of these words. */
+/* What each rank does; every one of them must make every rank fail, with a text that has all of
+ * these words. */
 struct wrong {
 	const char *name;
 	tuttiResult_t (*call)(tuttiComm_t comm, int rank, int n);
@@ -29,7 +30,8 @@ static tuttiResult_t counts(tuttiComm_t c, int rank, int n)
 
 static tuttiResult_t big_counts(tuttiComm_t c, int rank, int n)
 {
-	return tuttiAllReduce(in, out, rank == n - 1 ? 70000 : 65000, tuttiFloat32, tuttiSum, c, NULL);
+	return tuttiAllReduce(in, out, rank == n - 1 ? 70000 : 65000, tuttiFloat32, tuttiSum, c,
+			      NULL);
 }
 
 static tuttiResult_t types(tuttiComm_t c, int rank, int n)
@@ -40,7 +42,8 @@ static tuttiResult_t types(tuttiComm_t c, int rank, int n)
 
 static tuttiResult_t ops(tuttiComm_t c, int rank, int n)
 {
-	return tuttiAllReduce(in, out, 1000, tuttiFloat32, rank == n / 2 ? tuttiMax : tuttiSum, c, NULL);
+	return tuttiAllReduce(in, out, 1000, tuttiFloat32, rank == n / 2 ? tuttiMax : tuttiSum, c,
+			      NULL);
 }
 
 static tuttiResult_t roots(tuttiComm_t c, int rank, int n)
@@ -48,7 +51,8 @@ static tuttiResult_t roots(tuttiComm_t c, int rank, int n)
 	return tuttiBroadcast(in, out, 1000, tuttiFloat32, rank == n - 1 ? 0 : 1, c, NULL);
 }
 
-/* Everybody is the root: nobody waits, and the ranks are operations further before any of them stops. */
+/* Everybody is the root: nobody waits, and the ranks are operations further before any of them
+ * stops. */
 static tuttiResult_t own_roots(tuttiComm_t c, int rank, int n)
 {
 	tuttiResult_t rc = tuttiBroadcast(in, out, 10, tuttiFloat32, rank, c, NULL);
@@ -87,10 +91,12 @@ static tuttiResult_t order(tuttiComm_t c, int rank, int n)
 static tuttiResult_t barrier(tuttiComm_t c, int rank, int n)
 {
 	(void)n;
-	return rank ? tuttiAllReduce(in, out, 1, tuttiUint8, tuttiBor, c, NULL) : tuttiBarrier(c, NULL);
+	return rank ? tuttiAllReduce(in, out, 1, tuttiUint8, tuttiBor, c, NULL)
+		    : tuttiBarrier(c, NULL);
 }
 
-/* Order, where only some make a collective: nobody sends what another waits for, and none of them can go on. */
+/* Order, where only some make a collective: nobody sends what another waits for, and none of them
+ * can go on. */
 static tuttiResult_t receive_and_collective(tuttiComm_t c, int rank, int n)
 {
 	return rank ? tuttiAllReduce(in, out, 1000, tuttiFloat32, tuttiSum, c, NULL)
@@ -115,7 +121,8 @@ static tuttiResult_t split_and_receive(tuttiComm_t c, int rank, int n)
 {
 	tuttiComm_t part;
 
-	return rank == 0 ? tuttiRecv(out, 10, tuttiFloat32, n - 1, c, NULL) : tuttiCommSplit(c, 0, 0, &part, NULL);
+	return rank == 0 ? tuttiRecv(out, 10, tuttiFloat32, n - 1, c, NULL)
+			 : tuttiCommSplit(c, 0, 0, &part, NULL);
 }
 
 static tuttiResult_t receives_in_a_circle(tuttiComm_t c, int rank, int n)
@@ -124,7 +131,8 @@ static tuttiResult_t receives_in_a_circle(tuttiComm_t c, int rank, int n)
 }
 
 /* The second message from rank 0 to rank 1 is another on each side. */
-static tuttiResult_t messages(tuttiComm_t c, int rank, size_t sent, size_t received, tuttiDataType_t type)
+static tuttiResult_t messages(tuttiComm_t c, int rank, size_t sent, size_t received,
+			      tuttiDataType_t type)
 {
 	tuttiResult_t rc = tuttiSuccess;
 
@@ -166,27 +174,65 @@ static const struct wrong wrongs[] = {
 	{ "types", types, { "int32", "float" }, false },
 	{ "ops", ops, { "sum", "max" }, false },
 	{ "roots", roots, { "broadcast", "root 0", "root 1" }, true },
-	{ "own roots", own_roots, { "called broadcast of 10 float32 (root ", "as operation 1, rank ",
-				    " called broadcast of 10 float32 (root " }, true },
-	{ "own reduce roots", own_reduce_roots, { "called reduce of 10 float32 (sum, root ", "as operation 1, rank " }, true },
-	{ "own gather roots", own_gather_roots, { "called gather of 10 float32 (root ", "as operation 1, rank " }, true },
-	{ "own scatter roots", own_scatter_roots, { "called scatter of 10 float32 (root ", "as operation 1, rank " }, true },
+	{ "own roots",
+	  own_roots,
+	  { "called broadcast of 10 float32 (root ", "as operation 1, rank ",
+	    " called broadcast of 10 float32 (root " },
+	  true },
+	{ "own reduce roots",
+	  own_reduce_roots,
+	  { "called reduce of 10 float32 (sum, root ", "as operation 1, rank " },
+	  true },
+	{ "own gather roots",
+	  own_gather_roots,
+	  { "called gather of 10 float32 (root ", "as operation 1, rank " },
+	  true },
+	{ "own scatter roots",
+	  own_scatter_roots,
+	  { "called scatter of 10 float32 (root ", "as operation 1, rank " },
+	  true },
 	{ "order", order, { "allgather", "allreduce" }, false },
 	{ "barrier", barrier, { "barrier", "allreduce" }, false },
-	{ "receive, collective", receive_and_collective, { FOR_EVER, "receive of 10 float32 from rank ", "allreduce of 1000" },
+	{ "receive, collective",
+	  receive_and_collective,
+	  { FOR_EVER, "receive of 10 float32 from rank ", "allreduce of 1000" },
 	  false },
-	{ "receive, root", receive_and_root, { FOR_EVER, "receive of 10 float32 from rank ", "broadcast of 1000" }, true },
-	{ "split, collective", split_and_collective, { FOR_EVER, "tuttiCommSplit", "allreduce of 1000" }, false },
-	{ "split, receive", split_and_receive, { FOR_EVER, "tuttiCommSplit", "receive of 10 float32 from rank " }, false },
-	{ "circle", receives_in_a_circle, { FOR_EVER, " is in receive of 10 float32 from rank " }, false },
-	{ "message counts", message_counts, { "rank 0 called send of 70000 float32 to rank 1 (number 2), rank 1 called "
-	  "receive of 60 float32 from rank 0 (number 2)" }, true },
-	{ "message types", message_types, { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
-	  "receive of 60 int32 from rank 0 (number 2)" }, true },
-	{ "nothing received", nothing_received, { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
-	  "receive of 0 float32 from rank 0 (number 2)" }, true },
-	{ "nothing sent", nothing_sent, { "rank 0 called send of 0 float32 to rank 1 (number 2), rank 1 called "
-	  "receive of 60 float32 from rank 0 (number 2)" }, true },
+	{ "receive, root",
+	  receive_and_root,
+	  { FOR_EVER, "receive of 10 float32 from rank ", "broadcast of 1000" },
+	  true },
+	{ "split, collective",
+	  split_and_collective,
+	  { FOR_EVER, "tuttiCommSplit", "allreduce of 1000" },
+	  false },
+	{ "split, receive",
+	  split_and_receive,
+	  { FOR_EVER, "tuttiCommSplit", "receive of 10 float32 from rank " },
+	  false },
+	{ "circle",
+	  receives_in_a_circle,
+	  { FOR_EVER, " is in receive of 10 float32 from rank " },
+	  false },
+	{ "message counts",
+	  message_counts,
+	  { "rank 0 called send of 70000 float32 to rank 1 (number 2), rank 1 called "
+	    "receive of 60 float32 from rank 0 (number 2)" },
+	  true },
+	{ "message types",
+	  message_types,
+	  { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
+	    "receive of 60 int32 from rank 0 (number 2)" },
+	  true },
+	{ "nothing received",
+	  nothing_received,
+	  { "rank 0 called send of 60 float32 to rank 1 (number 2), rank 1 called "
+	    "receive of 0 float32 from rank 0 (number 2)" },
+	  true },
+	{ "nothing sent",
+	  nothing_sent,
+	  { "rank 0 called send of 0 float32 to rank 1 (number 2), rank 1 called "
+	    "receive of 60 float32 from rank 0 (number 2)" },
+	  true },
 };
 
 static int make_wrong(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -202,7 +248,8 @@ static int make_wrong(tuttiComm_t *comm, int rank, int n, void *arg)
 		if (!strstr(text, w->words[i]))
 			rc = tuttiSuccess;
 	if (rc != tuttiInvalidUsage)
-		fprintf(stderr, "rank %d of %d, %s: result %d, text: %s\n", rank, n, w->name, rc, text);
+		fprintf(stderr, "rank %d of %d, %s: result %d, text: %s\n", rank, n, w->name, rc,
+			text);
 	return rc != tuttiInvalidUsage;
 }
 
@@ -213,14 +260,19 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++)
 		for (int n = 2; n <= 4; n += 2)
 			for (int t = 0; t < 2; t++) {
-				struct ranks r = { .n = n, .transport = transports[t], .arg = (void *)(uintptr_t)&wrongs[i],
-						   .timeout_ms = TIMEOUT_MS, .limit_s = 20 };
+				struct ranks r = { .n = n,
+						   .transport = transports[t],
+						   .arg = (void *)(uintptr_t)&wrongs[i],
+						   .timeout_ms = TIMEOUT_MS,
+						   .limit_s = 20 };
 
-				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s", wrongs[i].name, n, transports[t]);
+				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s",
+					     wrongs[i].name, n, transports[t]);
 			}
 }
 
-/* Right programs in which ranks wait long for each other, in chains and groups, and are told nothing. */
+/* Right programs in which ranks wait long for each other, in chains and groups, and are told
+ * nothing. */
 static int wait_in_chains(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t c = *comm, part = NULL;
@@ -263,7 +315,9 @@ Test(wrong_uses, ranks_that_wait_long_but_not_for_ever_are_left_alone, .timeout 
 	static const char *const transports[] = { "shm", "tcp" };
 
 	for (int t = 0; t < 2; t++) {
-		struct ranks r = { .n = 4, .transport = transports[t], .timeout_ms = 20000, .limit_s = 50 };
+		struct ranks r = {
+			.n = 4, .transport = transports[t], .timeout_ms = 20000, .limit_s = 50
+		};
 
 		cr_expect_eq(ranks_run(&r, wait_in_chains), 0, "%s", transports[t]);
 	}
@@ -275,12 +329,15 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)n, (void)arg;
 	if (rank == 1) {
-		usleep(2500000);                 /* elsewhere: it might still send, so nothing is certain */
+		usleep(2500000);                 /* elsewhere: it might still send, so nothing is
+						  * certain */
 		return 0;
 	}
 	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);
-	if (rc == tuttiTimeout && strstr(tuttiGetLastError(*comm), "rank 1 has not made the matching call, send of 10 float32 "
-					 "to rank 0 (number 1)"))
+	if (rc == tuttiTimeout &&
+	    strstr(tuttiGetLastError(*comm),
+		   "rank 1 has not made the matching call, send of 10 float32 "
+		   "to rank 0 (number 1)"))
 		return 0;
 	fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(*comm));
 	return 1;
@@ -314,7 +371,8 @@ Test(wrong_uses, a_split_that_misses_a_sender_says_what_it_sends, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, split_and_send), 0);
 }
 
-/* The deadline is a time in which nothing moves: five messages of a group come 0.5 s apart, the sixth never. */
+/* The deadline is a time in which nothing moves: five messages of a group come 0.5 s apart, the
+ * sixth never. */
 static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t c = *comm;
@@ -334,7 +392,8 @@ static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 		tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL);
 	rc = tuttiGroupEnd();
 	if (!rc && tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL) == tuttiTimeout &&
-	    strstr(tuttiGetLastError(c), "without progress") && strstr(tuttiGetLastError(c), "(number 6)"))
+	    strstr(tuttiGetLastError(c), "without progress") &&
+	    strstr(tuttiGetLastError(c), "(number 6)"))
 		return 0;
 	fprintf(stderr, "result %d: %s\n", rc, tuttiGetLastError(c));
 	return 1;
@@ -345,7 +404,9 @@ Test(wrong_uses, what_moves_may_take_longer_than_the_time_out, .timeout = 60)
 	static const char *const transports[] = { "shm", "tcp" };
 
 	for (int t = 0; t < 2; t++) {
-		struct ranks r = { .n = 2, .transport = transports[t], .timeout_ms = 1500, .limit_s = 20 };
+		struct ranks r = {
+			.n = 2, .transport = transports[t], .timeout_ms = 1500, .limit_s = 20
+		};
 
 		cr_expect_eq(ranks_run(&r, slow_messages), 0, "%s", transports[t]);
 	}
@@ -360,13 +421,14 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 	int bad = 0;
 
 	(void)arg, (void)rank;
-#define REFUSED(call, word)                                                                                           \
-	do {                                                                                                          \
-		tuttiResult_t rc = (call);                                                                            \
-		if (rc != tuttiInvalidArgument || !strstr(tuttiGetLastError(NULL), word)) {                           \
-			fprintf(stderr, "%s: result %d: %s\n", #call, rc, tuttiGetLastError(NULL));                   \
-			bad = 1;                                                                                      \
-		}                                                                                                     \
+#define REFUSED(call, word)									\
+	do {											\
+		tuttiResult_t rc = (call);							\
+		if (rc != tuttiInvalidArgument || !strstr(tuttiGetLastError(NULL), word)) {	\
+			fprintf(stderr, "%s: result %d: %s\n", #call, rc,			\
+					tuttiGetLastError(NULL));				\
+			bad = 1;								\
+		}										\
 	} while (0)
 	REFUSED(tuttiAllReduce(NULL, out, 10, tuttiFloat32, tuttiSum, c, NULL), "sendbuff");
 	REFUSED(tuttiAllReduce(in, NULL, 10, tuttiFloat32, tuttiSum, c, NULL), "recvbuff");

@@ -1,4 +1,5 @@
-/* agree.c - ranks that were started apart must have been given the same data and options (agree.h) */
+/* agree.c - ranks that were started apart must have been given the same data and options
+ * (agree.h) */
 #include "agree.h"
 
 #include "replicas.h"
@@ -90,8 +91,9 @@ int tt_agree(const struct tt_trainer *t)
 			t->world);
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
-			rc = tt_train_fail(TT_TRAIN_USAGE,
-					   "--%s: the ranks were not given the same; it is %s on rank %d",
-					   facts[i].option, facts[i].value, t->rank);
+			rc = tt_train_fail(
+				TT_TRAIN_USAGE,
+				"--%s: the ranks were not given the same; it is %s on rank %d",
+				facts[i].option, facts[i].value, t->rank);
 	return rc;
 }

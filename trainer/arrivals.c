@@ -41,8 +41,9 @@ int tt_arrivals_close(struct tt_arrivals *a)
 	int rc = TT_TRAIN_OK;
 
 	if (a->record && (fclose(a->record) || bad))
-		rc = tt_train_fail(TT_TRAIN_FAILED, "--record %s.%d: cannot be written to its end: %m",
-				   a->path, a->number);
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "--record %s.%d: cannot be written to its end: %m", a->path,
+				   a->number);
 	if (a->replay)
 		fclose(a->replay);
 	a->record = a->replay = NULL;

@@ -17,7 +17,8 @@ struct tt_behind;
 int tt_behind_open(struct tt_trainer *t, size_t bucket, struct tt_behind **ret_behind);
 void tt_behind_close(struct tt_behind *b);
 
-/* A step begins; t->comm may be another one than in the step before. Returns 0 | TT_TRAIN_FAILED. */
+/* A step begins; t->comm may be another one than in the step before. Returns 0 |
+ * TT_TRAIN_FAILED. */
 int tt_behind_begin(struct tt_behind *b);
 
 /* As tt_ready.fn: gradients from here on are final in all nodes of wire. */

@@ -1,8 +1,8 @@
 /*
  * beside.c - the library's calls on wire beside the backward pass (trainer.h)
  *
- * Called by strategies. Where wire is memory of a device, the device has a stream for them and puts them in order with what
- * it computes; else it is a stream of the library's.
+ * Called by strategies. Where wire is memory of a device, the device has a stream for them and puts
+ * them in order with what it computes; else it is a stream of the library's.
  */
 #include "trainer.h"
 

@@ -50,7 +50,7 @@ static uint64_t hash_of(struct header h, const float *numbers)
 	return tt_hash(&h, sizeof(h)) ^ tt_hash(numbers, 2 * h.parameters * sizeof(*numbers));
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int write_file(FILE *f, const struct header *h, const float *numbers)
 {
@@ -91,9 +91,11 @@ static int write_checkpoint(const char *path, const struct header *h, const floa
 
 		unlink(aside);
 		errno = error;
-		return tt_train_fail(TT_TRAIN_FAILED,
-				     "--save %s: cannot be written: %m; the checkpoint before it is "
-				     "whole", path);
+		return tt_train_fail(
+			TT_TRAIN_FAILED,
+			"--save %s: cannot be written: %m; the checkpoint before it is "
+			"whole",
+			path);
 	}
 	sync_folder(path);
 	return TT_TRAIN_OK;
@@ -130,7 +132,7 @@ int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step)
 	return rc;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /* Which option differs from this training's, and what it was; false: none does. */
 static bool differs(const struct header *got, const struct header *want, char text[128])
@@ -167,8 +169,9 @@ static int judge(const char *path, FILE *f, const struct header *want, struct he
 		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
 				     path);
 	if (differs(h, want, option))
-		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: that training had %s; give the same",
-				     path, option);
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--resume %s: that training had %s; give the same", path,
+				     option);
 	if (fread(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
 	    fgetc(f) != EOF || h->hash != hash_of(*h, numbers))
 		return tt_train_fail(TT_TRAIN_USAGE,

@@ -1,8 +1,10 @@
 /*
- * cublas.h - cuBLAS, as far as the trainer uses it: one table of its functions, filled from the library where it is
+ * cublas.h - cuBLAS, as far as the trainer uses it: one table of its functions, filled from the
+ * library where it is
  *
- * The declarations are our own; names and numbers are the library's. Matrices are stored by columns. Called by
- * device_cuda.c; tests/stand_in/ has a libcublas.so.13 of the same functions without a GPU.
+ * The declarations are our own; names and numbers are the library's. Matrices are stored by
+ * columns. Called by device_cuda.c; tests/stand_in/ has a libcublas.so.13 of the same functions
+ * without a GPU.
  */
 #ifndef TT_TRAINER_CUBLAS_H
 #define TT_TRAINER_CUBLAS_H

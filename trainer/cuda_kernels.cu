@@ -1,10 +1,12 @@
 /*
- * cuda_kernels.cu - the trainer's loops over elements on a GPU, and a matrix product whose bits are the processor's
+ * cuda_kernels.cu - the trainer's loops over elements on a GPU, and a matrix product whose bits are
+ * the processor's
  *
- * Launched by device_cuda.c. nvcc makes a fat binary of it that tutti-train carries; the tests' stand-in compiles it as C,
- * where a block is one thread. Every result is computed by one thread, in the order that device_host.c has: no atomics, no
- * contraction (-fmad=false), exp and log our own (exact.c). So all bits are those of --device cpu, as long as the matrix
- * products are gemm's below (--canonical) and not cuBLAS's.
+ * Launched by device_cuda.c. nvcc makes a fat binary of it that tutti-train carries; the tests'
+ * stand-in compiles it as C, where a block is one thread. Every result is computed by one thread,
+ * in the order that device_host.c has: no atomics, no contraction (-fmad=false), exp and log our
+ * own (exact.c). So all bits are those of --device cpu, as long as the matrix products are gemm's
+ * below (--canonical) and not cuBLAS's.
  */
 #include "cuda_kernels.h"
 
@@ -25,9 +27,12 @@
 
 #include <math.h>
 
-#define KERNEL(name, type)                                                                         \
-	static void name##_with(struct type p);                                                    \
-	static void tt_train_##name(const void *params) { name##_with(*(const struct type *)params); } \
+#define KERNEL(name, type)									\
+	static void name##_with(struct type p);							\
+	static void tt_train_##name(const void *params)						\
+	{											\
+		name##_with(*(const struct type *)params);					\
+	}											\
 	static void name##_with(struct type p)
 #define THREAD stand_in_block
 #define THREADS stand_in_blocks
@@ -37,8 +42,9 @@
 
 /* A thread takes every THREADS-th of them. */
 #define EACH(i, count) for (uint64_t i = THREAD; i < (count); i += THREADS)
-#define EACH_32(i, count)                                                                          \
-	for (uint32_t i = THREAD, to_go = (count); i < to_go; i = to_go - i > THREADS ? i + THREADS : to_go)
+#define EACH_32(i, count)					\
+	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
+			i = to_go - i > THREADS ? i + THREADS : to_go)
 
 KERNEL(gather, tt_cuda_gather)
 {
@@ -90,14 +96,16 @@ KERNEL(descend, tt_cuda_descend)
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* x[rows][planes][side][side] to y[line][rows][side][side]; line is (plane, down, right), the last holds ones */
+/* x[rows][planes][side][side] to y[line][rows][side][side]; line is (plane, down, right), the last
+ * holds ones */
 KERNEL(unfold, tt_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
 
 	EACH_32(i, (p.planes * window + 1) * line) {
-		uint32_t l = i / line, in_line = i - l * line, plane = l / window, at = l - plane * window;
+		uint32_t l = i / line, in_line = i - l * line, plane = l / window,
+			 at = l - plane * window;
 		uint32_t row = in_line / image, pixel = in_line - row * image;
 		int32_t y = (int32_t)(pixel / p.side + at / p.window) - reach;
 		int32_t x = (int32_t)(pixel % p.side + at % p.window) - reach;
@@ -118,7 +126,8 @@ KERNEL(fold, tt_cuda_planes)
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
 
 	EACH_32(i, p.rows * p.planes * image) {
-		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes, pixel = i - of * image;
+		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
+			 pixel = i - of * image;
 		int32_t y = (int32_t)(pixel / p.side), x = (int32_t)(pixel % p.side);
 		const float *from = p.y + plane * window * line + row * image;
 		float sum = 0.0f;
@@ -131,15 +140,17 @@ KERNEL(fold, tt_cuda_planes)
 	}
 }
 
-/* The greatest of four and 0: from y[planes][rows][side][side] to x[rows][planes][side / 2][side / 2] */
+/* The greatest of four and 0: from y[planes][rows][side][side] to x[rows][planes][side / 2][side /
+ * 2] */
 KERNEL(pool, tt_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;
 
 	EACH_32(i, p.rows * p.planes * image) {
-		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes, j = i - of * image;
-		const float *at = p.y + (plane * p.rows + row) * p.side * p.side + j / half * 2 * p.side +
-				  j % half * 2;
+		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
+			 j = i - of * image;
+		const float *at = p.y + (plane * p.rows + row) * p.side * p.side +
+				  j / half * 2 * p.side + j % half * 2;
 		float best = at[0];
 		uint8_t which = 0;
 
@@ -159,7 +170,8 @@ KERNEL(pool_back, tt_cuda_planes)
 	uint32_t half = p.side / 2, image = p.side * p.side;
 
 	EACH_32(i, p.rows * p.planes * image) {
-		uint32_t of = i / image, plane = of / p.rows, row = of - plane * p.rows, pixel = i - of * image;
+		uint32_t of = i / image, plane = of / p.rows, row = of - plane * p.rows,
+			 pixel = i - of * image;
 		uint32_t y = pixel / p.side, x = pixel - y * p.side;
 		uint32_t from = (row * p.planes + plane) * half * half + y / 2 * half + x / 2;
 

@@ -1,8 +1,9 @@
 /*
- * cuda_kernels.h - what the host and the trainer's kernels (cuda_kernels.cu) agree on: a struct of parameters for each
+ * cuda_kernels.h - what the host and the trainer's kernels (cuda_kernels.cu) agree on: a struct of
+ * parameters for each
  *
- * Read by nvcc as C++ and by C compilers. Addresses are of device memory; what each kernel does is what the operation of
- * that name in device.h says.
+ * Read by nvcc as C++ and by C compilers. Addresses are of device memory; what each kernel does is
+ * what the operation of that name in device.h says.
  */
 #ifndef TT_TRAINER_CUDA_KERNELS_H
 #define TT_TRAINER_CUDA_KERNELS_H
@@ -15,10 +16,16 @@ struct tt_cuda_gather { const uint8_t *images; float *x; uint64_t count; float m
 struct tt_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t relu; };
 struct tt_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
 struct tt_cuda_add { const float *from; float *to; uint64_t count; };
-/* unfold, fold: x and patches; pool, pool_back: y and x. Fewer than 2^32 elements, for division is slow. */
+/* unfold, fold: x and patches; pool, pool_back: y and x. Fewer than 2^32 elements, for division is
+ * slow. */
 struct tt_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
 struct tt_cuda_relu_back { const float *y; float *dy; uint64_t count; };
-struct tt_cuda_loss { const uint8_t *labels; float *logits; double *losses; uint64_t rows, classes; };
+struct tt_cuda_loss {
+	const uint8_t *labels;
+	float *logits;
+	double *losses;
+	uint64_t rows, classes;
+};
 struct tt_cuda_total { const double *losses; float *loss; uint64_t rows; };
 struct tt_cuda_descend {
 	const float *gradient;

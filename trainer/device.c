@@ -17,7 +17,8 @@ const struct tt_device_ops *tt_device_find(const char *name)
 		    (!name[length] || (name[length] == ':' && (*at)->take)))
 			return *at;
 	}
-	tt_train_fail(TT_TRAIN_USAGE, "--device %s: there is no such device; --help lists them", name);
+	tt_train_fail(TT_TRAIN_USAGE, "--device %s: there is no such device; --help lists them",
+		      name);
 	return NULL;
 }
 

@@ -4,8 +4,9 @@
  *
  * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one row of the
  * table in device.c. Pointers are to the device's memory unless their names begin with host_ or end
- * so: nothing but the operations touch them, unless the device says that its memory is not apart. All calls come from the
- * one thread of the rank, take effect in call order, and may run behind the caller: get waits for
+ * so: nothing but the operations touch them, unless the device says that its memory is not apart.
+ * All calls come from the one thread of the rank, take effect in call order, and may run behind the
+ * caller: get waits for
  * what it reads. Called by models, by trainer.c and by strategies (which name no device).
  */
 #ifndef TT_TRAINER_DEVICE_H
@@ -35,7 +36,8 @@ struct tt_device_ops {
 	bool apart;   /* its memory is its own: the host must copy (put, get) */
 	bool reached; /* if so: the library's calls take it all the same */
 
-	/* Before a rank joins, in its thread: the device that `name` means becomes the rank's, so that
+	/* Before a rank joins, in its thread: the device that `name` means becomes the rank's, so
+	 * that
 	 * the library takes its memory. local_rank: among those of its host. NULL: nothing to be
 	 * done. Returns 0 | TT_TRAIN_USAGE (not on this host). */
 	int (*take)(const char *name, int local_rank);
@@ -50,7 +52,8 @@ struct tt_device_ops {
 	void (*put)(struct tt_device *d, void *to, const void *from_host, size_t bytes);
 	void (*get)(struct tt_device *d, void *to_host, const void *from, size_t bytes);
 
-	/* Waits until all is done. Returns 0 | TT_TRAIN_FAILED: something failed since open. NULL: all
+	/* Waits until all is done. Returns 0 | TT_TRAIN_FAILED: something failed since open. NULL:
+	 * all
 	 * is done when its call returns. */
 	int (*settle)(struct tt_device *d);
 
@@ -91,7 +94,8 @@ struct tt_device_ops {
 		     float *x);
 
 	/* The greatest of each 2 x 2 pixels, and 0: from y[planes][rows][side][side] to x
-	 * [rows][planes][side / 2][side / 2]; which[as x] notes which it was. The way back: y = what
+	 * [rows][planes][side / 2][side / 2]; which[as x] notes which it was. The way back: y =
+	 * what
 	 * x's gradient dx comes to; side is y's, and even. */
 	void (*pool)(struct tt_device *d, struct tt_planes p, const float *y, float *x,
 		     uint8_t *which);
@@ -118,7 +122,8 @@ extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */
 /* The device's row by its name, which may have a number behind a colon; NULL after a sentence. */
 const struct tt_device_ops *tt_device_find(const char *name);
 
-/* canonical: its bits must be those of the processor. Returns 0 | TT_TRAIN_USAGE (no such device, or
+/* canonical: its bits must be those of the processor. Returns 0 | TT_TRAIN_USAGE (no such device,
+ * or
  * not on this host) | TT_TRAIN_FAILED. Close with tt_device_close. */
 int tt_device_open(struct tt_device *d, const char *name, bool canonical);
 void tt_device_close(struct tt_device *d);

@@ -1,10 +1,11 @@
 /*
  * device_cuda.c - a GPU, through the CUDA driver's table (mem/cuda.h)
  *
- * Everything is given to one stream and runs behind the caller; the library's calls have a stream beside it, and events
- * between the two. Matrix products are cuBLAS's, in plain float without TF32; with --canonical they are our own kernel's,
- * and then all bits are those of --device cpu. Small things go to the GPU through pinned memory, piece after piece. A
- * failure is kept and told by settle. Row of the table in device.c.
+ * Everything is given to one stream and runs behind the caller; the library's calls have a stream
+ * beside it, and events between the two. Matrix products are cuBLAS's, in plain float without TF32;
+ * with --canonical they are our own kernel's, and then all bits are those of --device cpu. Small
+ * things go to the GPU through pinned memory, piece after piece. A failure is kept and told by
+ * settle. Row of the table in device.c.
  */
 #include "device_cuda.h"
 #include "fail.h"
@@ -87,7 +88,8 @@ static int open_blas(struct tt_cuda_state *c)
 	if (!status)
 		status = c->blas.set_math_mode(c->handle, TT_CUBLAS_PEDANTIC);
 	if (status)
-		return tt_train_fail(TT_TRAIN_FAILED, "device cuda: cuBLAS does not start: status %d", status);
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "device cuda: cuBLAS does not start: status %d", status);
 	return TT_TRAIN_OK;
 }
 
@@ -105,7 +107,8 @@ static int cuda_open(struct tt_device *d)
 	tt_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_APART), "a stream");
 	tt_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_APART), "a stream");
 	tt_on_cuda_keep(c, c->cu->event_create(&c->mark, TT_CU_EVENT_UNTIMED), "an event");
-	tt_on_cuda_keep(c, c->cu->host_alloc(&memory, TT_CUDA_PINNED, TT_CU_HOST_PORTABLE), "pinned memory");
+	tt_on_cuda_keep(c, c->cu->host_alloc(&memory, TT_CUDA_PINNED, TT_CU_HOST_PORTABLE),
+			"pinned memory");
 	c->pinned = (struct tt_cuda_pinned){ .at = memory, .bytes = TT_CUDA_PINNED };
 	if (told(c))
 		return TT_TRAIN_FAILED;
@@ -149,7 +152,8 @@ static void *cuda_alloc(struct tt_device *d, size_t bytes)
 
 	if (c->cu->mem_alloc(&at, bytes ? bytes : 1))
 		return NULL;
-	tt_on_cuda_keep(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream), "clear memory");
+	tt_on_cuda_keep(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream),
+			"clear memory");
 	return (void *)(uintptr_t)at;
 }
 
@@ -214,7 +218,8 @@ static void cuda_get(struct tt_device *d, void *to_host, const void *from, size_
 
 	d->get_bytes += bytes;
 	if (bytes)
-		tt_on_cuda_keep(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream), "copy from it");
+		tt_on_cuda_keep(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
+				"copy from it");
 	cuda_settle(d);
 }
 

@@ -1,7 +1,9 @@
 /*
- * device_cuda.h - what the files of the device cuda share: its state, memory on the way to it, and its operations
+ * device_cuda.h - what the files of the device cuda share: its state, memory on the way to it, and
+ * its operations
  *
- * device_cuda.c opens it, has memory and streams; device_cuda_compute.c launches kernels and matrix products.
+ * device_cuda.c opens it, has memory and streams; device_cuda_compute.c launches kernels and matrix
+ * products.
  */
 #ifndef TT_TRAINER_DEVICE_CUDA_H
 #define TT_TRAINER_DEVICE_CUDA_H
@@ -56,7 +58,8 @@ void tt_on_cuda_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct t
 		      struct tt_matrix b, float *to, size_t ldc);
 void tt_on_cuda_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		      float *y);
-void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias);
+void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy,
+			  float *dbias);
 void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float *to);
 void tt_on_cuda_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
 			float *patches);

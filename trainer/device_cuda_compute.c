@@ -1,4 +1,5 @@
-/* device_cuda_compute.c - what the device cuda computes: kernels, cuBLAS's matrix products (device.h, device_cuda.h) */
+/* device_cuda_compute.c - what the device cuda computes: kernels, cuBLAS's matrix products
+ * (device.h, device_cuda.h) */
 #include "device_cuda.h"
 
 #include <stdio.h>
@@ -14,9 +15,10 @@ static void launch(struct tt_device *d, enum tt_cuda_kernel number, size_t count
 	if (!count || c->error[0])
 		return;
 	tt_on_cuda_keep(c,
-	     c->cu->launch(c->kernel[number], blocks < c->blocks ? (unsigned)blocks : c->blocks, 1, 1,
-			   TT_CUDA_THREADS, 1, 1, 0, c->stream, list, NULL),
-	     "launch a kernel");
+			c->cu->launch(c->kernel[number],
+				      blocks < c->blocks ? (unsigned)blocks : c->blocks, 1, 1,
+				      TT_CUDA_THREADS, 1, 1, 0, c->stream, list, NULL),
+			"launch a kernel");
 }
 
 void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
@@ -32,14 +34,16 @@ void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_
 
 		n = rows - row < rows_each ? rows - row : rows_each;
 		if (pixels > TT_CUDA_PINNED) {
-			tt_on_cuda_copy(d, at + row * pixels, (const char *)images + samples[row] * pixels, pixels);
+			tt_on_cuda_copy(d, at + row * pixels,
+					(const char *)images + samples[row] * pixels, pixels);
 			continue;
 		}
 		stage = tt_on_cuda_pin(d, n * pixels);
 		for (size_t i = 0; i < n; i++)
 			memcpy(stage + i * pixels, images + samples[row + i] * pixels, pixels);
-		tt_on_cuda_keep(c, c->cu->htod_async(at + row * pixels, stage, n * pixels, c->stream),
-		     "copy images to it");
+		tt_on_cuda_keep(c,
+				c->cu->htod_async(at + row * pixels, stage, n * pixels, c->stream),
+				"copy images to it");
 	}
 	launch(d, KERNEL_gather, rows * pixels, &p);
 }
@@ -54,8 +58,9 @@ static void by_blas(struct tt_cuda_state *c, size_t m, size_t n, size_t k, struc
 	if (c->error[0])
 		return;
 	status = c->blas.sgemm(c->handle, b.across ? TT_CUBLAS_TRANSPOSED : TT_CUBLAS_AS_IS,
-			       a.across ? TT_CUBLAS_TRANSPOSED : TT_CUBLAS_AS_IS, (int)n, (int)m, (int)k,
-			       &one, b.at, (int)b.stride, a.at, (int)a.stride, &zero, to, (int)ldc);
+			       a.across ? TT_CUBLAS_TRANSPOSED : TT_CUBLAS_AS_IS, (int)n, (int)m,
+			       (int)k, &one, b.at, (int)b.stride, a.at, (int)a.stride, &zero, to,
+			       (int)ldc);
 	if (status)
 		snprintf(c->error, sizeof(c->error),
 			 "device cuda: cuBLAS fails with status %d at a product of %zu x %zu x %zu",
@@ -111,7 +116,8 @@ static void launch_planes(struct tt_device *d, enum tt_cuda_kernel number, size_
 
 	if (count > UINT32_MAX && !c->error[0])
 		snprintf(c->error, sizeof(c->error),
-			 "device cuda: %zu elements of a convolution at once; use a smaller --leaf", count);
+			 "device cuda: %zu elements of a convolution at once; use a smaller --leaf",
+			 count);
 	launch(d, number, count, &params);
 }
 
@@ -152,7 +158,8 @@ void tt_on_cuda_loss(struct tt_device *d, size_t rows, size_t classes, const uin
 		      float *logits, float *loss)
 {
 	struct tt_cuda_state *c = d->state;
-	tt_cuptr at = tt_on_cuda_room(d, &c->labels, rows), losses = tt_on_cuda_room(d, &c->losses, rows * sizeof(double));
+	tt_cuptr at = tt_on_cuda_room(d, &c->labels, rows),
+		 losses = tt_on_cuda_room(d, &c->losses, rows * sizeof(double));
 	double *each = (double *)(uintptr_t)losses;
 	struct tt_cuda_loss p = { (const uint8_t *)(uintptr_t)at, logits, each, rows, classes };
 
@@ -166,5 +173,6 @@ void tt_on_cuda_descend(struct tt_device *d, size_t count, float scale, float ra
 			 const float *gradient, float *velocity, float *weight)
 {
 	launch(d, KERNEL_descend, count,
-	       &(struct tt_cuda_descend){ gradient, velocity, weight, count, scale, rate, momentum });
+	       &(struct tt_cuda_descend){ gradient, velocity, weight, count, scale, rate,
+					  momentum });
 }

@@ -2,8 +2,9 @@
  * device_host.h - what devices that compute in host memory have in common: all but the matrix
  * product
  *
- * Members of struct tt_device_ops for device_cpu.c and device_cpu_blas.c (TT_HOST_WORK), called by device_sim.c. Every sum has one written
- * order (rows and classes from 0 upwards), exp and log are our own, so the bits depend on nothing
+ * Members of struct tt_device_ops for device_cpu.c and device_cpu_blas.c (TT_HOST_WORK), called by
+ * device_sim.c. Every sum has one written order (rows and classes from 0 upwards), exp and log are
+ * our own, so the bits depend on nothing
  * but the numbers.
  */
 #ifndef TT_TRAINER_DEVICE_HOST_H
@@ -24,7 +25,8 @@ void tt_host_unfold(struct tt_device *d, struct tt_planes p, size_t window, cons
 		    float *patches);
 void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
 		  float *x);
-void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x, uint8_t *which);
+void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x,
+		  uint8_t *which);
 void tt_host_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
 		       const uint8_t *which, float *dy);
 void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy);

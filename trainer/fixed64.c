@@ -67,7 +67,8 @@ static int agree_on_exponents(struct tt_trainer *t)
 		t->comm);
 }
 
-static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t count, double scale)
+static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t count,
+		     double scale)
 {
 	for (size_t i = 0; i < count; i++)
 		whole[i] += (int64_t)((double)leaf[i] * scale);

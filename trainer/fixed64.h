@@ -11,7 +11,8 @@
 
 #include "trainer.h"
 
-/* t->whole = the sum of this worker's leaves. Called by all workers. Returns 0 | TT_TRAIN_FAILED. */
+/* t->whole = the sum of this worker's leaves. Called by all workers. Returns 0 |
+ * TT_TRAIN_FAILED. */
 int tt_fixed64_make(struct tt_trainer *t);
 
 /* wire's floats from..from+count-1 = these sums. What was not finite becomes NaN. */

@@ -81,7 +81,8 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	tuttiCommCount(comm, &nranks);
 	all = calloc((size_t)nranks, sizeof(*all));
 	if (!all)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the hosts of %d ranks", nranks);
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the hosts of %d ranks",
+				     nranks);
 	rc = passed_on(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
 	*ret_rank = 0;
 	for (int r = 0; r < rank; r++)
@@ -90,7 +91,8 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	return rc;
 }
 
-/* Ranks that something else started join, learn their place on the host, take their devices, and then join with them. */
+/* Ranks that something else started join, learn their place on the host, take their devices, and
+ * then join with them. */
 static int join_env(const struct tt_device_ops *device, const char *name, tuttiConfig_t *config,
 		    tuttiComm_t *ret_comm)
 {
@@ -128,7 +130,9 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 		return join_env(device, job->config.device, &config, ret_comm);
 	if (device && device->take)
 		rc = device->take(job->config.device, rank);
-	return rc ? rc : passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
+	return rc ? rc
+		  : passed_on(
+			    tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
 }
 
 static void print_result(const struct tt_trainer *t, const struct tt_result *r)
@@ -136,8 +140,8 @@ static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 	const struct tt_config *c = t->config;
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 
-	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,", r->accuracy,
-	       r->loss, r->samples_per_s, r->step_ms);
+	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
+	       r->accuracy, r->loss, r->samples_per_s, r->step_ms);
 	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
 	       r->exposed_share, r->sent_bytes, r->read_bytes);
 	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
@@ -210,7 +214,8 @@ static int check(struct job *job)
 	if (!rc && job->config.np)
 		rc = tt_metrics_check(&job->config);
 	if (!rc && job->config.np) {
-		job->ranks = (int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
+		job->ranks =
+			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
 		job->lenient = t.strategy->survives || job->config.on_failure == TT_FAILURE_SHRINK;
 		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
 	}

@@ -34,7 +34,8 @@ static void introduce(const struct tt_trainer *t)
 	       t->data->train.samples, t->data->test.samples);
 	printf("model     %s: %zu parameters on %s\n", c->model, t->model.parameters,
 	       t->device.ops->name);
-	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks, t->nranks == 1 ? "" : "s");
+	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
+	       t->nranks == 1 ? "" : "s");
 	if (t->servers)
 		printf(" and %d server%s", t->servers, t->servers == 1 ? "" : "s");
 	printf(": %s\n", plan);

@@ -1,8 +1,10 @@
 /*
- * model_cnn.c - a small convolutional network: two convolutions of 5 x 5, each followed by max(y, 0)
+ * model_cnn.c - a small convolutional network: two convolutions of 5 x 5, each followed by max(y,
+ * 0)
  * and the greatest of 2 x 2, and a fully connected layer
  *
- *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense [classes]
+ *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
+ *[classes]
  *
  * Convolutions work on a leaf of samples at a time: their patches are 25 times as large as the
  * images. A convolution's bias is the weight of a patch line of ones, so that it is one matrix
@@ -97,9 +99,11 @@ static int cnn_open(struct tt_model *m, const char *shape)
 	while (side * side < m->inputs)
 		side++;
 	if (side * side != m->inputs || side % 4)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--model cnn: wants square images whose side is a multiple of 4, "
-				     "not %zu pixels; use mlp:256", m->inputs);
+		return tt_train_fail(
+			TT_TRAIN_USAGE,
+			"--model cnn: wants square images whose side is a multiple of 4, "
+			"not %zu pixels; use mlp:256",
+			m->inputs);
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");
@@ -187,7 +191,8 @@ static void dense_leaf(void *arg, size_t row, size_t rows, float *out)
 
 	d->ops->gemm(d, n->features, classes, rows,
 		     (struct tt_matrix){ b->x + row * n->features, n->features, true },
-		     (struct tt_matrix){ b->dlogits + row * classes, classes, false }, out, classes);
+		     (struct tt_matrix){ b->dlogits + row * classes, classes, false }, out,
+		     classes);
 }
 
 static void dense_bias_leaf(void *arg, size_t row, size_t rows, float *out)

@@ -31,7 +31,8 @@ static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
 		return tt_library(result, t->world);
 	return tt_train_fail(TT_TRAIN_FAILED,
 			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
-			     server, rank_of(t, server), state == tuttiRankLeft ? "has left" : "died",
+			     server, rank_of(t, server),
+			     state == tuttiRankLeft ? "has left" : "died",
 			     t->config->save ? "go on from the last checkpoint by --resume"
 					     : "with --save and --save-every there is a checkpoint "
 					       "to go on from");
@@ -139,8 +140,8 @@ int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, s
 			memcpy(to + count - tail, gradients + i * stride + t->model.parameters,
 			       tail * sizeof(float));
 		}
-		rc = send_to(t, s, TT_PS_PUSH, ps->rule.sync ? t->step : ps->version[s], ps->message,
-			     nodes * count * sizeof(float));
+		rc = send_to(t, s, TT_PS_PUSH, ps->rule.sync ? t->step : ps->version[s],
+			     ps->message, nodes * count * sizeof(float));
 	}
 	return rc;
 }
@@ -214,8 +215,8 @@ static int ask_stats(struct tt_trainer *t, struct tt_ps *ps)
 		if (rc)
 			break;
 		add_stats(&ps->all, &s);
-		printf("server %d  %zu parameters, %" PRIu64 " pushes, %" PRIu64 " bytes in, %" PRIu64
-		       " out\n",
+		printf("server %d  %zu parameters, %" PRIu64 " pushes, %" PRIu64
+		       " bytes in, %" PRIu64 " out\n",
 		       i, ps->shards.count[i], s.pushes, s.in_bytes, s.out_bytes);
 	}
 	return rc;
@@ -257,8 +258,8 @@ void tt_ps_tell(const struct tt_ps *ps)
 	const struct tt_ps_stats *a = &ps->all;
 	int last = TT_PS_STALE_MAX;
 
-	printf("\"server_bytes_in\":%" PRIu64 ",\"server_bytes_out\":%" PRIu64 ",\"pushes\":%" PRIu64
-	       ",\"applied\":%" PRIu64 ",\"dropped\":%" PRIu64 ",",
+	printf("\"server_bytes_in\":%" PRIu64 ",\"server_bytes_out\":%" PRIu64
+	       ",\"pushes\":%" PRIu64 ",\"applied\":%" PRIu64 ",\"dropped\":%" PRIu64 ",",
 	       a->in_bytes, a->out_bytes, a->pushes, a->applied, a->dropped);
 	printf("\"staleness_mean\":%.3f,\"staleness_max\":%" PRIu64 ",\"clock_gap_max\":%" PRIu64
 	       ",\"staleness\":[",

@@ -1,8 +1,10 @@
 /*
  * ps.h - a worker's side of parameter servers: push, pull, settle
  *
- * The parameters and their optimizer are spread over servers (shards.h), which are the last ranks of
- * world and run tt_server_run. Everything travels as messages (tuttiMsgSend), so a server takes what
+ * The parameters and their optimizer are spread over servers (shards.h), which are the last ranks
+ * of
+ * world and run tt_server_run. Everything travels as messages (tuttiMsgSend), so a server takes
+ * what
  * comes, whoever sent it. Called by the strategies that have servers.
  */
 #ifndef TT_TRAINER_PS_H
@@ -53,12 +55,14 @@ struct tt_ps {
 	struct tt_ps_stats all; /* of all servers, after the last settle */
 };
 
-/* Both sides know the shards. On a worker: worker 0 gives the servers their first parameters, and all
+/* Both sides know the shards. On a worker: worker 0 gives the servers their first parameters, and
+ * all
  * workers have them. Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED. */
 int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule);
 void tt_ps_close(struct tt_trainer *t, struct tt_ps *ps);
 
-/* nodes arrays of gradients, `stride` floats apart, go to the servers. With `sync` the tail goes with
+/* nodes arrays of gradients, `stride` floats apart, go to the servers. With `sync` the tail goes
+ * with
  * them. */
 int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, size_t nodes,
 	       size_t stride);

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /* What a number is for. A new use is a new name at the end: the others keep their numbers. */
-enum tt_rng_use { TT_RNG_WEIGHTS = 1, TT_RNG_ORDER, TT_RNG_SYNTH_CLASS, TT_RNG_SYNTH_SAMPLE, TT_RNG_JITTER };
+enum tt_rng_use { TT_RNG_WEIGHTS = 1, TT_RNG_ORDER, TT_RNG_SYNTH_CLASS, TT_RNG_SYNTH_SAMPLE,
+	TT_RNG_JITTER };
 
 /* Four 32-bit numbers, of (seed, use, part, index): `part` is a tensor, an epoch, a class ... */
 void tt_rng(uint64_t seed, enum tt_rng_use use, uint32_t part, uint64_t index,

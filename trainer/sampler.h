@@ -2,8 +2,10 @@
  * sampler.h - which samples make up which step, whatever the number of ranks
  *
  * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut into
- * global batches; the samples left over at its end are not used in that epoch. Which rows of a batch
- * a rank takes is leaves.h's: shares of all ranks follow each other, and may be empty. Called by train.c.
+ * global batches; the samples left over at its end are not used in that epoch. Which rows of a
+ * batch
+ * a rank takes is leaves.h's: shares of all ranks follow each other, and may be empty. Called by
+ * train.c.
  */
 #ifndef TT_TRAINER_SAMPLER_H
 #define TT_TRAINER_SAMPLER_H
@@ -31,7 +33,8 @@ void tt_sampler_close(struct tt_sampler *s);
 
 static inline size_t tt_sampler_steps(const struct tt_sampler *s) { return s->samples / s->batch; }
 
-/* The samples of global step `step` (counted from 0 through all epochs), from row `first` of its batch
+/* The samples of global step `step` (counted from 0 through all epochs), from row `first` of its
+ * batch
  * on. Valid until the next call. */
 const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first);
 

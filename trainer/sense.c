@@ -13,8 +13,9 @@ struct own {
 	const char *strategies; /* that it means something to */
 };
 
-#define OWN(option, field, strategies) \
-	{ option, offsetof(struct tt_config, field), sizeof(((struct tt_config *)0)->field), strategies }
+#define OWN(option, field, strategies)								\
+	{ option, offsetof(struct tt_config, field), sizeof(((struct tt_config *)0)->field),	\
+			strategies }
 
 static const struct own owned[] = {
 	OWN("ps", servers, "ps-sync ps-async ps-strategy downpour"),
@@ -58,7 +59,8 @@ static int check_pairs(const struct tt_config *c, const struct tt_config *d)
 		const char *option, *wants;
 		bool given, has;
 	} pairs[] = {
-		{ "alpha", "--average easgd", c->alpha != d->alpha, c->average == TT_AVERAGE_EASGD },
+		{ "alpha", "--average easgd", c->alpha != d->alpha,
+		  c->average == TT_AVERAGE_EASGD },
 		{ "outer-lr", "--average diloco", c->outer_lr != d->outer_lr,
 		  c->average == TT_AVERAGE_DILOCO },
 		{ "outer-momentum", "--average diloco", c->outer_momentum != d->outer_momentum,
@@ -71,9 +73,10 @@ static int check_pairs(const struct tt_config *c, const struct tt_config *d)
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
-			return tt_train_fail(TT_TRAIN_USAGE,
-					     "--%s: does nothing by itself; add %s, or leave it out",
-					     pairs[i].option, pairs[i].wants);
+			return tt_train_fail(
+				TT_TRAIN_USAGE,
+				"--%s: does nothing by itself; add %s, or leave it out",
+				pairs[i].option, pairs[i].wants);
 	return TT_TRAIN_OK;
 }
 
@@ -83,10 +86,12 @@ int tt_sense_check(const struct tt_config *c)
 
 	tt_config_defaults(&defaults);
 	for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
-		if (was_given(c, &defaults, &owned[i]) && !is_word(owned[i].strategies, c->strategy))
-			return tt_train_fail(TT_TRAIN_USAGE,
-					     "--%s: means nothing to --strategy %s; leave it out, or "
-					     "use one of: %s",
-					     owned[i].option, c->strategy, owned[i].strategies);
+		if (was_given(c, &defaults, &owned[i]) &&
+		    !is_word(owned[i].strategies, c->strategy))
+			return tt_train_fail(
+				TT_TRAIN_USAGE,
+				"--%s: means nothing to --strategy %s; leave it out, or "
+				"use one of: %s",
+				owned[i].option, c->strategy, owned[i].strategies);
 	return check_pairs(c, &defaults);
 }

@@ -1,7 +1,8 @@
 /*
  * server.c - a parameter server: takes what comes, whoever sent it (ps.h)
  *
- * One thread, one message at a time; no lock is held while bytes move. It ends when all workers have
+ * One thread, one message at a time; no lock is held while bytes move. It ends when all workers
+ * have
  * said goodbye or are gone; that all have died is a failure. --record notes in which order it took
  * pushes and pulls; --replay takes them in that order, for the same bits once more.
  */
@@ -121,7 +122,8 @@ static int answer_pulls(struct server *s)
 	for (int w = 0; w < s->workers && !rc; w++) {
 		struct client *c = &s->client[w];
 
-		if (!c->waits || (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
+		if (!c->waits ||
+		    (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
 			continue;
 		c->waits = false;
 		tt_arrivals_note(&s->arrivals, TT_PS_PULL, w);
@@ -188,7 +190,8 @@ static void apply(struct server *s, int worker, uint64_t version)
 	if (drop && c->stale_drop >= 0 && stale > (uint64_t)c->stale_drop)
 		s->stats.dropped++;
 	else
-		descend(s, s->message, drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
+		descend(s, s->message,
+			drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
 }
 
 /* Synchronous: kept at the worker's place. Nodes stand in rank order, so the order of arrival
@@ -225,7 +228,8 @@ static int conclude(struct server *s, uint64_t step)
 	memcpy(s->message + count, sum + count, TT_TAIL * sizeof(float));
 	for (int w = 0; w < s->workers && !rc; w++) {
 		s->stats.out_bytes += bytes;
-		rc = answer(s, w, TT_PS_PARAMETERS, step, s->message, bytes + TT_TAIL * sizeof(float));
+		rc = answer(s, w, TT_PS_PARAMETERS, step, s->message,
+			    bytes + TT_TAIL * sizeof(float));
 	}
 	s->nodes = s->came = 0;
 	return rc;
@@ -262,10 +266,11 @@ static int look_around(struct server *s)
 			continue;
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
-			return tt_train_fail(TT_TRAIN_FAILED,
-					     "server %d: worker %d died, and ps-sync waits for all; "
-					     "ps-async and spare do not",
-					     s->number, w);
+			return tt_train_fail(
+				TT_TRAIN_FAILED,
+				"server %d: worker %d died, and ps-sync waits for all; "
+				"ps-async and spare do not",
+				s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_settled(s);
@@ -337,8 +342,10 @@ static int end(struct server *s)
 		if (state != tuttiRankDead)
 			return TT_TRAIN_OK;
 	}
-	return tt_train_fail(TT_TRAIN_FAILED, "server %d: all %d workers died; --resume goes on from what "
-			     "--save kept", s->number, s->workers);
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "server %d: all %d workers died; --resume goes on from what "
+			     "--save kept",
+			     s->number, s->workers);
 }
 
 /* The first parameters. Then every worker greets: the connection tells of its death even when all

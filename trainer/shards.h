@@ -1,7 +1,8 @@
 /*
  * shards.h - which server keeps which parameters
  *
- * A piece is a run of the parameter array that one server keeps; a server's shard is its pieces, one
+ * A piece is a run of the parameter array that one server keeps; a server's shard is its pieces,
+ * one
  * after the other. A function of the model and the number of servers, so all ranks know it. Called
  * by ps.c and server.c.
  */

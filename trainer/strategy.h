@@ -19,32 +19,38 @@ enum tt_optimizer {
 struct tt_strategy_ops {
 	const char *name, *help;
 	enum tt_optimizer optimizer;
-	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its rows */
+	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its
+			  * rows */
 	bool leaves;     /* can add up over leaves (--canonical) */
-	bool by_calls;   /* wire is touched by the library's calls only, so any memory they take will do */
+	bool by_calls;   /* wire is touched by the library's calls only, so any memory they take
+			  * will do */
 	bool survives;   /* deaths of workers do not end it */
 	const char *no_shrink; /* why --on-failure shrink is not for it; NULL: it goes on */
 
-	/* Hands rank 0's parameters out, sets t->strategy_state. Also called on servers. Returns 0 |
-	 * TT_TRAIN_USAGE (not with so many ranks, ...) | TT_TRAIN_FAILED; on failure close is
+	/* Hands rank 0's parameters out, sets t->strategy_state. Also called on servers. Returns 0
+	 * | TT_TRAIN_USAGE (not with so many ranks, ...) | TT_TRAIN_FAILED; on failure close is
 	 * called if strategy_state is set. */
 	int (*open)(struct tt_trainer *t);
 	void (*close)(struct tt_trainer *t);
 
 	/* One step: afterwards t->parameters are the new ones, and the tail of wire's first node
-	 * holds the sums over all workers (own_pace: over its rows). Returns 0 | TT_TRAIN_FAILED. */
+	 * holds the sums over all workers (own_pace: over its rows). Returns 0 |
+	 * TT_TRAIN_FAILED. */
 	int (*step)(struct tt_trainer *t, const struct tt_batch *batch);
 
 	/* Before an evaluation, a checkpoint and the end, if not NULL: every worker calls it, and
 	 * afterwards all have the same parameters. last: nothing comes after. */
 	int (*settle)(struct tt_trainer *t, bool last);
 
-	/* What a server does instead of steps, until the workers have settled for the last time. NULL:
+	/* What a server does instead of steps, until the workers have settled for the last time.
+	 * NULL:
 	 * there are no servers. */
 	int (*serve)(struct tt_trainer *t);
 
-	/* --on-failure shrink, after a death: regroups (survive.h), and agrees with the others on the state
-	 * to go on from. done, ret_done as of tt_survive. NULL: tt_trainer's state is all there is. */
+	/* --on-failure shrink, after a death: regroups (survive.h), and agrees with the others on
+	 * the state
+	 * to go on from. done, ret_done as of tt_survive. NULL: tt_trainer's state is all there
+	 * is. */
 	int (*rejoin)(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
 	/* For a checkpoint, on rank 0 after settle: host[parameters] = the optimizer's state. NULL:
@@ -61,7 +67,8 @@ extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored,
 	tt_strategy_downpour, tt_strategy_spare;
 extern const struct tt_strategy_ops *const tt_strategies[]; /* ends with NULL */
 
-/* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot do
+/* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot
+ * do
  * what other options ask for. */
 int tt_strategy_find(struct tt_trainer *t);
 

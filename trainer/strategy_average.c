@@ -30,7 +30,8 @@ struct average {
 	uint64_t met;  /* averages so far */
 	float *own;    /* this rank's parameters before the average under way */
 	float *kept;   /* easgd: the centre; diloco: where the round started */
-	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all parameters */
+	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all
+		        * parameters */
 };
 
 static int average_open(struct tt_trainer *t)
@@ -198,7 +199,8 @@ static int share_newest(struct tt_trainer *t, struct average *a, uint64_t met[2]
 	bool behind = a->met < met[0];
 	float *at = tt_parameters_out(t);
 	int root = (int)(UINT64_MAX - met[1]), rc = TT_TRAIN_OK;
-	float *arrays[] = { at, a->kept, t->config->average == TT_AVERAGE_DILOCO ? a->more : a->kept };
+	float *arrays[] = { at, a->kept,
+			    t->config->average == TT_AVERAGE_DILOCO ? a->more : a->kept };
 
 	for (int i = 0; i < 3 && !rc; i++) {
 		memcpy(a->own, arrays[i], n * sizeof(float));

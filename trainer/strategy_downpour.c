@@ -121,8 +121,9 @@ const struct tt_strategy_ops tt_strategy_downpour = {
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
-	.no_shrink = "downpour goes on without workers that die, whatever this option says, and not "
-		     "without servers; leave it out",
+	.no_shrink =
+		"downpour goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
 	.open = downpour_open,
 	.close = downpour_close,
 	.step = downpour_step,

@@ -73,7 +73,8 @@ static int copy_to_group(struct tt_trainer *t, const struct tt_pile *pile, struc
 	return rc ? rc : tt_library(result, t->comm);
 }
 
-static int one_pack(struct tt_trainer *t, struct tt_pile *pile, struct group main, struct group other)
+static int one_pack(struct tt_trainer *t, struct tt_pile *pile, struct group main,
+		    struct group other)
 {
 	bool in_main = t->rank >= main.first && t->rank < main.last;
 	struct group mine = in_main ? main : other;

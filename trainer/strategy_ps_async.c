@@ -73,8 +73,9 @@ const struct tt_strategy_ops tt_strategy_ps_async = {
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
-	.no_shrink = "ps-async goes on without workers that die, whatever this option says, and not "
-		     "without servers; leave it out",
+	.no_shrink =
+		"ps-async goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,

@@ -90,7 +90,8 @@ static int hand_out(struct tt_trainer *t, struct strategy *s)
 
 static int add_up(struct tt_trainer *t, struct strategy *s)
 {
-	int rc = tt_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices, NULL),
+	int rc = tt_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices,
+					NULL),
 			    s->devices);
 
 	for (int d = 1; d < s->ndevices && s->device == 0; d++)
@@ -114,7 +115,8 @@ static int one_step(struct tt_trainer *t, struct strategy *s, const struct tt_ba
 	return rc;
 }
 
-/* A device of this worker died. Some others may be a step further: all give up the step they are in. */
+/* A device of this worker died. Some others may be a step further: all give up the step they are
+ * in. */
 static int go_on(struct tt_trainer *t, struct strategy *s)
 {
 	int rc = tt_shrink(&s->devices, &s->device, &s->ndevices);
@@ -169,8 +171,9 @@ const struct tt_strategy_ops tt_strategy_ps_strategy = {
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
-	.no_shrink = "ps-strategy goes on without workers that die, whatever this option says, and not "
-		     "without servers; leave it out",
+	.no_shrink =
+		"ps-strategy goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
 	.open = strategy_open,
 	.close = strategy_close,
 	.step = strategy_step,

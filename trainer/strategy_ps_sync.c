@@ -14,7 +14,8 @@
  * slowest worker, and a server takes workers * shard bytes in each. Row of the table in strategy.c;
  * calls ps.c.
  *
- * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al. 2014,
+ * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al.
+ * 2014,
  * Scaling distributed machine learning with the parameter server.
  */
 #include "ps.h"
@@ -27,8 +28,9 @@ static int sync_open(struct tt_trainer *t)
 	struct tt_ps *ps;
 
 	if (t->leaves.kind == TT_CANONICAL_FIXED64)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--canonical fixed64: ps-sync adds up floats; use tree or chain");
+		return tt_train_fail(
+			TT_TRAIN_USAGE,
+			"--canonical fixed64: ps-sync adds up floats; use tree or chain");
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
@@ -69,8 +71,9 @@ const struct tt_strategy_ops tt_strategy_ps_sync = {
 	.help = "--ps servers wait for all workers, add up, descend",
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.leaves = true,
-	.no_shrink = "ps-sync's servers wait for every worker; use mirrored, which has the same bits "
-		     "under --canonical, or ps-async",
+	.no_shrink =
+		"ps-sync's servers wait for every worker; use mirrored, which has the same bits "
+		"under --canonical, or ps-async",
 	.open = sync_open,
 	.close = sync_close,
 	.step = sync_step,

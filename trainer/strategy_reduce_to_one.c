@@ -5,9 +5,8 @@
  *		gradients = gradient(parameters, my share of the batch)
  *		for each pack of them:
  *			root = pack % ranks
- *			root: total = ((g0 + g1) + g2) + ...		(or --canonical's expression)
- *			broadcast(total)
- *		parameters = descend(parameters, total / global batch)
+ *			root: total = ((g0 + g1) + g2) + ...		(or --canonical's
+ *expression) broadcast(total) parameters = descend(parameters, total / global batch)
  *
  * A pack is --bucket-kb; the root moves on, so that no rank's link carries everything. Row of the
  * table in strategy.c.

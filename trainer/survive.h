@@ -1,5 +1,6 @@
 /*
- * survive.h - after a death: the ranks that are left become a communicator, and agree on where they are
+ * survive.h - after a death: the ranks that are left become a communicator, and agree on where they
+ * are
  *
  * --on-failure shrink, and strategies that survive anyhow. Called by train.c and strategies; calls
  * tuttiCommShrink.
@@ -20,7 +21,8 @@ int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
  * also when deaths go on happening meanwhile. */
 int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
-/* The parts of tt_survive: the workers that are left become t->comm; world stays, for messages. Called by all that are left. */
+/* The parts of tt_survive: the workers that are left become t->comm; world stays, for messages.
+ * Called by all that are left. */
 int tt_regroup(struct tt_trainer *t);
 /* The first rank whose parameters have seen the most steps hands them out, and its velocity. */
 int tt_catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);

@@ -56,7 +56,8 @@ static int write_rank(struct tt_trainer *t, FILE *to, int rank, uint64_t n, uint
 		rc = tt_library(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
 				t->comm);
 	if (!rc) {
-		fprintf(to, "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
+		fprintf(to,
+			"%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
 			rank ? "," : "", rank, rank);
 		write_spans(to, rank, span, n, zero);
 	}

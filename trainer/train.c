@@ -34,7 +34,8 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
 	now.sent_bytes += t->message_bytes;
-	if (count && now.sent_bytes >= *sent && now.read_bytes >= *read) { /* else comm is a new one */
+	/* else comm is a new one */
+	if (count && now.sent_bytes >= *sent && now.read_bytes >= *read) {
 		result->sent_bytes += now.sent_bytes - *sent;
 		result->read_bytes += now.read_bytes - *read;
 	}
@@ -45,7 +46,8 @@ static void count_bytes(const struct tt_trainer *t, struct tt_result *result, bo
 /* ---- a step --------------------------------------------------------------------------------- */
 
 static int note_step(struct tt_trainer *t, struct progress *p, const struct tt_batch *batch,
-		     const float tail[TT_TAIL], uint64_t before, uint64_t took, struct tt_note *note)
+		     const float tail[TT_TAIL], uint64_t before, uint64_t took,
+		     struct tt_note *note)
 {
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->own_pace ? (double)batch->rows : all;
@@ -105,7 +107,8 @@ static int look_back(struct tt_trainer *t, struct progress *p, bool last, struct
 {
 	const struct tt_config *c = t->config;
 	bool own = t->strategy->own_pace;
-	bool evaluate = last || due(note->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
+	bool evaluate =
+		last || due(note->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
 	bool save = c->save && (last || due(note->step, c->save_every));
 	int rc = TT_TRAIN_OK;
 
@@ -134,10 +137,12 @@ static int hint(void)
 	char text[900];
 
 	snprintf(text, sizeof(text), "%s", tt_train_error());
-	return tt_train_fail(TT_TRAIN_FAILED, "%s; with --on-failure shrink the others go on", text);
+	return tt_train_fail(TT_TRAIN_FAILED, "%s; with --on-failure shrink the others go on",
+			     text);
 }
 
-/* After a failure in the step after `done`: may the others go on? *ret_done: what they have done. */
+/* After a failure in the step after `done`: may the others go on? *ret_done: what they have
+ * done. */
 static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_note *note,
 		 struct tt_result *result, uint64_t *ret_done)
 {

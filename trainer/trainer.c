@@ -61,7 +61,8 @@ int tt_trainer_share(struct tt_trainer *t)
 	bytes = (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride * sizeof(float);
 	t->gradients = d->alloc(&t->device, bytes);
 	t->wire = t->gradients;
-	t->wire_apart = d->apart && d->reached && t->strategy->by_calls && c->canonical == TT_CANONICAL_OFF;
+	t->wire_apart =
+		d->apart && d->reached && t->strategy->by_calls && c->canonical == TT_CANONICAL_OFF;
 	if (d->apart && !t->wire_apart && tuttiMemAlloc((void **)&t->wire, bytes) != tuttiSuccess)
 		t->wire = NULL;
 	if (c->canonical != TT_CANONICAL_OFF)
@@ -111,9 +112,10 @@ static int part_ranks(struct tt_trainer *t)
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
-		return tt_train_fail(TT_TRAIN_USAGE,
-				     "--ps %d: of %d ranks in all none is left to train; start more",
-				     t->servers, all);
+		return tt_train_fail(
+			TT_TRAIN_USAGE,
+			"--ps %d: of %d ranks in all none is left to train; start more", t->servers,
+			all);
 	t->comm = t->world;
 	if (!t->servers)
 		return TT_TRAIN_OK;

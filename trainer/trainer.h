@@ -35,7 +35,8 @@ struct tt_trainer {
 	tuttiComm_t comm;             /* the workers; without servers it is world */
 	int rank, nranks;             /* among the workers; a server counts on behind them */
 	int servers, first_server;    /* the latter in world */
-	int world_rank;               /* when the training began: what --slow, --kill and messages mean */
+	int world_rank;               /* when the training began: what --slow, --kill and messages
+				       * mean */
 	struct tt_device device;
 	struct tt_model model;
 	struct tt_sampler sampler;
@@ -63,7 +64,8 @@ struct tt_trainer {
 	uint64_t compute_ns;          /* the last one took, without sleep */
 	uint64_t exposed_ns;          /* of waiting for others only */
 	uint64_t message_bytes;       /* sent as messages, which the library's counters leave out */
-	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or NULL */
+	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or
+				       * NULL */
 	struct tt_timeline timeline;
 };
 
@@ -74,8 +76,9 @@ struct tt_batch {
 	bool stop;               /* this rank was asked to end the training */
 };
 
-/* world is open already, and closed by close; config and data outlive the trainer. Rank 0 has the parameters to start
- * from, the others zeros: handing them out is the strategy's. Returns 0 | TT_TRAIN_USAGE |
+/* world is open already, and closed by close; config and data outlive the trainer. Rank 0 has the
+ * parameters to start from, the others zeros: handing them out is the strategy's. Returns 0 |
+ * TT_TRAIN_USAGE |
  * TT_TRAIN_FAILED; close after a failure too. */
 int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 		    const struct tt_data *data, tuttiComm_t world);
@@ -87,14 +90,15 @@ static inline bool tt_serves(const struct tt_trainer *t) { return t->rank >= t->
 int tt_trainer_share(struct tt_trainer *t);
 
 /* wire = the sums over this rank's rows, node by node, the tail behind each. ready as in model.h,
- * or NULL; the tail is final before the first call of ready. Returns 0 or what ready->fn returned.
- */
+ * or NULL; the tail is final before the first call of ready. Returns 0 or what ready->fn
+ * returned. */
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
 
 /* The tail of wire's first node. */
 void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL]);
 
-/* A stream for the library's calls on wire beside the backward pass. lead: the calls from now on come
+/* A stream for the library's calls on wire beside the backward pass. lead: the calls from now on
+ * come
  * behind all that is computed. wait: until all calls are done. */
 int tt_beside_open(struct tt_trainer *t);
 void tt_beside_lead(struct tt_trainer *t);

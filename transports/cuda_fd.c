@@ -1,9 +1,11 @@
 /*
- * cuda_fd.c - device memory that is shared by file descriptor: the driver's virtual memory, where IPC handles are refused
+ * cuda_fd.c - device memory that is shared by file descriptor: the driver's virtual memory, where
+ * IPC handles are refused
  *
- * Called by cuda_ipc.c and comm/gpu.c. A piece is created, mapped at an address of its own and exported as a descriptor, which
- * travels over an unix socket of datagrams: each rank opens one, tells the others its name and a token in the exchange that
- * they trust, and takes a descriptor only from a datagram with its token.
+ * Called by cuda_ipc.c and comm/gpu.c. A piece is created, mapped at an address of its own and
+ * exported as a descriptor, which travels over an unix socket of datagrams: each rank opens one,
+ * tells the others its name and a token in the exchange that they trust, and takes a descriptor
+ * only from a datagram with its token.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,16 +17,19 @@
 
 #include "comm/gpu.h"
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct tt_cuprop prop_of(int device)
 {
-	return (struct tt_cuprop){ .type = TT_CU_PINNED, .handles = TT_CU_BY_FD, .place = { TT_CU_ON_DEVICE, device } };
+	return (struct tt_cuprop){ .type = TT_CU_PINNED,
+				   .handles = TT_CU_BY_FD,
+				   .place = { TT_CU_ON_DEVICE, device } };
 }
 
 int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes)
 {
-	struct tt_cuaccess access = { .place = { TT_CU_ON_DEVICE, device }, .flags = TT_CU_READ_WRITE };
+	struct tt_cuaccess access = { .place = { TT_CU_ON_DEVICE, device },
+				      .flags = TT_CU_READ_WRITE };
 
 	return cu->vmm_access(at, bytes, &access, 1);
 }
@@ -36,7 +41,8 @@ void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes)
 }
 
 /* A mapping outlives the handle that it was made from. */
-static int map(const struct tt_cuda *cu, int device, uint64_t handle, size_t bytes, tt_cuptr *ret_at)
+static int map(const struct tt_cuda *cu, int device, uint64_t handle, size_t bytes,
+	       tt_cuptr *ret_at)
 {
 	tt_cuptr at;
 	int rc = cu->vmm_reserve(&at, bytes, 0, 0, 0);
@@ -57,7 +63,8 @@ static int map(const struct tt_cuda *cu, int device, uint64_t handle, size_t byt
 	return 0;
 }
 
-int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd, tt_cuptr *ret_at)
+int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd,
+		tt_cuptr *ret_at)
 {
 	struct tt_cuprop prop;
 	size_t step, bytes;
@@ -98,7 +105,7 @@ int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_c
 	return rc;
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 struct parcel { uint64_t token; int32_t from, unused; };
 
@@ -106,7 +113,8 @@ static socklen_t address(uint64_t name, struct sockaddr_un *sa)
 {
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)sprintf(sa->sun_path + 1, "tutti-gpu-%016llx", (unsigned long long)name));
+			   (size_t)sprintf(sa->sun_path + 1, "tutti-gpu-%016llx",
+					   (unsigned long long)name));
 }
 
 int tt_fd_box_open(struct tt_fd_box *box)
@@ -130,8 +138,12 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 	struct parcel parcel = { .token = to->token, .from = rank };
 	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
 	struct sockaddr_un sa;
-	struct msghdr msg = { .msg_name = &sa, .msg_namelen = address(to->name, &sa), .msg_iov = &one, .msg_iovlen = 1,
-			      .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = { .msg_name = &sa,
+			      .msg_namelen = address(to->name, &sa),
+			      .msg_iov = &one,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -140,7 +152,8 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 	if (sendmsg(box->socket, &msg, MSG_NOSIGNAL) == (ssize_t)sizeof(parcel))
 		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m", rank);
+	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m",
+		       rank);
 }
 
 /* One datagram; *ret_fd is -1 if it was a stranger's. false: there is none. */
@@ -149,14 +162,18 @@ static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
 	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { 0 };
 	struct parcel parcel = { 0 };
 	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
-	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = { .msg_iov = &one,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(box->socket, &msg, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;
 
 	*ret_fd = -1;
 	if (n < 0)
 		return false;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
 	if (*ret_fd >= 0 && (n != sizeof(parcel) || parcel.token != box->card.token)) {
 		close(*ret_fd);

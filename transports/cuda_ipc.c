@@ -1,13 +1,14 @@
 /*
- * cuda_ipc.c - device memory that ranks of a host reach: by pointer within a process, by IPC handle between processes; where
- * handles are refused, by descriptor (cuda_fd.c)
+ * cuda_ipc.c - device memory that ranks of a host reach: by pointer within a process, by IPC handle
+ * between processes; where handles are refused, by descriptor (cuda_fd.c)
  *
- * Called by comm when ranks join. It is no row of transports.c: bytes are moved by kernels and streams (run/gpu*.c),
- * not by messages. Between two GPUs of a process peer access is switched on. That a peer's memory can be read and
- * written is believed after it was tried (comm/gpu.c), never because the driver says so.
+ * Called by comm when ranks join. It is no row of transports.c: bytes are moved by kernels and
+ * streams (run/gpu*.c), not by messages. Between two GPUs of a process peer access is switched on.
+ * That a peer's memory can be read and written is believed after it was tried (comm/gpu.c), never
+ * because the driver says so.
  *
- * Areas are kept for the next communicator instead of freed, since cuMemFree waits for everything that runs on the device,
- * also for kernels that wait for a rank of this very thread.
+ * Areas are kept for the next communicator instead of freed, since cuMemFree waits for everything
+ * that runs on the device, also for kernels that wait for a rank of this very thread.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,10 +20,12 @@
 #include "comm/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write there yet */
+static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write there
+						        * yet */
 static atomic_uint_fast64_t process;
 
-/* Random, since pids are equal in different pid namespaces; with the pid, since a fork would copy it. */
+/* Random, since pids are equal in different pid namespaces; with the pid, since a fork would copy
+ * it. */
 uint64_t tt_area_process(void)
 {
 	uint64_t none = 0, mine = 0;
@@ -71,7 +74,8 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_ar
 	a->ctx = ctx;
 	rc = allocate(cu, by_fd, a);
 	if (rc) {
-		rc = tt_cuda_fail(rc, "%zu bytes of device memory for a communicator", (size_t)TT_DEV_AREA_BYTES);
+		rc = tt_cuda_fail(rc, "%zu bytes of device memory for a communicator",
+				  (size_t)TT_DEV_AREA_BYTES);
 		goto free_record;
 	}
 	rc = cu->host_alloc((void **)&a->report, 4096, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
@@ -95,7 +99,8 @@ free_record:
 	return rc;
 }
 
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream, struct tt_area **ret_area)
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream,
+		 struct tt_area **ret_area)
 {
 	struct tt_area *a = find_unused(ctx, by_fd);
 	int rc = a ? 0 : make(cu, ctx, by_fd, &a);
@@ -143,8 +148,8 @@ void tt_area_describe(const struct tt_area *a, int device, struct tt_area_card *
 		ret_card->handle = a->handle;
 }
 
-static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd,
-		      tt_cuptr *ret_at)
+static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area_card *card,
+		      bool by_fd, int fd, tt_cuptr *ret_at)
 {
 	int rc;
 
@@ -152,11 +157,13 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area
 		return tt_fail(TT_CUDA, "the descriptor of a peer's device memory did not come");
 	rc = by_fd ? tt_vmm_open(cu, device, fd, card->bytes, ret_at) :
 	     cu->ipc_open(ret_at, card->handle, TT_CU_IPC_LAZY_PEERS);
-	return rc ? tt_cuda_fail(rc, "open a peer's device memory by %s", by_fd ? "descriptor" : "IPC handle") : 0;
+	return rc ? tt_cuda_fail(rc, "open a peer's device memory by %s",
+				 by_fd ? "descriptor" : "IPC handle")
+		  : 0;
 }
 
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd, tt_cuptr *ret_at,
-		  size_t *ret_opened)
+int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
+		  int fd, tt_cuptr *ret_at, size_t *ret_opened)
 {
 	int rc, can = 1;
 
@@ -174,7 +181,8 @@ int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_car
 		rc = by_fd ? tt_vmm_access(cu, device, card->at, card->bytes) :
 		     cu->peer_enable((tt_cuctx)(uintptr_t)card->ctx, 0);
 	if (rc && rc != TT_CU_PEER_ALREADY)
-		return tt_cuda_fail(rc, "device %d: peer access to device %d", device, card->device);
+		return tt_cuda_fail(rc, "device %d: peer access to device %d", device,
+				    card->device);
 	return can ? 0 : tt_fail(TT_CUDA, "device %d cannot reach device %d", device, card->device);
 }
 

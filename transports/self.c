@@ -1,8 +1,8 @@
 /*
  * self.c - messages of a rank to itself: the receiver gets the sender's own pointer
  *
- * Called through tt_self by comm and run. Nothing is copied: a post is a note of where the bytes lie, and it is
- * complete when the same rank releases what it peeked.
+ * Called through tt_self by comm and run. Nothing is copied: a post is a note of where the bytes
+ * lie, and it is complete when the same rank releases what it peeked.
  */
 #include <stdlib.h>
 
@@ -33,11 +33,13 @@ static int self_probe(char *why, size_t bytes)
 
 static int self_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
-	size_t bytes = sizeof(struct self_ep) + (size_t)world->nchannels * sizeof(struct self_link *);
+	size_t bytes =
+		sizeof(struct self_ep) + (size_t)world->nchannels * sizeof(struct self_link *);
 	struct self_ep *ep = calloc(1, bytes);
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d channels to itself", world->rank, world->nchannels);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d channels to itself",
+			       world->rank, world->nchannels);
 	ep->base = (struct tt_endpoint){ .t = &tt_self, .world = world };
 	ep->memory = bytes;
 	*ret_ep = &ep->base;
@@ -57,8 +59,11 @@ static int self_connect(struct tt_endpoint *base, int peer, int channel, struct 
 	if (!l) {
 		l = calloc(1, sizeof(*l));
 		if (!l)
-			return tt_fail(TT_SYSTEM, "rank %d: no memory for a channel to itself", peer);
-		l->base = (struct tt_link){ .t = &tt_self, .ep = base, .peer = peer, .channel = channel };
+			return tt_fail(TT_SYSTEM, "rank %d: no memory for a channel to itself",
+				       peer);
+		l->base = (struct tt_link){
+			.t = &tt_self, .ep = base, .peer = peer, .channel = channel
+		};
 		ep->links[channel] = l;
 		ep->memory += sizeof(*l);
 	}
@@ -92,8 +97,10 @@ static int self_peek(struct tt_link *l, size_t bytes, uint32_t stamp, const void
 	if (l->posted == l->completed)
 		return 0;
 	if (note->bytes != bytes || note->stamp != stamp)
-		return tt_fail(TT_USAGE, "rank %d sent itself %zu bytes of call %08x, but receives %zu bytes of call %08x",
-			       l->peer, note->bytes, note->stamp, bytes, stamp);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d sent itself %zu bytes of call %08x, but receives %zu bytes of call %08x",
+			l->peer, note->bytes, note->stamp, bytes, stamp);
 	*ret_data = note->buf;
 	return 1;
 }

@@ -1,14 +1,15 @@
 /*
  * shm.c - messages through memory that the ranks of a host share
  *
- * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the messages of one link,
- * shm_board.c those from one to all, shm_reach.c reads what peers have in their own memory; here are the endpoint, its
- * links, and sleep.
+ * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the
+ * messages of one link, shm_board.c those from one to all, shm_reach.c reads what peers have in
+ * their own memory; here are the endpoint, its links, and sleep.
  *
- * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who commits or releases looks at
- * the bell. Between store and look each side needs a fence; the one that goes to sleep has time, so it makes all ranks pass
- * one: membarrier(2). That interrupts every core where a rank runs; so where ranks are more than cores and sleep often, or some
- * rank cannot have it, `fences` is set, and everyone pays for a fence of its own.
+ * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who
+ * commits or releases looks at the bell. Between store and look each side needs a fence; the one
+ * that goes to sleep has time, so it makes all ranks pass one: membarrier(2). That interrupts every
+ * core where a rank runs; so where ranks are more than cores and sleep often, or some rank cannot
+ * have it, `fences` is set, and everyone pays for a fence of its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 
 #define ALONE_US 1000
 
-/* ---- endpoint and links ----------------------------------------------------------------------------------------- */
+/* ---- endpoint and links ---------------------------------------------------------------------- */
 
 static int shm_probe(char *why, size_t bytes)
 {
@@ -56,7 +57,8 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	int rc;
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint", world->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint",
+			       world->rank);
 	ep->base = (struct tt_endpoint){ .t = &tt_shm, .world = world };
 	rc = tt_shm_segment_open(world, &ep->segment);
 	if (rc) {
@@ -68,7 +70,8 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	ep->mapped = calloc((size_t)ep->segment.nlocal + 1, TT_SHM_WINDOWS * sizeof(*ep->mapped));
 	if (!ep->links || !ep->mapped) {
 		shm_close(&ep->base);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu links of shared memory", world->rank, nlinks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu links of shared memory",
+			       world->rank, nlinks);
 	}
 	if (ep->segment.header)
 		ep->bell = &ep->segment.header->bells[ep->segment.me];
@@ -88,11 +91,13 @@ static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 	struct tt_shm_link *l = aligned_alloc(alignof(struct tt_shm_link), sizeof(*l));
 
 	if (!l) {
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d", ep->base.world->rank, peer);
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d", ep->base.world->rank,
+			peer);
 		return NULL;
 	}
 	memset(l, 0, sizeof(*l));
-	l->base = (struct tt_link){ .t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel };
+	l->base =
+		(struct tt_link){ .t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel };
 	l->segment = s;
 	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
 	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
@@ -103,7 +108,8 @@ static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 static int shm_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
-	struct tt_shm_link **l = &ep->links[ep->segment.local_of[peer] * ep->segment.nchannels + channel];
+	struct tt_shm_link **l =
+		&ep->links[ep->segment.local_of[peer] * ep->segment.nchannels + channel];
 
 	if (!*l) {
 		struct tt_shm_link *made = make(ep, peer, channel);
@@ -125,7 +131,7 @@ static int shm_ready(struct tt_link *l)
 	return 1;
 }
 
-/* ---- sleep ------------------------------------------------------------------------------------------------------ */
+/* ---- sleep ----------------------------------------------------------------------------------- */
 
 static uint32_t shm_arm(struct tt_endpoint *base)
 {
@@ -134,8 +140,9 @@ static uint32_t shm_arm(struct tt_endpoint *base)
 
 	if (!ep->bell)
 		return 0;
-	/* First: who rings from now on changes the word, and so ends the doze, even if what it brings is not what is awaited;
-	 * for it also clears sleeping, and nobody else would ring. */
+	/* First: who rings from now on changes the word, and so ends the doze, even if what it
+	 * brings is not what is awaited; for it also clears sleeping, and nobody else would
+	 * ring. */
 	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||

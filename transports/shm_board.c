@@ -1,14 +1,16 @@
 /*
  * shm_board.c - one message from each rank of a host group to all the others
  *
- * Called through tt_shm by run. Each rank has two notices on the board; number k goes into notice k % 2:
+ * Called through tt_shm by run. Each rank has two notices on the board; number k goes into notice k
+ * % 2:
  *
- *   | payload 56 B | flag | payload 56 B | flag | ...        1..6 lines; a line carries bytes and flag: one transfer
- *   | ............ | flag |  and a page of up to 64 KiB      what is larger: two transfers in a row
+ *   | payload 56 B | flag | payload 56 B | flag | ...        1..6 lines; a line carries bytes and
+ * flag: one transfer | ............ | flag |  and a page of up to 64 KiB      what is larger: two
+ * transfers in a row
  *
- * All peers read the same lines, so a rank writes once however many there are, and nobody acknowledges: who casts k has
- * seen k-1 of all, and they had read everything of k-2 when they cast that. flag = number and a mix of stamp and length,
- * stored last, as in shm_ring.c.
+ * All peers read the same lines, so a rank writes once however many there are, and nobody
+ * acknowledges: who casts k has seen k-1 of all, and they had read everything of k-2 when they cast
+ * that. flag = number and a mix of stamp and length, stored last, as in shm_ring.c.
  */
 #include <string.h>
 
@@ -25,7 +27,8 @@ static unsigned lines_of(size_t bytes)
 	return bytes <= TT_CAST_SMALL ? ((unsigned)bytes + TT_CAST_LINE - 1) / TT_CAST_LINE : 1;
 }
 
-static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t bytes, uint64_t flag)
+static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t bytes,
+			uint64_t flag)
 {
 	for (; bytes > TT_CAST_LINE; bytes -= TT_CAST_LINE, from += TT_CAST_LINE, line++) {
 		memcpy(line->payload, from, TT_CAST_LINE);
@@ -35,7 +38,8 @@ static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t 
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number, uint32_t stamp)
+void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
+		 uint32_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 	struct tt_shm_cast_line *line = notice(s, s->me, number);
@@ -51,7 +55,8 @@ void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint6
 	tt_shm_wake_all(s);
 }
 
-int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp, const void **ret_data)
+int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+		const void **ret_data)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 	struct tt_shm_cast_line *line = notice(s, s->local_of[peer], number);
@@ -59,13 +64,18 @@ int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t numbe
 	unsigned n = lines_of(bytes);
 
 	first = atomic_load_explicit(&line[0].flag, memory_order_acquire);
-	for (unsigned i = 1; i < n; i++)         /* all are loaded before anything is decided: transfers overlap */
+	/* all are loaded before anything is decided: transfers overlap */
+	for (unsigned i = 1; i < n; i++)
 		differs |= atomic_load_explicit(&line[i].flag, memory_order_acquire) ^ expected;
-	*ret_data = bytes <= TT_CAST_SMALL ? (void *)line : tt_shm_segment_page(s, s->local_of[peer], number);
+	*ret_data = bytes <= TT_CAST_SMALL ? (void *)line
+					   : tt_shm_segment_page(s, s->local_of[peer], number);
 	if (tt_likely(first == expected))
 		return differs == 0;
 	if (first >> 32 != expected >> 32)
 		return 0;
-	return tt_fail(TT_USAGE, "rank %d: cast %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
-		       "ranks make different calls", base->world->rank, (unsigned long long)number, peer, bytes, stamp);
+	return tt_fail(
+		TT_USAGE,
+		"rank %d: cast %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
+		"ranks make different calls",
+		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
 }

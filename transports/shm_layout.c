@@ -1,8 +1,9 @@
 /*
- * shm_layout.c - where what lies in the memory that ranks of one host share, and that memory stands behind it
+ * shm_layout.c - where what lies in the memory that ranks of one host share, and that memory stands
+ * behind it
  *
- * In this order: the header with a bell for every rank, the boards, the pages of large casts, the rings of every pair and
- * channel. Called by shm_segment.c (layout) and shm*.c (places).
+ * In this order: the header with a bell for every rank, the boards, the pages of large casts, the
+ * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +25,16 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
 	fit = CHANNEL_BYTES / s->slot_bytes;
 	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
-	s->ring_bytes = TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
-	s->boards_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
-	s->pages_at = up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
-	s->rings_at = s->pages_at + (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
-	s->bytes = s->rings_at + (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
+	s->ring_bytes =
+		TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
+	s->boards_at =
+		up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
+	s->pages_at =
+		up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
+	s->rings_at = s->pages_at +
+		      (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
+	s->bytes = s->rings_at +
+		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
 
 struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
@@ -41,9 +47,12 @@ void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t nu
 	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_CAST_BYTES;
 }
 
-struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader, int channel)
+struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,
+					int channel)
 {
-	size_t index = ((size_t)writer * (size_t)s->nlocal + (size_t)reader) * (size_t)s->nchannels + (size_t)channel;
+	size_t index =
+		((size_t)writer * (size_t)s->nlocal + (size_t)reader) * (size_t)s->nchannels +
+		(size_t)channel;
 
 	return (void *)((char *)s->header + s->rings_at + index * s->ring_bytes);
 }

@@ -31,7 +31,7 @@
 #include "transports/shm_ring.h"
 
 
-/* ---- who is behind a pid ---------------------------------------------------------------------------------------- */
+/* ---- who is behind a pid --------------------------------------------------------------------- */
 
 /* Of this process; made anew in a forked child. */
 static const uint64_t *nonce_of_process(void)
@@ -52,7 +52,8 @@ void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
 	const uint64_t *nonce = nonce_of_process();
 
-	/* so that others, when they go to sleep, can make this process pass a fence; where many sleep, each pays for its own */
+	/* so that others, when they go to sleep, can make this process pass a fence; where many
+	 * sleep, each pays for its own */
 	if (crowded || !tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
 		atomic_store(&s->header->fences, 1);
 	mine->pid = getpid();
@@ -84,11 +85,12 @@ static bool try_reading(struct tt_shm_ep *ep, int place)
 	const struct tt_shm_bell *peer = &ep->segment.header->bells[place];
 	uint64_t seen[2];
 
-	return ep->base.world->cma != TT_CMA_OFF && read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) &&
+	return ep->base.world->cma != TT_CMA_OFF &&
+	       read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) &&
 	       !memcmp(seen, peer->nonce, sizeof(seen));
 }
 
-/* ---- windows ---------------------------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, struct tt_remote *ret)
 {
@@ -140,8 +142,9 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	p = fstat(fd, &st) || st.st_ino != r->inode || (uint64_t)st.st_size != r->window_bytes ? MAP_FAILED :
-	    mmap(NULL, r->window_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	p = fstat(fd, &st) || st.st_ino != r->inode || (uint64_t)st.st_size != r->window_bytes
+		    ? MAP_FAILED
+		    : mmap(NULL, r->window_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
 	close(fd);
 	if (p == MAP_FAILED)
 		return false;
@@ -149,7 +152,7 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 	return true;
 }
 
-/* ---- the three members ------------------------------------------------------------------------------------------ */
+/* ---- the three members ----------------------------------------------------------------------- */
 
 bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_remote *r)
 {
@@ -165,7 +168,9 @@ const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote
 	struct tt_shm_mapped *m;
 
 	m = r->place >= 0 && r->place < TT_SHM_WINDOWS ? mapped_at(ep, peer, r) : NULL;
-	return m && m->start && r->offset <= m->bytes && bytes <= m->bytes - r->offset ? (char *)m->start + r->offset : NULL;
+	return m && m->start && r->offset <= m->bytes && bytes <= m->bytes - r->offset
+		       ? (char *)m->start + r->offset
+		       : NULL;
 }
 
 int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, size_t bytes)
@@ -174,7 +179,8 @@ int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, siz
 
 	if (read_from(ep->segment.header->bells[ep->segment.local_of[peer]].pid, to, from, bytes))
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %m", base->world->rank, bytes, peer);
+	return tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %m",
+		       base->world->rank, bytes, peer);
 }
 
 void tt_shm_reach_close(struct tt_shm_ep *ep)

@@ -3,23 +3,27 @@
  *
  * Called through tt_shm by run. A ring is 64 lines, and slots for what does not fit into lines:
  *
- *   up to 56 B     | payload ............ flag |             one cache line carries bytes and flag: one transfer
- *   up to 336 B    | payload ............ flag | x 2..6      several lines: their transfers overlap
- *   more           | offset ............. flag | --> a slot: two transfers in a row
+ *   up to 56 B     | payload ............ flag |             one cache line carries bytes and flag:
+ * one transfer up to 336 B    | payload ............ flag | x 2..6      several lines: their
+ * transfers overlap more           | offset ............. flag | --> a slot: two transfers in a row
  *
- * flag = number of the line and a mix of stamp and length, stored last. The reader compares it with what it expects: equal
- * means that the line is there; the same number with another mix means that the peer is in another call. The reader
- * counts the lines it released in `done`; the writer looks there only when its copy of the count leaves no room. Every
- * word has one writer, nothing is read-modify-write, and neither side touches a line of the other without need.
+ * flag = number of the line and a mix of stamp and length, stored last. The reader compares it with
+ * what it expects: equal means that the line is there; the same number with another mix means that
+ * the peer is in another call. The reader counts the lines it released in `done`; the writer looks
+ * there only when its copy of the count leaves no room. Every word has one writer, nothing is
+ * read-modify-write, and neither side touches a line of the other without need.
  *
- * Slots are of two sizes, a page and message_bytes. They are claimed one by one, when all claimed ones are in use; so
- * links that are used little cost little, and memory that runs out later only makes the ring shorter. The lowest free slot
- * is taken, since it is the most likely in cache: that is worth more than the look at done that finds it free.
+ * Slots are of two sizes, a page and message_bytes. They are claimed one by one, when all claimed
+ * ones are in use; so links that are used little cost little, and memory that runs out later only
+ * makes the ring shorter. The lowest free slot is taken, since it is the most likely in cache: that
+ * is worth more than the look at done that finds it free.
  *
- * A sender may run far ahead with small messages: where ranks share a core, each change from one to the other costs more
- * than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines, 0.7 with 64).
+ * A sender may run far ahead with small messages: where ranks share a core, each change from one to
+ * the other costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16
+ * lines, 0.7 with 64).
  *
- * A writer looks whether its reader sleeps, in a line that seldom changes, and without a fence; see shm.c.
+ * A writer looks whether its reader sleeps, in a line that seldom changes, and without a fence; see
+ * shm.c.
  */
 #include <string.h>
 
@@ -40,18 +44,20 @@ static unsigned spread_of(size_t bytes)
 	return ((unsigned)bytes + TT_SHM_INLINE - 1) / TT_SHM_INLINE;
 }
 
-/* ---- waking ----------------------------------------------------------------------------------------------------- */
+/* ---- waking ---------------------------------------------------------------------------------- */
 
 static void ring_bell(struct tt_shm_bell *bell)
 {
 	if (tt_likely(!atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
 		return;
-	atomic_fetch_add(&bell->word, 1);      /* first: whoever finds sleeping cleared may rely on it */
+	atomic_fetch_add(&bell->word, 1);      /* first: whoever finds sleeping cleared may rely on
+					        * it */
 	if (atomic_exchange(&bell->sleeping, 0))
 		tt_futex_wake(&bell->word);
 }
 
-/* What was stored so far comes before what is loaded from here on. Mostly nothing to do: see shm.c. */
+/* What was stored so far comes before what is loaded from here on. Mostly nothing to do: see
+ * shm.c. */
 static void fence(const struct tt_shm_header *header)
 {
 	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))
@@ -79,7 +85,7 @@ void tt_shm_wake_all(struct tt_shm_segment *s)
 			ring_bell(&s->header->bells[i]);
 }
 
-/* ---- room ------------------------------------------------------------------------------------------------------- */
+/* ---- room ------------------------------------------------------------------------------------ */
 
 static void give_back(struct tt_shm_slots *s, uint64_t line)
 {
@@ -138,7 +144,8 @@ static bool find_room(struct tt_shm_link *l, size_t bytes)
 	return pick(l, slots_for(l, bytes));
 }
 
-/* Nothing is free: ask to be woken for room, and look once more, because the reader may not have seen that. */
+/* Nothing is free: ask to be woken for room, and look once more, because the reader may not have
+ * seen that. */
 static bool starve(struct tt_shm_link *l, size_t bytes)
 {
 	if (l->starved)
@@ -154,7 +161,8 @@ static __attribute__((noinline)) bool make_room(struct tt_shm_link *l, size_t by
 {
 	reclaim(l);
 	if (!find_room(l, bytes) &&
-	    !(bytes > TT_SHM_SMALL && grow(l, slots_for(l, bytes)) && find_room(l, bytes)) && !starve(l, bytes))
+	    !(bytes > TT_SHM_SMALL && grow(l, slots_for(l, bytes)) && find_room(l, bytes)) &&
+	    !starve(l, bytes))
 		return false;
 	if (l->starved) {
 		l->starved = false;
@@ -163,7 +171,7 @@ static __attribute__((noinline)) bool make_room(struct tt_shm_link *l, size_t by
 	return true;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 void *tt_shm_reserve(struct tt_link *link, size_t bytes)
 {
@@ -219,13 +227,17 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	wake_reader(l);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) int other_call(const struct tt_shm_link *l, size_t bytes, uint32_t stamp)
+static __attribute__((noinline)) int other_call(const struct tt_shm_link *l, size_t bytes,
+						uint32_t stamp)
 {
-	return tt_fail(TT_USAGE, "rank %d: message %llu of rank %d (channel %d) is not the %zu bytes of call %08x that "
-		       "are expected: the ranks make different calls", l->base.ep->world->rank,
-		       (unsigned long long)l->base.received, l->base.peer, l->base.channel, bytes, stamp);
+	return tt_fail(
+		TT_USAGE,
+		"rank %d: message %llu of rank %d (channel %d) is not the %zu bytes of call %08x that "
+		"are expected: the ranks make different calls",
+		l->base.ep->world->rank, (unsigned long long)l->base.received, l->base.peer,
+		l->base.channel, bytes, stamp);
 }
 
 static uint64_t get_flag(struct tt_shm_line *line)
@@ -243,7 +255,8 @@ static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 	if (differs)
 		return 0;
 	for (unsigned i = 0; i < lines; i++)
-		memcpy(l->reading + i * TT_SHM_INLINE, line_at(l->rx, l->got + i)->payload, TT_SHM_INLINE);
+		memcpy(l->reading + i * TT_SHM_INLINE, line_at(l->rx, l->got + i)->payload,
+		       TT_SHM_INLINE);
 	return 1;
 }
 
@@ -252,8 +265,8 @@ static int in_slot(struct tt_shm_link *l, uint64_t offset, size_t bytes, const v
 	size_t end = l->segment->ring_bytes;
 
 	if (tt_unlikely(offset > end || bytes > end - offset))
-		return tt_fail(TT_INTERNAL, "rank %d: rank %d points out of its ring", l->base.ep->world->rank,
-			       l->base.peer);
+		return tt_fail(TT_INTERNAL, "rank %d: rank %d points out of its ring",
+			       l->base.ep->world->rank, l->base.peer);
 	*ret_data = (const uint8_t *)l->rx + offset;
 	return 1;
 }
@@ -291,8 +304,9 @@ void tt_shm_release(struct tt_link *link)
 	wake_writer(l);
 }
 
-/* Two slots of each kind: a step that takes and sends holds what it takes until there is room to send, and the plans are
- * proved for one message under way besides that. The peer's control pages, too, because it may connect later. */
+/* Two slots of each kind: a step that takes and sends holds what it takes until there is room to
+ * send, and the plans are proved for one message under way besides that. The peer's control pages,
+ * too, because it may connect later. */
 static int claim_least(struct tt_shm_link *l)
 {
 	int why = tt_shm_segment_claim(l->segment, l->tx, TT_SHM_CONTROL + 2 * l->small.bytes);
@@ -307,14 +321,22 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 	uint8_t *at = (uint8_t *)l->tx + TT_SHM_CONTROL;
 	int why;
 
-	l->small = (struct tt_shm_slots){ .at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_SLOTS };
-	l->large = (struct tt_shm_slots){ .at = at + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE, .bytes = l->segment->slot_bytes,
-					  .claimed = 2, .most = l->segment->nslots };
+	l->small = (struct tt_shm_slots){
+		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_SLOTS
+	};
+	l->large = (struct tt_shm_slots){ .at = at + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE,
+					  .bytes = l->segment->slot_bytes,
+					  .claimed = 2,
+					  .most = l->segment->nslots };
 	why = claim_least(l);
 	if (why)
-		return tt_fail(TT_SYSTEM, "rank %d: no %zu bytes of shared memory for messages to rank %d: %s; allow more "
-			       "memory (container or cgroup limit, vm.overcommit_memory), or use fewer ranks or smaller "
-			       "tiles (TUTTI_TILE_BYTES)", l->base.ep->world->rank,
-			       2 * (TT_SHM_CONTROL + l->small.bytes + l->large.bytes), l->base.peer, strerror(why));
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: no %zu bytes of shared memory for messages to rank %d: %s; allow more "
+			"memory (container or cgroup limit, vm.overcommit_memory), or use fewer ranks or smaller "
+			"tiles (TUTTI_TILE_BYTES)",
+			l->base.ep->world->rank,
+			2 * (TT_SHM_CONTROL + l->small.bytes + l->large.bytes), l->base.peer,
+			strerror(why));
 	return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * shm_ring.h - one link of shared memory: a ring that I write and a ring that I read
  *
- * shm.c owns the links and the sleeping; shm_ring.c moves the messages. Both ends of a ring agree on TT_SHM_LINES and on
- * how many lines a message takes.
+ * shm.c owns the links and the sleeping; shm_ring.c moves the messages. Both ends of a ring agree
+ * on TT_SHM_LINES and on how many lines a message takes.
  */
 #ifndef TT_SHM_RING_H
 #define TT_SHM_RING_H
@@ -17,7 +17,8 @@ struct tt_shm_ep {
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* numbers of windows that the peers were told of */
+	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* numbers of windows that the peers were
+							 * told of */
 	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
 };
 
@@ -67,13 +68,16 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 void tt_shm_release(struct tt_link *link);
 
 /* shm_board.c: the members with these names. */
-void tt_shm_cast(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
-int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp, const void **ret_data);
+void tt_shm_cast(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+		 uint32_t stamp);
+int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+		const void **ret_data);
 
 /* shm_reach.c: the members with these names, and the end. */
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
 bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
-const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_remote *remote, size_t bytes);
+const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,
+		      size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_reach_close(struct tt_shm_ep *ep);
 

@@ -1,12 +1,16 @@
 /*
  * shm_segment.c - how the ranks of one host come to share a piece of memory
  *
- * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of the world do:
+ * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
+ * the world do:
  *   1  cards: the name of a listening socket, a secret token, the network namespace
- *   2  who could: the first of each group made a memfd, the others reached its socket and showed the token
- *   3  who mapped: the first sent the memfd to exactly those; only who mapped it and read the token there is reached
- * Ranks that believe to share a host but cannot (another container, another user) drop out in 2 or 3, on all ranks
- * alike, and another transport serves them. Strangers who find the socket have no token and get nothing.
+ *   2  who could: the first of each group made a memfd, the others reached its socket and showed
+ *      the token
+ *   3  who mapped: the first sent the memfd to exactly those; only who mapped it and read the token
+ *      there is reached
+ * Ranks that believe to share a host but cannot (another container, another user) drop out in 2 or
+ * 3, on all ranks alike, and another transport serves them. Strangers who find the socket have no
+ * token and get nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +62,8 @@ static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 
 
 static bool same_group(const struct meeting *m, int a, int b)
 {
-	return m->world->host_of[a] == m->world->host_of[b] && m->cards[a].netns == m->cards[b].netns;
+	return m->world->host_of[a] == m->world->host_of[b] &&
+	       m->cards[a].netns == m->cards[b].netns;
 }
 
 /* Same user, or root: the token decides, this only keeps other users' mistakes out. */
@@ -67,7 +72,8 @@ static bool trusted(int fd)
 	struct ucred cred;
 	socklen_t bytes = sizeof(cred);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) && (cred.uid == geteuid() || cred.uid == 0);
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) &&
+	       (cred.uid == geteuid() || cred.uid == 0);
 }
 
 static bool readable_by(int fd, uint64_t deadline_ns)
@@ -78,14 +84,17 @@ static bool readable_by(int fd, uint64_t deadline_ns)
 
 	do {
 		now = tt_now_ns();
-		rc = now < deadline_ns ? poll(&p, 1, (int)((deadline_ns - now) / 1000000 % 1000) + 1) : -2;
+		rc = now < deadline_ns
+			     ? poll(&p, 1, (int)((deadline_ns - now) / 1000000 % 1000) + 1)
+			     : -2;
 	} while (rc == 0 || (rc == -1 && errno == EINTR));
 	return rc > 0;
 }
 
 static int map(struct tt_shm_segment *s)
 {
-	void *p = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+	void *p =
+		mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
 
 	if (p == MAP_FAILED)
 		return errno;
@@ -94,14 +103,15 @@ static int map(struct tt_shm_segment *s)
 	return 0;
 }
 
-/* ---- the leader's part ------------------------------------------------------------------------------------------ */
+/* ---- the leader's part ----------------------------------------------------------------------- */
 
 static int make_file(struct tt_shm_segment *s)
 {
 	struct rlimit limit;
 
 	/* past this limit ftruncate would not fail but kill */
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < s->bytes)
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	    limit.rlim_cur < s->bytes)
 		return EFBIG;
 	s->fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (s->fd < 0 || ftruncate(s->fd, (off_t)s->bytes))
@@ -152,14 +162,16 @@ static bool serve(struct meeting *m, int fd, int segment_fd)
 	if (!trusted(fd) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
 	    memcmp(hello.token, m->cards[rank].token, sizeof(hello.token)))
 		return false;
-	if (hello.rank < 0 || hello.rank >= m->world->nranks || !m->could[hello.rank] || hello.rank == rank)
+	if (hello.rank < 0 || hello.rank >= m->world->nranks || !m->could[hello.rank] ||
+	    hello.rank == rank)
 		return false;
 	m->could[hello.rank] = 0;
 	send_fd(fd, segment_fd);
 	return true;
 }
 
-/* Closing the socket at the end is an answer to members that could not be served, and to strangers. */
+/* Closing the socket at the end is an answer to members that could not be served, and to
+ * strangers. */
 static void hand_out(struct meeting *m, int segment_fd)
 {
 	int waiting = 0, rank = m->world->rank;
@@ -180,7 +192,7 @@ static void hand_out(struct meeting *m, int segment_fd)
 	m->listener = -1;
 }
 
-/* ---- the members' part ------------------------------------------------------------------------------------------ */
+/* ---- the members' part ----------------------------------------------------------------------- */
 
 static int approach(struct meeting *m)
 {
@@ -208,7 +220,8 @@ static int receive_fd(int from, int *ret_fd)
 	struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
 
 	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
-		return n < 0 ? errno : EMFILE;      /* no descriptor came: there is no room for one */
+		return n < 0 ? errno : EMFILE;      /* no descriptor came: there is no room for
+						     * one */
 	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
 	return 0;
 }
@@ -225,18 +238,20 @@ static int join(struct meeting *m, struct tt_shm_segment *s)
 	rc = receive_fd(m->link, &s->fd);
 	if (rc)
 		return rc;
-	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes || !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
+	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
+	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;
 	rc = map(s);
 	if (rc)
 		return rc;
-	if (s->header->magic != MAGIC || s->header->version != VERSION || s->header->bytes != s->bytes ||
+	if (s->header->magic != MAGIC || s->header->version != VERSION ||
+	    s->header->bytes != s->bytes ||
 	    memcmp(s->header->token, card->token, sizeof(card->token)))
 		return EPROTO;
 	return 0;
 }
 
-/* ---- the meeting ------------------------------------------------------------------------------------------------ */
+/* ---- the meeting ----------------------------------------------------------------------------- */
 
 static bool anyone_together(const struct tt_world *w)
 {
@@ -298,8 +313,8 @@ static int agree(struct meeting *m, bool mine)
 static bool done(const struct meeting *m, int why, const char *what)
 {
 	if (why)
-		tt_log(TT_LOG_WARN, "rank %d: no shared memory with ranks of this host: %s: %s", m->world->rank, what,
-		       strerror(why));
+		tt_log(TT_LOG_WARN, "rank %d: no shared memory with ranks of this host: %s: %s",
+		       m->world->rank, what, strerror(why));
 	return !why;
 }
 

@@ -1,14 +1,16 @@
 /*
  * tcp.c - messages over TCP: one socket for each (peer, channel), driven by whoever calls
  *
- * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and authenticated from
- * world->dial (at the lower rank) and world->take (at the higher). Only links with something expected or unfinished
- * cost system calls. Buffer sizes are left to the kernel, whose tuning a fixed size would switch off.
+ * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
+ * authenticated from world->dial (at the lower rank) and world->take (at the higher). Only links
+ * with something expected or unfinished cost system calls. Buffer sizes are left to the kernel,
+ * whose tuning a fixed size would switch off.
  *
- * Sleep: poll on just the sockets that are awaited. Whoever arms looks at all links of interest once more, so those are
- * the links on which a message was found missing since then, and those with unfinished posts. Bytes that came early
- * for a later step wake nobody, and between sleeps no socket is watched: an epoll set costs 0.1-0.3 us for each message that
- * comes, also when nobody waits.
+ * Sleep: poll on just the sockets that are awaited. Whoever arms looks at all links of interest
+ * once more, so those are the links on which a message was found missing since then, and those with
+ * unfinished posts. Bytes that came early for a later step wake nobody, and between sleeps no
+ * socket is watched: an epoll set costs 0.1-0.3 us for each message that comes, also when nobody
+ * waits.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -86,7 +88,8 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	int rc;
 
 	if (world->message_bytes > INT32_MAX)
-		return tt_fail(TT_ARG, "tcp cannot carry messages of %zu bytes", world->message_bytes);
+		return tt_fail(TT_ARG, "tcp cannot carry messages of %zu bytes",
+			       world->message_bytes);
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for tcp's endpoint", world->rank);
@@ -96,9 +99,12 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	ep->busy = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
 	ep->awaited = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
 	ep->watched = calloc(2 * nlinks(world) + 1, sizeof(struct pollfd));
-	ep->memory = sizeof(*ep) + nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
+	ep->memory = sizeof(*ep) +
+		     nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
 	if (ep->bell < 0 || !ep->links || !ep->busy || !ep->awaited || !ep->watched) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: tcp's endpoint (memory, or a descriptor to be woken by): %m", world->rank);
+		rc = tt_fail(TT_SYSTEM,
+			     "rank %d: tcp's endpoint (memory, or a descriptor to be woken by): %m",
+			     world->rank);
 		tcp_close(&ep->base);
 		return rc;
 	}
@@ -111,7 +117,7 @@ static bool tcp_reaches(struct tt_endpoint *ep, int peer)
 	return peer != ep->world->rank;
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void adopt(struct tt_tcp_link *l, int fd)
 {
@@ -130,10 +136,12 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 		l->stage = aligned_alloc(TT_LINE, stage_bytes ? stage_bytes : TT_LINE);
 	if (!l || !l->stage) {
 		free(l);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu bytes of messages from rank %d",
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: no memory for %zu bytes of messages from rank %d",
 			       ep->base.world->rank, stage_bytes, peer);
 	}
-	l->base = (struct tt_link){ .t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel };
+	l->base =
+		(struct tt_link){ .t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel };
 	l->fd = -1;
 	ep->memory += sizeof(*l) + stage_bytes;
 	*ret_link = l;
@@ -181,7 +189,7 @@ static int tcp_ready(struct tt_link *base)
 	return 1;
 }
 
-/* ---- messages --------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int tcp_post(struct tt_link *base, const void *buf, size_t bytes, uint32_t stamp)
 {
@@ -277,13 +285,16 @@ static int tcp_fault(struct tt_endpoint *base)
 		if (!l->wire && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
 			tt_tcp_blame(l, error);
 		if (l->wire)
-			return tt_fail(TT_REMOTE, "rank %d: the network has lost the connection to rank %d (channel %d): %s",
-				       base->world->rank, l->base.peer, l->base.channel, strerror(l->wire));
+			return tt_fail(
+				TT_REMOTE,
+				"rank %d: the network has lost the connection to rank %d (channel %d): %s",
+				base->world->rank, l->base.peer, l->base.channel,
+				strerror(l->wire));
 	}
 	return 0;
 }
 
-/* ---- sleep ------------------------------------------------------------------------------------------------------ */
+/* ---- sleep ----------------------------------------------------------------------------------- */
 
 static uint32_t tcp_arm(struct tt_endpoint *base)
 {
@@ -302,7 +313,8 @@ static void tcp_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout
 	(void)ticket;
 	ep->watched[n++] = (struct pollfd){ .fd = ep->bell, .events = POLLIN };
 	for (int i = 0; i < ep->nawaited; i++)
-		ep->watched[n++] = (struct pollfd){ .fd = ep->awaited[i]->fd, .events = POLLIN | POLLRDHUP };
+		ep->watched[n++] =
+			(struct pollfd){ .fd = ep->awaited[i]->fd, .events = POLLIN | POLLRDHUP };
 	for (int i = 0; i < ep->nbusy; i++)
 		ep->watched[n++] = (struct pollfd){ .fd = ep->busy[i]->fd, .events = POLLOUT };
 	if (ppoll(ep->watched, n, &limit, NULL) > 0 && ep->watched[0].revents)

@@ -1,9 +1,10 @@
 /*
  * tcp_stream.c - messages on one socket, without a thread and without waiting
  *
- * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous: the sender sends, TCP's
- * own flow control holds it back, and the receiver reads exactly one message: head and payload in one system call,
- * the payload straight to where it belongs, never a byte of the message behind it.
+ * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
+ * the sender sends, TCP's own flow control holds it back, and the receiver reads exactly one
+ * message: head and payload in one system call, the payload straight to where it belongs, never a
+ * byte of the message behind it.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,17 +18,20 @@
 #define VERSION 1
 #define HEAD sizeof(struct tt_tcp_head)
 #define PIECES 16              /* of one sendmsg: eight messages */
-_Static_assert(offsetof(struct tt_tcp_link, small) == offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
+_Static_assert(offsetof(struct tt_tcp_link, small) ==
+		       offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
 	       "a small message is received in one piece");
 #define DRAIN_STEPS 4096
 
 void tt_tcp_blame(struct tt_tcp_link *l, int error)
 {
-	if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN || error == EHOSTDOWN)
+	if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+	    error == ENETDOWN || error == EHOSTDOWN)
 		l->wire = error;
 }
 
-/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns pieces made: 0, 1. */
+/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns
+ * pieces made: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
 	if (*skip >= bytes) {
@@ -40,14 +44,15 @@ static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 	return 1;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32_t stamp)
 {
 	struct tt_link *base = &l->base;
 
 	l->queue[base->posted % TT_TCP_QUEUE] = (struct tt_tcp_post){
-		.head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)base->posted }, .buf = buf,
+		.head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)base->posted },
+		.buf = buf,
 	};
 	base->posted++;
 	base->messages++;
@@ -67,14 +72,16 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	return n;
 }
 
-/* The oldest post, whole and in one piece if it is small and the only one; else as many as fit. Returns as sendmsg. */
+/* The oldest post, whole and in one piece if it is small and the only one; else as many as fit.
+ * Returns as sendmsg. */
 static ssize_t send_some(struct tt_tcp_link *l)
 {
 	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
 	struct iovec iov[PIECES + 1];
 	struct msghdr msg = { .msg_iov = iov };
 
-	if (l->base.posted - l->base.completed == 1 && l->sent == 0 && p->head.bytes <= TT_TCP_SMALL) {
+	if (l->base.posted - l->base.completed == 1 && l->sent == 0 &&
+	    p->head.bytes <= TT_TCP_SMALL) {
 		char whole[HEAD + TT_TCP_SMALL];
 
 		memcpy(whole, &p->head, HEAD);
@@ -111,8 +118,10 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 			break;
 		if (n < 0) {
 			tt_tcp_blame(l, errno);
-			return tt_fail(TT_REMOTE, "rank %d: the connection to rank %d (channel %d) is lost: %m",
-				       l->base.ep->world->rank, l->base.peer, l->base.channel);
+			return tt_fail(
+				TT_REMOTE,
+				"rank %d: the connection to rank %d (channel %d) is lost: %m",
+				l->base.ep->world->rank, l->base.peer, l->base.channel);
 		}
 		taken(l, (size_t)n);
 		moved = 1;
@@ -120,27 +129,33 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 	return moved;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static int lost(const struct tt_tcp_link *l, const char *how)
 {
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s (channel %d, %llu messages received, %zu bytes of the next)",
-		       l->base.ep->world->rank, l->base.peer, how, l->base.channel,
-		       (unsigned long long)l->base.received, l->got);
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: rank %d %s (channel %d, %llu messages received, %zu bytes of the next)",
+		l->base.ep->world->rank, l->base.peer, how, l->base.channel,
+		(unsigned long long)l->base.received, l->got);
 }
 
 static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 {
 	const struct tt_tcp_head *h = &l->head;
 
-	if (tt_likely(h->magic == MAGIC && h->version == VERSION && h->number == (uint32_t)l->base.received &&
-		      h->bytes == bytes && h->stamp == stamp))
+	if (tt_likely(h->magic == MAGIC && h->version == VERSION &&
+		      h->number == (uint32_t)l->base.received && h->bytes == bytes &&
+		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
 		return lost(l, "sent bytes that are no message");
-	return tt_fail(TT_USAGE, "rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
-		       "call %08x are expected: the ranks make different calls", l->base.ep->world->rank, l->base.peer,
-		       h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
+	return tt_fail(
+		TT_USAGE,
+		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
+		"call %08x are expected: the ranks make different calls",
+		l->base.ep->world->rank, l->base.peer, h->bytes, h->stamp, l->base.channel,
+		h->number, bytes, stamp);
 }
 
 /* Returns as recvmsg. */
@@ -187,7 +202,8 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	return 1;
 }
 
-/* Closing a socket with unread bytes resets the connection, and the peer would lose what is on its way to it. */
+/* Closing a socket with unread bytes resets the connection, and the peer would lose what is on its
+ * way to it. */
 void tt_tcp_hang_up(int fd)
 {
 	char sink[16384];

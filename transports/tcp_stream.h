@@ -9,7 +9,8 @@
 #include "transports/transport.h"
 
 #define TT_TCP_QUEUE 64        /* posts under way on a link */
-#define TT_TCP_SMALL 240       /* payload that is copied next to its head, because one piece is faster than two */
+/* payload that is copied next to its head, because one piece is faster than two */
+#define TT_TCP_SMALL 240
 
 struct tt_tcp_head {
 	uint16_t magic, version;
@@ -24,14 +25,18 @@ struct tt_tcp_post {
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not dialled yet */
-	int wire;                      /* the errno with which the network, not the peer, ended it; 0 */
+	int wire;                      /* the errno with which the network, not the peer, ended it;
+				        * 0 */
 	bool busy;                     /* has posts that the socket did not take at once */
-	bool awaited;                  /* its next message was missing when this rank was about to sleep */
+	bool awaited;                  /* its next message was missing when this rank was about to
+				        * sleep */
 
 	struct tt_tcp_post queue[TT_TCP_QUEUE];        /* posts completed .. posted - 1 */
-	size_t sent;                   /* bytes of the oldest that the socket has taken, head included */
+	size_t sent;                   /* bytes of the oldest that the socket has taken, head
+				        * included */
 
-	struct tt_tcp_head head;       /* of the message that is coming, and behind it the payload if it is small */
+	struct tt_tcp_head head;       /* of the message that is coming, and behind it the payload
+				        * if it is small */
 	uint8_t small[TT_TCP_SMALL];
 	size_t got;                    /* bytes of it so far, head included */
 	void *stage;                   /* [message_bytes] where peek lets it land */
@@ -43,8 +48,8 @@ void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32
 /* Give the socket as much of the queue as it takes. > 0 something moved | 0 | TT_REMOTE. */
 int tt_tcp_flush(struct tt_tcp_link *l);
 
-/* Read on in the next message, at most to its end. 1 all of it lies at into | 0 | TT_USAGE, TT_REMOTE. The same answer
- * again until got is set to 0. */
+/* Read on in the next message, at most to its end. 1 all of it lies at into | 0 | TT_USAGE,
+ * TT_REMOTE. The same answer again until got is set to 0. */
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp);
 
 /* The connection ended with this errno: if that is the network's doing, remember it. */

@@ -1,12 +1,14 @@
 /*
  * transport.h - the contract of a transport: how bytes move between two ranks
  *
- * One const struct tt_transport a file, one row in transports.c, one conformance suite (tests/test_transports.c) that
- * every row runs. Called by run (data) and comm (open, connect, close). A transport knows ranks and bytes; it does
- * not know plans, types or calls, but for the 32-bit stamp of a call, which it carries so that mismatches show.
+ * One const struct tt_transport a file, one row in transports.c, one conformance suite
+ * (tests/test_transports.c) that every row runs. Called by run (data) and comm (open, connect,
+ * close). A transport knows ranks and bytes; it does not know plans, types or calls, but for the
+ * 32-bit stamp of a call, which it carries so that mismatches show.
  *
- * Locks: none is held. All functions of one endpoint are called by one thread at a time (whoever drives the
- * communicator), except where "Thread: any" stands. Nothing blocks except open, doze and close.
+ * Locks: none is held. All functions of one endpoint are called by one thread at a time (whoever
+ * drives the communicator), except where "Thread: any" stands. Nothing blocks except open, doze and
+ * close.
  */
 #ifndef TT_TRANSPORT_H
 #define TT_TRANSPORT_H
@@ -24,7 +26,8 @@ struct tt_ib_settings {
 /* What comm lends to a transport; the tests lend their own. Valid until close. */
 struct tt_world {
 	int rank, nranks;
-	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a host */
+	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a
+					  * host */
 	size_t message_bytes;            /* no message is larger; equal on all ranks */
 	int nchannels;                   /* channels are 0..nchannels-1 */
 	bool crowded;                    /* more ranks than cores: they will sleep often */
@@ -32,12 +35,13 @@ struct tt_world {
 	bool insist;                     /* the transport was asked for by name */
 	const struct tt_ib_settings *ib; /* NULL: the defaults */
 	uint64_t deadline_ns;            /* for open */
-	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the lower rank dials, the
-	 * higher takes what was dialled. dial blocks until the deadline at most. take: 1 and a socket | 0 not yet | < 0.
-	 * The caller owns the socket. */
+	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the
+	 * lower rank dials, the higher takes what was dialled. dial blocks until the deadline at
+	 * most. take: 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
 	int (*dial)(void *ctx, int peer, int channel, int *ret_fd);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
-	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r. 0 | < 0. Blocks. */
+	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r. 0 | < 0.
+	 * Blocks. */
 	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);
 	void *ctx;
 };
@@ -46,7 +50,8 @@ struct tt_world {
 struct tt_endpoint {
 	const struct tt_transport *t;
 	const struct tt_world *world;
-	uint64_t cast_bytes, read_bytes;         /* so far; read: also what was used where it lies (counted by run) */
+	uint64_t cast_bytes, read_bytes;         /* so far; read: also what was used where it lies
+						  * (counted by run) */
 };
 
 /* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
@@ -54,21 +59,27 @@ struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
 	int peer, channel;
-	uint64_t posted, completed;      /* posts accepted, posts whose bytes may be overwritten; monotone */
+	uint64_t posted, completed;      /* posts accepted, posts whose bytes may be overwritten;
+					  * monotone */
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
-	uint64_t arrived;                /* bytes taken from the network, also of messages that are not complete */
-	uint64_t received;               /* messages released or received so far: "when was it last heard" */
+	uint64_t arrived;                /* bytes taken from the network, also of messages that are
+					  * not complete */
+	uint64_t received;               /* messages released or received so far: "when was it last
+					  * heard" */
 };
 
 #define TT_NO_PLACE (-2)         /* there is nothing to read */
 
-/* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them in a cast. */
+/* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them
+ * in a cast. */
 struct tt_remote {
 	uint64_t at;                     /* address in its process */
 	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
 	int32_t fd;
-	int16_t place;                   /* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_PLACE */
-	bool fresh;                      /* shown for the first time: each peer must reach it before at */
+	int16_t place;                   /* of a window, among those its rank has shown; -1:
+					  * ordinary memory; TT_NO_PLACE */
+	bool fresh;                      /* shown for the first time: each peer must reach it before
+					  * at */
 };
 
 enum {
@@ -84,94 +95,109 @@ enum {
 struct tt_transport {
 	const char *name, *help;
 	unsigned flags;
-	uint32_t spins;          /* looks in vain, after which a rank with a core of its own lets others have it */
+	uint32_t spins;          /* looks in vain, after which a rank with a core of its own lets
+				  * others have it */
 
 	/* Is it on this host? 1 | 0 with the reason in why. Thread: any. */
 	int (*probe)(char *why, size_t bytes);
 
-	/* Make this rank's endpoint. Collective: every rank of the world calls it, in the same order of transports.
-	 * Blocks: until deadline_ns. Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
+	/* Make this rank's endpoint. Collective: every rank of the world calls it, in the same
+	 * order of transports. Blocks: until deadline_ns. Returns 0 | TT_SYSTEM, TT_TIMEOUT,
+	 * TT_REMOTE. */
 	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
 
 	/* Can this endpoint reach that rank? Both sides give the same answer. */
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
 
-	/* The link to (peer, channel), made on first use and owned by ep. The peer does the same in its own time.
-	 * Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
+	/* The link to (peer, channel), made on first use and owned by ep. The peer does the same in
+	 * its own time. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
 	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
 
 	/* 1: data may flow (the functions below may be called) | 0: not yet, call again | < 0 */
 	int (*ready)(struct tt_link *l);
 
-	/* RESERVE: room for one message of bytes, 64-byte aligned, or NULL: the peer has not drained enough. The same
-	 * room until commit. bytes <= message_bytes. */
+	/* RESERVE: room for one message of bytes, 64-byte aligned, or NULL: the peer has not
+	 * drained enough. The same room until commit. bytes <= message_bytes. */
 	void *(*reserve)(struct tt_link *l, size_t bytes);
 	/* Publish what was written there; bytes and order as reserved. Wakes a dozing peer. */
 	void (*commit)(struct tt_link *l, size_t bytes, uint32_t stamp);
 
-	/* POST: queue buf. 1 taken: the caller keeps buf unchanged until completed reaches the value posted has now |
-	 * 0 queue full, nothing taken | < 0 TT_REMOTE (peer gone). May send at once. */
+	/* POST: queue buf. 1 taken: the caller keeps buf unchanged until completed reaches the
+	 * value posted has now | 0 queue full, nothing taken | < 0 TT_REMOTE (peer gone). May send
+	 * at once. */
 	int (*post)(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
 
-	/* RESERVE, optional: can these bytes be sent from where they lie? Then post may be used for this message instead of
-	 * reserve and commit; its order among them is that of the calls. post copies what it cannot lend. */
+	/* RESERVE, optional: can these bytes be sent from where they lie? Then post may be used for
+	 * this message instead of reserve and commit; its order among them is that of the calls.
+	 * post copies what it cannot lend. */
 	bool (*lends)(struct tt_link *l, const void *buf, size_t bytes);
 
-	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes and is to be copied to dst,
-	 * which nobody reads or writes until it has come: then peek may find it there, and give dst itself. May be repeated. It may
-	 * leave with the next message, or the next look for one.
+	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes
+	 * and is to be copied to dst, which nobody reads or writes until it has come: then peek may
+	 * find it there, and give dst itself. May be repeated. It may leave with the next message,
+	 * or the next look for one.
 	 * False: it is of no use for this dst. */
 	bool (*expect)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
-	/* With either of these: an operation has failed and nothing more will be called for its messages but close. On return no
-	 * memory of the caller is read or written any more. Blocks: no. */
+	/* With either of these: an operation has failed and nothing more will be called for its
+	 * messages but close. On return no memory of the caller is read or written any more.
+	 * Blocks: no. */
 	void (*abandon)(struct tt_endpoint *ep);
 
-	/* The next message, which has exactly this many bytes. 1: *ret_data points at it, readable until release |
-	 * 0: not all there | TT_USAGE: what came has another stamp or length (the peer is in another call) | TT_REMOTE */
+	/* The next message, which has exactly this many bytes. 1: *ret_data points at it, readable
+	 * until release | 0: not all there | TT_USAGE: what came has another stamp or length (the
+	 * peer is in another call) | TT_REMOTE */
 	int (*peek)(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data);
 	void (*release)(struct tt_link *l);
 
-	/* Optional: the next message straight into dst. Called again with the same arguments until it is all there;
-	 * dst may be half written meanwhile. Results as peek; no release. */
+	/* Optional: the next message straight into dst. Called again with the same arguments until
+	 * it is all there; dst may be half written meanwhile. Results as peek; no release. */
 	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
 
-	/* Optional: the same bytes (1..TT_CAST_BYTES; TT_CAST_SMALL where more than TT_CAST_RANKS take part) to every rank
-	 * that this endpoint reaches, at once. number counts the casts of the endpoint from 1; every rank casts every number,
-	 * the same length, and only when it has seen the number before of all the others. Wakes dozing peers.
-	 * seen: 1 it is there: *ret_data are its bytes; up to TT_CAST_SMALL they are lines, TT_CAST_LINE bytes in each 64;
-	 * readable until this rank casts the next | 0 not yet | TT_USAGE: what came has another stamp or length. */
-	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number, uint32_t stamp);
+	/* Optional: the same bytes (1..TT_CAST_BYTES; TT_CAST_SMALL where more than TT_CAST_RANKS
+	 * take part) to every rank that this endpoint reaches, at once. number counts the casts of
+	 * the endpoint from 1; every rank casts every number, the same length, and only when it has
+	 * seen the number before of all the others. Wakes dozing peers. seen: 1 it is there:
+	 * *ret_data are its bytes; up to TT_CAST_SMALL they are lines, TT_CAST_LINE bytes in each
+	 * 64; readable until this rank casts the next | 0 not yet | TT_USAGE: what came has another
+	 * stamp or length. */
+	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+		     uint32_t stamp);
 	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
 
-	/* Optional, with cast: read what a peer has in its memory, while it waits (run/direct.c says when).
-	 * describe: this rank's memory for the others.
-	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for ordinary memory. Blocks: some
-	 * 100 us.
-	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which copies ordinary memory.
-	 * read: 0 | TT_REMOTE */
-	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
+	/* Optional, with cast: read what a peer has in its memory, while it waits (run/direct.c
+	 * says when). describe: this rank's memory for the others.
+	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for
+	 * ordinary memory. Blocks: some 100 us.
+	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which
+	 * copies ordinary memory. read: 0 | TT_REMOTE */
+	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
+			 struct tt_remote *ret);
 	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
-	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote, size_t bytes);
+	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,
+			  size_t bytes);
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 
-	/* Optional: move posts along. Called while posts are unfinished, and when reserve gave no room, which may be because
-	 * the transport has failed. > 0 something moved | 0 | < 0 */
+	/* Optional: move posts along. Called while posts are unfinished, and when reserve gave no
+	 * room, which may be because the transport has failed. > 0 something moved | 0 | < 0 */
 	int (*progress)(struct tt_endpoint *ep);
 
-	/* Optional: what this host's side of the network has to say for itself, which explains what others only suffer from:
-	 * a port that is down, a card that is gone, a network without a route. Asked before another rank's word is taken for
-	 * the cause. 0 nothing | < 0 with the sentence, now and later */
+	/* Optional: what this host's side of the network has to say for itself, which explains what
+	 * others only suffer from: a port that is down, a card that is gone, a network without a
+	 * route. Asked before another rank's word is taken for the cause. 0 nothing | < 0 with the
+	 * sentence, now and later */
 	int (*fault)(struct tt_endpoint *ep);
 
-	/* Optional: have messages to peer been lost without any call having noticed, because this rank is in none that sends
-	 * there? True with the sentence. Thread: any. Asked when the peer waits long for this rank. */
+	/* Optional: have messages to peer been lost without any call having noticed, because this
+	 * rank is in none that sends there? True with the sentence. Thread: any. Asked when the
+	 * peer waits long for this rank. */
 	bool (*lost)(struct tt_endpoint *ep, int peer, char *text, size_t bytes);
 
-	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more (peek or recv, refused
-	 * reserves, progress), then dozes: until a peer commits or makes room that was refused, a socket is readable (or
-	 * writable while posts are unfinished), wake, or timeout_us. Spurious returns are fine. disarm ends it, also
-	 * when doze was skipped. */
+	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more
+	 * (peek or recv, refused reserves, progress), then dozes: until a peer commits or makes
+	 * room that was refused, a socket is readable (or writable while posts are unfinished),
+	 * wake, or timeout_us. Spurious returns are fine. disarm ends it, also when doze was
+	 * skipped. */
 	uint32_t (*arm)(struct tt_endpoint *ep);
 	void (*doze)(struct tt_endpoint *ep, uint32_t ticket, uint32_t timeout_us);
 	void (*disarm)(struct tt_endpoint *ep);
@@ -181,11 +207,13 @@ struct tt_transport {
 	/* Bytes this endpoint holds (segments, stages). Thread: any. */
 	size_t (*memory)(struct tt_endpoint *ep);
 
-	/* Free the endpoint and its links. Messages committed or completed before still reach the peer. Blocks: no. */
+	/* Free the endpoint and its links. Messages committed or completed before still reach the
+	 * peer. Blocks: no. */
 	void (*close)(struct tt_endpoint *ep);
 };
 
 extern const struct tt_transport tt_self, tt_shm, tt_verbs, tt_tcp;
-extern const struct tt_transport *const tt_transports[];      /* in order of preference, NULL-terminated */
+/* in order of preference, NULL-terminated */
+extern const struct tt_transport *const tt_transports[];
 
 #endif

@@ -1,12 +1,13 @@
 /*
  * verbs.c - messages over InfiniBand and RoCE: one RC queue pair for each (peer, channel)
  *
- * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded when the first endpoint
- * is opened; a host without it, without a card, or with ports that do not reach a peer's leaves that peer to tcp, unless
- * verbs was asked for by name. Soft-RoCE is slower than tcp for all but small messages, so it serves only when asked for.
+ * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded
+ * when the first endpoint is opened; a host without it, without a card, or with ports that do not
+ * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE is slower
+ * than tcp for all but small messages, so it serves only when asked for.
  *
- * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once more and then sleeps on
- * the completion channels, the cards' asynchronous events and a bell.
+ * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once
+ * more and then sleeps on the completion channels, the cards' asynchronous events and a bell.
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,12 +35,14 @@ static int verbs_probe(char *why, size_t bytes)
 	if (list)
 		ib->free_device_list(list);
 	if (!list || n == 0)
-		snprintf(why, bytes, "no InfiniBand or RoCE device%s%s", list ? "" : ": ", list ? "" :
-			 errno == ENOSYS ? "this kernel has no RDMA (ib_uverbs is not loaded)" : strerror(errno));
+		snprintf(why, bytes, "no InfiniBand or RoCE device%s%s", list ? "" : ": ",
+			 list		   ? ""
+			 : errno == ENOSYS ? "this kernel has no RDMA (ib_uverbs is not loaded)"
+					   : strerror(errno));
 	return list && n > 0;
 }
 
-/* ---- endpoint --------------------------------------------------------------------------------------------------- */
+/* ---- endpoint -------------------------------------------------------------------------------- */
 
 /* What is on its way still arrives, and the peer learns that nothing more comes. */
 static void say_farewell(struct tt_ib_ep *ep)
@@ -63,9 +66,12 @@ static void verbs_close(struct tt_endpoint *base)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 
 	if (ep->posted)
-		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
-		       "callers' memory; %llu registrations", base->world->rank, (unsigned long long)ep->posted, (unsigned long long)ep->rings,
-		       (unsigned long long)ep->signalled, (unsigned long long)ep->lent, (unsigned long long)ep->landed,
+		tt_log(TT_LOG_DEBUG,
+		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
+		       "callers' memory; %llu registrations",
+		       base->world->rank, (unsigned long long)ep->posted,
+		       (unsigned long long)ep->rings, (unsigned long long)ep->signalled,
+		       (unsigned long long)ep->lent, (unsigned long long)ep->landed,
 		       (unsigned long long)ep->registrations);
 	say_farewell(ep);
 	for (uint32_t i = 0; i < ep->nlist; i++)
@@ -94,9 +100,12 @@ static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
 	ep->links = calloc(nlinks, sizeof(*ep->links));
 	ep->list = calloc(nlinks, sizeof(*ep->list));
 	ep->cards = calloc((size_t)world->nranks, sizeof(*ep->cards));
-	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) + (size_t)world->nranks * sizeof(*ep->cards);
+	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) +
+		     (size_t)world->nranks * sizeof(*ep->cards);
 	if (ep->bell < 0 || !ep->links || !ep->list || !ep->cards) {
-		tt_fail(TT_SYSTEM, "rank %d: verbs' endpoint (memory, or a descriptor to be woken by): %m", world->rank);
+		tt_fail(TT_SYSTEM,
+			"rank %d: verbs' endpoint (memory, or a descriptor to be woken by): %m",
+			world->rank);
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
 	}
@@ -105,7 +114,8 @@ static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
 	return 0;
 }
 
-/* The rails of this rank as the others see them. Without any, the reason is this thread's sentence. */
+/* The rails of this rank as the others see them. Without any, the reason is this thread's
+ * sentence. */
 static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
 {
 	char why[256];
@@ -119,15 +129,18 @@ static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
 	for (int i = 0; i < ep->nrails; i++) {
 		card->rail[i] = ep->rail[i].card;
 		card->software |= ep->rail[i].software;
-		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %s port %d%s, link layer %s, path MTU %d", ep->base.world->rank,
-		       ep->rail[i].name, ep->rail[i].card.port, ep->rail[i].software ? " (software)" : "",
-		       ep->rail[i].card.link_layer == TT_IB_LINK_ETHERNET ? "Ethernet" : "InfiniBand",
+		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %s port %d%s, link layer %s, path MTU %d",
+		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].card.port,
+		       ep->rail[i].software ? " (software)" : "",
+		       ep->rail[i].card.link_layer == TT_IB_LINK_ETHERNET ? "Ethernet"
+									  : "InfiniBand",
 		       128 << ep->rail[i].card.mtu);
 	}
 	return rc;
 }
 
-int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards, struct tt_ib_ep **ret_ep)
+int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
+		   struct tt_ib_ep **ret_ep)
 {
 	struct tt_ib_card card = { 0 };
 	int rc = make_endpoint(world, ret_ep);
@@ -151,7 +164,8 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 		snprintf(text, sizeof(text), "%s", tt_error_text());
 	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
 	if (!rc && !card.usable && world->insist)
-		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s", world->rank, text);
+		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s",
+			     world->rank, text);
 	if (!rc)
 		rc = tt_ib_try(ep);
 	if (rc) {
@@ -159,7 +173,8 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 		return rc;
 	}
 	if (!card.usable)
-		tt_log(TT_LOG_INFO, "rank %d: no transport verbs on this host: %s", world->rank, text);
+		tt_log(TT_LOG_INFO, "rank %d: no transport verbs on this host: %s", world->rank,
+		       text);
 	*ret_ep = &ep->base;
 	return 0;
 }
@@ -169,11 +184,12 @@ static bool verbs_reaches(struct tt_endpoint *base, int peer)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 	const struct tt_ib_card *mine = &ep->cards[base->world->rank], *theirs = &ep->cards[peer];
 
-	return peer != base->world->rank && ep->reached[ep->host[peer]] && tt_ib_common_rails(mine, theirs) > 0 &&
+	return peer != base->world->rank && ep->reached[ep->host[peer]] &&
+	       tt_ib_common_rails(mine, theirs) > 0 &&
 	       (base->world->insist || !(mine->software || theirs->software));
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void choose_path(struct tt_ib_link *l)
 {
@@ -181,7 +197,8 @@ static void choose_path(struct tt_ib_link *l)
 	int me = ep->base.world->rank, peer = l->base.peer;
 	int n = tt_ib_common_rails(&ep->cards[me], &ep->cards[peer]);
 	int r = (ep->cards[me < peer ? me : peer].first + l->base.channel) % n;
-	const struct tt_ib_port_card *mine = &ep->cards[me].rail[r], *theirs = &ep->cards[peer].rail[r];
+	const struct tt_ib_port_card *mine = &ep->cards[me].rail[r],
+				     *theirs = &ep->cards[peer].rail[r];
 	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
 
 	l->rail = &ep->rail[r];
@@ -189,10 +206,13 @@ static void choose_path(struct tt_ib_link *l)
 		tt_ib_choose_gids(mine, theirs, &l->mine, &l->theirs);
 	else
 		tt_ib_choose_gids(theirs, mine, &l->theirs, &l->mine);
-	tt_log(TT_LOG_DEBUG, "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me, peer,
-	       l->base.channel, l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, a),
-	       l->theirs.index, tt_ib_gid_text(l->theirs.gid, b),
-	       l->mine.type == TT_IB_GID_ROCE2 ? "RoCE v2" : l->mine.type == TT_IB_GID_ROCE1 ? "RoCE v1" : "InfiniBand");
+	tt_log(TT_LOG_DEBUG,
+	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
+	       peer, l->base.channel, l->rail->name, l->rail->card.port, l->mine.index,
+	       tt_ib_gid_text(l->mine.gid, a), l->theirs.index, tt_ib_gid_text(l->theirs.gid, b),
+	       l->mine.type == TT_IB_GID_ROCE2	 ? "RoCE v2"
+	       : l->mine.type == TT_IB_GID_ROCE1 ? "RoCE v1"
+						 : "InfiniBand");
 }
 
 static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_link **ret_link)
@@ -201,8 +221,11 @@ static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_li
 	int rc;
 
 	if (!l)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d", ep->base.world->rank, peer);
-	l->base = (struct tt_link){ .t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel };
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d",
+			       ep->base.world->rank, peer);
+	l->base = (struct tt_link){
+		.t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel
+	};
 	l->fd = -1;
 	l->index = ep->nlist;
 	choose_path(l);
@@ -267,7 +290,7 @@ static int verbs_progress(struct tt_endpoint *base)
 	return moved;
 }
 
-/* ---- sleep ------------------------------------------------------------------------------------------------------ */
+/* ---- sleep ----------------------------------------------------------------------------------- */
 
 static uint32_t verbs_arm(struct tt_endpoint *base)
 {
@@ -300,7 +323,8 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 	if (fds[0].revents)
 		eventfd_read(ep->bell, &rings);
 	for (int r = 0; r < ep->nrails; r++)
-		while (fds[1 + 2 * r].revents & POLLIN && !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
+		while (fds[1 + 2 * r].revents & POLLIN &&
+		       !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
 			ep->ib->ack_cq_events(cq, 1);
 	tt_ib_events(ep);
 }
@@ -324,7 +348,7 @@ const struct tt_transport tt_verbs = {
 	.name = "verbs",
 	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded when it is there",
 	.flags = TT_T_RESERVE,
-	.spins = 2000,           /* of about 50 ns: some 100 us */
+	.spins = 2000, /* of about 50 ns: some 100 us */
 	.probe = verbs_probe,
 	.open = verbs_open,
 	.reaches = verbs_reaches,

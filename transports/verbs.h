@@ -1,15 +1,18 @@
 /*
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
- * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs, verbs_near.c the one to begin with;
- * verbs_try.c tries whom they reach; verbs_queue.c makes a queue pair and connects it; verbs_ring.c moves messages by the
- * work requests of verbs_post.c; verbs_direct.c those that go past the rings, verbs_memory.c keeps what they need registered;
+ * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs,
+ * verbs_near.c the one to begin with; verbs_try.c tries whom they reach; verbs_queue.c makes a
+ * queue pair and connects it; verbs_ring.c moves messages by the work requests of verbs_post.c;
+ * verbs_direct.c those that go past the rings, verbs_memory.c keeps what they need registered;
  * verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
  *
- * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with immediate data, from a ring
- * of equal layout here: 16 bytes of head, then the payload, which begins on a cache line on both sides. The immediate says
- * where it lies and how many messages of the other direction were released since: that is all the flow control there is.
- * Behind the receiving ring lies a table in which the peer says where it wants large messages (verbs_direct.c).
+ * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with
+ * immediate data, from a ring of equal layout here: 16 bytes of head, then the payload, which
+ * begins on a cache line on both sides. The immediate says where it lies and how many messages of
+ * the other direction were released since: that is all the flow control there is. Behind the
+ * receiving ring lies a table in which the peer says where it wants large messages
+ * (verbs_direct.c).
  */
 #ifndef TT_VERBS_H
 #define TT_VERBS_H
@@ -21,28 +24,35 @@
 #include "transports/transport.h"
 #include "transports/verbs_table.h"
 
-#define TT_IB_RAILS 4          /* ports that one endpoint uses at most; channel c takes rail (first + c) % nrails */
+/* ports that one endpoint uses at most; channel c takes rail (first + c) % nrails */
+#define TT_IB_RAILS 4
 #define TT_IB_GIDS 3           /* of a port, offered to the peers */
 #define TT_IB_MESSAGES 64      /* of a link and direction under way at most */
 #define TT_IB_SENDS 128        /* depth of a send queue: messages and words */
-#define TT_IB_SIGNAL 32        /* work requests for one that tells of its completion, unless memory runs short */
-#define TT_IB_RECVS (TT_IB_MESSAGES + 32)      /* depth of a receive queue: a peer that keeps to its credits never finds none */
+/* work requests for one that tells of its completion, unless memory runs short */
+#define TT_IB_SIGNAL 32
+/* depth of a receive queue: a peer that keeps to its credits never finds none */
+#define TT_IB_RECVS (TT_IB_MESSAGES + 32)
 #define TT_IB_REPOST 8
-#define TT_IB_LINK_CQES (TT_IB_RECVS + 16)     /* completions of a link that nobody has looked at, at most */
+/* completions of a link that nobody has looked at, at most */
+#define TT_IB_LINK_CQES (TT_IB_RECVS + 16)
 #define TT_IB_INLINE_ASK 256   /* bytes we would like the card to take without reading memory */
 #define TT_IB_RING_MIN (16u << 10)
 #define TT_IB_RING_PARTS 4     /* a part of a ring that is freed is told at once */
-#define TT_IB_DIRECT (16u << 10)       /* messages from this size on may go past the rings: a copy of fewer costs less than a wish */
+/* messages from this size on may go past the rings: a copy of fewer costs less than a wish */
+#define TT_IB_DIRECT (16u << 10)
 #define TT_IB_WISH_BYTES 4096u
 #define TT_IB_HELD 16          /* wishes of a link that wait for company */
 
-/* Immediate data. A word is nothing but the count; else it has the line of the ring where the message begins. */
+/* Immediate data. A word is nothing but the count; else it has the line of the ring where the
+ * message begins. */
 #define TT_IB_WORD (1u << 31)
 #define TT_IB_FAREWELL 1u      /* of words: nothing more comes */
 #define TT_IB_COUNT_SHIFT 22   /* messages released */
 #define TT_IB_COUNT_MASK 0x1ffu        /* more than twice TT_IB_MESSAGES */
 #define TT_IB_PAST (1u << 21)  /* past the ring: it lies where it was wanted; no line */
-#define TT_IB_RINGED 1u        /* of those: it was sent from the ring, so its room there is freed as if it lay in the peer's */
+/* of those: it was sent from the ring, so its room there is freed as if it lay in the peer's */
+#define TT_IB_RINGED 1u
 #define TT_IB_LINE_MASK 0x1fffffu
 
 /* What one rank tells of one port. */
@@ -115,8 +125,10 @@ struct tt_ib_link {
 	struct tt_ib_offer mine, theirs;        /* GIDs of this pair; all zero without GRH */
 	uint32_t max_inline, psn;
 
-	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving; then the peer's wishes */
-	const struct tt_ib_wish *wishes;       /* [TT_IB_MESSAGES], by number of the message; written by the peer's card */
+	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving; then the
+				        * peer's wishes */
+	const struct tt_ib_wish *wishes;       /* [TT_IB_MESSAGES], by number of the message;
+					        * written by the peer's card */
 	size_t ring_bytes;
 	struct tt_ib_mr *tx_mr, *rx_mr;
 
@@ -124,7 +136,8 @@ struct tt_ib_link {
 	uint8_t *room;
 	size_t room_bytes;
 	uint64_t room_start;           /* position of the record that was reserved */
-	uint64_t head, told_tail, done_tail;    /* written; released by the peer; no longer read by the card */
+	uint64_t head, told_tail, done_tail;    /* written; released by the peer; no longer read by
+						 * the card */
 	uint64_t sent, freed, done;    /* the same in messages */
 	uint64_t ends[TT_IB_MESSAGES]; /* of messages sent */
 	uint64_t works, works_done;    /* work requests */
@@ -132,17 +145,27 @@ struct tt_ib_link {
 	uint32_t unsignalled;
 	uint64_t unsignalled_from;     /* head at the last that was signalled */
 
-	struct tt_ib_posted { struct tt_ib_region *region; uint64_t works; } posts[TT_IB_MESSAGES];  /* not completed; by number
-												      of the post */
+	struct tt_ib_posted {
+		struct tt_ib_region *region;
+		uint64_t works;
+	} posts[TT_IB_MESSAGES]; /* not completed; by number
+				  of the post */
 	/* receiving */
 	uint32_t lines[TT_IB_MESSAGES];        /* where messages lie, by number */
-	struct tt_ib_want { struct tt_ib_region *region; uint8_t *dst; size_t bytes; uint32_t stamp; } wants[TT_IB_MESSAGES];
-	uint64_t landed, told;         /* messages that have come; releases that the peer knows of */
+	struct tt_ib_want {
+		struct tt_ib_region *region;
+		uint8_t *dst;
+		size_t bytes;
+		uint32_t stamp;
+	} wants[TT_IB_MESSAGES];
+	uint64_t landed, told;         /* messages that have come; releases that the peer knows
+				        * of */
 	size_t untold_bytes;
 	uint32_t to_post;
 	struct tt_ib_wish held[TT_IB_HELD];
 	uint32_t nheld;
-	bool owing;                    /* a word to the peer is due: a quarter of the ring was released */
+	bool owing;                    /* a word to the peer is due: a quarter of the ring was
+				        * released */
 	bool left;                     /* the peer has closed */
 	bool lost;                     /* a completion said that something failed */
 };
@@ -164,73 +187,83 @@ struct tt_ib_ep {
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
 	uint64_t registrations, signalled, posted, rings;      /* rings: calls of post_send */
-	uint64_t lent, landed;         /* messages that were read, or written, in the caller's memory */
+	uint64_t lent, landed;         /* messages that were read, or written, in the caller's
+				        * memory */
 	struct tt_ib_cache cache;
 };
 
-/* verbs_device.c ----------------------------------------------------------------------------------------------- */
+/* verbs_device.c ------------------------------------------------------------------------------- */
 
-/* Open the ports that the settings allow and fill ep->rail, the best first. 0 | TT_SYSTEM, with a sentence that names
- * the remedy. */
+/* Open the ports that the settings allow and fill ep->rail, the best first. 0 | TT_SYSTEM, with a
+ * sentence that names the remedy. */
 int tt_ib_open_rails(struct tt_ib_ep *ep);
 void tt_ib_close_rails(struct tt_ib_ep *ep);
-/* Rails that this rank and a peer share: rail i of one reaches rail i of the other. 0: none. The same on both sides. */
+/* Rails that this rank and a peer share: rail i of one reaches rail i of the other. 0: none. The
+ * same on both sides. */
 int tt_ib_common_rails(const struct tt_ib_card *a, const struct tt_ib_card *b);
-/* The pair of GIDs for two ports: same type, same family, same subnet if there is one. False: none fits. a is the lower
- * rank's port on both sides, so that they agree. */
-bool tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b, struct tt_ib_offer *ret_a,
-		       struct tt_ib_offer *ret_b);
+/* The pair of GIDs for two ports: same type, same family, same subnet if there is one. False: none
+ * fits. a is the lower rank's port on both sides, so that they agree. */
+bool tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b,
+		       struct tt_ib_offer *ret_a, struct tt_ib_offer *ret_b);
 #define TT_IB_GID_TEXT 64
 const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
 
-/* verbs_try.c -------------------------------------------------------------------------------------------------- */
+/* verbs_try.c ---------------------------------------------------------------------------------- */
 
-/* Fill ep->host and ep->reached. Collective; ep->cards are known. 0 | TT_SYSTEM: verbs was asked for, and a host is not
- * reached | < 0 */
+/* Fill ep->host and ep->reached. Collective; ep->cards are known. 0 | TT_SYSTEM: verbs was asked
+ * for, and a host is not reached | < 0 */
 int tt_ib_try(struct tt_ib_ep *ep);
-/* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody. 0 | TT_SYSTEM */
-int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards, struct tt_ib_ep **ret_ep);
+/* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody. 0 |
+ * TT_SYSTEM */
+int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
+		   struct tt_ib_ep **ret_ep);
 
-/* verbs_near.c ------------------------------------------------------------------------------------------------- */
+/* verbs_near.c --------------------------------------------------------------------------------- */
 
 /* The rail that this rank is to begin with, of those it has opened. */
 int tt_ib_first_rail(const struct tt_ib_ep *ep);
-/* The same for processors, and as the number-th of the ranks of its host; sys: /sys/class/infiniband, or a folder like it. */
-int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n, const uint64_t mask[TT_CPU_WORDS], int number);
+/* The same for processors, and as the number-th of the ranks of its host; sys:
+ * /sys/class/infiniband, or a folder like it. */
+int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
+		  const uint64_t mask[TT_CPU_WORDS], int number);
 
-/* verbs_queue.c ------------------------------------------------------------------------------------------------ */
+/* verbs_queue.c -------------------------------------------------------------------------------- */
 
 /* Memory, its registration and a queue pair for a link. 0 | TT_SYSTEM */
 int tt_ib_queue_make(struct tt_ib_link *l);
 void tt_ib_queue_free(struct tt_ib_link *l);
-/* Tell the peer about it / hear about the peer's. 0 | < 0; 1 the link is ready | 0 not yet | < 0. */
+/* Tell the peer about it / hear about the peer's. 0 | < 0; 1 the link is ready | 0 not yet | <
+ * 0. */
 int tt_ib_greet(struct tt_ib_link *l);
 int tt_ib_listen(struct tt_ib_link *l);
 /* Registered memory: 0 | TT_SYSTEM with the remedy. */
-int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access, struct tt_ib_mr **ret_mr);
+int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access,
+		   struct tt_ib_mr **ret_mr);
 size_t tt_ib_ring_bytes(const struct tt_world *world);
 /* Receives for n messages or words. 0 | TT_REMOTE */
 int tt_ib_post_receives(struct tt_ib_link *l, uint32_t n);
 
-/* verbs_ring.c ------------------------------------------------------------------------------------------------- */
+/* verbs_ring.c --------------------------------------------------------------------------------- */
 
 void *tt_ib_reserve(struct tt_link *link, size_t bytes);
 void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_ib_release(struct tt_link *link);
 /* A message from registered memory, to where it is wanted or into the ring. 1 | 0 no room */
-int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey);
+int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp,
+		    uint32_t lkey);
 /* Look at the completion queues. > 0 something came | 0 | < 0 */
 int tt_ib_poll(struct tt_ib_ep *ep);
 /* Announce that nothing more comes from here. */
 void tt_ib_farewell(struct tt_ib_link *l);
 bool tt_ib_all_done(const struct tt_ib_link *l);
 
-/* verbs_post.c ------------------------------------------------------------------------------------------------- */
+/* verbs_post.c --------------------------------------------------------------------------------- */
 
-/* A write with immediate data, which takes the count of releases along: pieces to that address (none: nothing but the
- * immediate). tell: ask to be told when it is complete. */
-void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to, uint32_t rkey, uint32_t imm, bool tell);
+/* A write with immediate data, which takes the count of releases along: pieces to that address
+ * (none: nothing but the immediate). tell: ask to be told when it is complete. */
+void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to,
+		    uint32_t rkey, uint32_t imm, bool tell);
 void tt_ib_send_word(struct tt_ib_link *l, uint32_t imm, bool tell);
 /* Is a word due? */
 void tt_ib_owe(struct tt_ib_link *l, bool owing);
@@ -242,14 +275,15 @@ void tt_ib_pay(struct tt_ib_ep *ep);
 void tt_ib_hold_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish);
 void tt_ib_send_wishes(struct tt_ib_ep *ep);
 
-/* verbs_direct.c ----------------------------------------------------------------------------------------------- */
+/* verbs_direct.c ------------------------------------------------------------------------------- */
 
 bool tt_ib_lends(struct tt_link *link, const void *buf, size_t bytes);
 int tt_ib_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t stamp);
 bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
 void tt_ib_abandon(struct tt_endpoint *ep);
 /* Does the peer want the next message at a place of its own? */
-bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, struct tt_ib_wish *ret_wish);
+bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
+		    struct tt_ib_wish *ret_wish);
 /* More work is done: count the posts that are complete by it. */
 void tt_ib_posts_done(struct tt_ib_link *l);
 /* The message that is being released: what was wanted for it is over. */
@@ -257,16 +291,17 @@ void tt_ib_want_over(struct tt_ib_link *l);
 /* The queue pair is gone: nothing of the caller's is used any more. */
 void tt_ib_give_all(struct tt_ib_link *l);
 
-/* verbs_memory.c ----------------------------------------------------------------------------------------------- */
+/* verbs_memory.c ------------------------------------------------------------------------------- */
 
 void tt_ib_cache_open(struct tt_ib_ep *ep);
 void tt_ib_cache_close(struct tt_ib_ep *ep);
-/* Registered memory that holds [p, p + bytes), or NULL. Its keys are good until it is given back, or the memory goes. */
-struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p, size_t bytes,
-				       uint32_t *ret_lkey, uint32_t *ret_rkey);
+/* Registered memory that holds [p, p + bytes), or NULL. Its keys are good until it is given back,
+ * or the memory goes. */
+struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p,
+				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey);
 void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *region);
 
-/* verbs_trouble.c ---------------------------------------------------------------------------------------------- */
+/* verbs_trouble.c ------------------------------------------------------------------------------ */
 
 /* Note the first failure; return its code with its sentence in place, now and later. */
 int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...) TT_PRINTF(3, 4);

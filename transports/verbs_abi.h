@@ -1,9 +1,10 @@
 /*
  * verbs_abi.h - the part of libibverbs' binary interface that Tutti uses, declared by ourselves
  *
- * So a build needs no RDMA headers, and one binary runs on hosts with and without the library (verbs_table.c loads it).
- * Names are ours; sizes, offsets and numbers are libibverbs' (IBVERBS_1.1), which tests/test_verbs.c holds against the
- * system's own header where it is installed. The stand-in library of the tests implements the same declarations.
+ * So a build needs no RDMA headers, and one binary runs on hosts with and without the library
+ * (verbs_table.c loads it). Names are ours; sizes, offsets and numbers are libibverbs'
+ * (IBVERBS_1.1), which tests/test_verbs.c holds against the system's own header where it is
+ * installed. The stand-in library of the tests implements the same declarations.
  */
 #ifndef TT_VERBS_ABI_H
 #define TT_VERBS_ABI_H
@@ -18,29 +19,61 @@ enum { TT_IB_RESET, TT_IB_INIT, TT_IB_RTR, TT_IB_RTS, TT_IB_ERR = 6 };
 enum { TT_IB_WRITE, TT_IB_WRITE_IMM };
 enum { TT_IB_SIGNALED = 1 << 1, TT_IB_INLINE = 1 << 3 };
 enum { TT_IB_LOCAL_WRITE = 1, TT_IB_REMOTE_WRITE = 2 };
-enum { TT_IB_WC_IMM = 129 };                     /* the opcode of a receive that a write with immediate completed */
+enum { TT_IB_WC_IMM = 129 };                     /* the opcode of a receive that a write with
+						  * immediate completed */
 enum { TT_IB_GID_IB, TT_IB_GID_ROCE1, TT_IB_GID_ROCE2 };
 
-enum {                                           /* status of a completion */
-	TT_IB_WC_SUCCESS = 0, TT_IB_WC_LOC_LEN = 1, TT_IB_WC_LOC_QP_OP = 2, TT_IB_WC_LOC_PROT = 4, TT_IB_WC_FLUSH = 5,
-	TT_IB_WC_BAD_RESP = 7, TT_IB_WC_LOC_ACCESS = 8, TT_IB_WC_REM_INV_REQ = 9, TT_IB_WC_REM_ACCESS = 10,
-	TT_IB_WC_REM_OP = 11, TT_IB_WC_RETRY = 12, TT_IB_WC_RNR_RETRY = 13, TT_IB_WC_REM_ABORT = 16, TT_IB_WC_FATAL = 19,
-	TT_IB_WC_RESP_TIMEOUT = 20, TT_IB_WC_GENERAL = 21
+enum { /* status of a completion */
+       TT_IB_WC_SUCCESS = 0,
+       TT_IB_WC_LOC_LEN = 1,
+       TT_IB_WC_LOC_QP_OP = 2,
+       TT_IB_WC_LOC_PROT = 4,
+       TT_IB_WC_FLUSH = 5,
+       TT_IB_WC_BAD_RESP = 7,
+       TT_IB_WC_LOC_ACCESS = 8,
+       TT_IB_WC_REM_INV_REQ = 9,
+       TT_IB_WC_REM_ACCESS = 10,
+       TT_IB_WC_REM_OP = 11,
+       TT_IB_WC_RETRY = 12,
+       TT_IB_WC_RNR_RETRY = 13,
+       TT_IB_WC_REM_ABORT = 16,
+       TT_IB_WC_FATAL = 19,
+       TT_IB_WC_RESP_TIMEOUT = 20,
+       TT_IB_WC_GENERAL = 21
 };
 
-enum {                                           /* asynchronous events */
-	TT_IB_EVENT_CQ_ERR = 0, TT_IB_EVENT_QP_FATAL = 1, TT_IB_EVENT_QP_REQ_ERR = 2, TT_IB_EVENT_QP_ACCESS_ERR = 3,
-	TT_IB_EVENT_DEVICE_FATAL = 8, TT_IB_EVENT_PORT_ACTIVE = 9, TT_IB_EVENT_PORT_ERR = 10, TT_IB_EVENT_GID_CHANGE = 18
+enum { /* asynchronous events */
+       TT_IB_EVENT_CQ_ERR = 0,
+       TT_IB_EVENT_QP_FATAL = 1,
+       TT_IB_EVENT_QP_REQ_ERR = 2,
+       TT_IB_EVENT_QP_ACCESS_ERR = 3,
+       TT_IB_EVENT_DEVICE_FATAL = 8,
+       TT_IB_EVENT_PORT_ACTIVE = 9,
+       TT_IB_EVENT_PORT_ERR = 10,
+       TT_IB_EVENT_GID_CHANGE = 18
 };
 
-enum {                                           /* which members of tt_ib_qp_attr modify_qp is to look at */
-	TT_IB_QP_STATE = 1 << 0, TT_IB_QP_ACCESS = 1 << 3, TT_IB_QP_PKEY = 1 << 4, TT_IB_QP_PORT = 1 << 5,
-	TT_IB_QP_AV = 1 << 7, TT_IB_QP_MTU = 1 << 8, TT_IB_QP_TIMEOUT = 1 << 9, TT_IB_QP_RETRIES = 1 << 10,
-	TT_IB_QP_RNR = 1 << 11, TT_IB_QP_RQ_PSN = 1 << 12, TT_IB_QP_READS = 1 << 13, TT_IB_QP_RNR_TIMER = 1 << 15,
-	TT_IB_QP_SQ_PSN = 1 << 16, TT_IB_QP_DEST_READS = 1 << 17, TT_IB_QP_DEST = 1 << 20
+enum { /* which members of tt_ib_qp_attr modify_qp is to
+	* look at */
+       TT_IB_QP_STATE = 1 << 0,
+       TT_IB_QP_ACCESS = 1 << 3,
+       TT_IB_QP_PKEY = 1 << 4,
+       TT_IB_QP_PORT = 1 << 5,
+       TT_IB_QP_AV = 1 << 7,
+       TT_IB_QP_MTU = 1 << 8,
+       TT_IB_QP_TIMEOUT = 1 << 9,
+       TT_IB_QP_RETRIES = 1 << 10,
+       TT_IB_QP_RNR = 1 << 11,
+       TT_IB_QP_RQ_PSN = 1 << 12,
+       TT_IB_QP_READS = 1 << 13,
+       TT_IB_QP_RNR_TIMER = 1 << 15,
+       TT_IB_QP_SQ_PSN = 1 << 16,
+       TT_IB_QP_DEST_READS = 1 << 17,
+       TT_IB_QP_DEST = 1 << 20
 };
 
-struct tt_ib_device { void *ops[2]; int node_type, transport_type; };     /* more follows; read by its functions only */
+/* more follows; read by its functions only */
+struct tt_ib_device { void *ops[2]; int node_type, transport_type; };
 struct tt_ib_channel { struct tt_ib_context *context; int fd, references; };
 struct tt_ib_pd { struct tt_ib_context *context; uint32_t handle; };
 
@@ -110,7 +143,9 @@ struct tt_ib_wc {
 	uint8_t sl, dlid_path_bits;
 };
 
-struct tt_ib_cap { uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data; };
+struct tt_ib_cap {
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data;
+};
 
 struct tt_ib_qp_init {
 	void *qp_context;
@@ -121,7 +156,11 @@ struct tt_ib_qp_init {
 };
 
 struct tt_ib_ah {
-	struct { uint8_t dgid[16] __attribute__((aligned(8))); uint32_t flow_label; uint8_t sgid_index, hop_limit, traffic_class; } grh;
+	struct {
+		uint8_t dgid[16] __attribute__((aligned(8)));
+		uint32_t flow_label;
+		uint8_t sgid_index, hop_limit, traffic_class;
+	} grh;
 	uint16_t dlid;
 	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
 };
@@ -133,8 +172,8 @@ struct tt_ib_qp_attr {
 	struct tt_ib_cap cap;
 	struct tt_ib_ah ah, alt_ah;
 	uint16_t pkey_index, alt_pkey_index;
-	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
-		retry_cnt, rnr_retry, alt_port_num, alt_timeout;
+	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer,
+		port_num, timeout, retry_cnt, rnr_retry, alt_port_num, alt_timeout;
 	uint32_t rate_limit;
 };
 
@@ -142,8 +181,8 @@ struct tt_ib_port_attr {
 	int state, max_mtu, active_mtu, gid_tbl_len;
 	uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
 	uint16_t pkey_tbl_len, lid, sm_lid;
-	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed, phys_state, link_layer,
-		flags;
+	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed,
+		phys_state, link_layer, flags;
 	uint16_t port_cap_flags2;
 	uint8_t room[64];                        /* newer libraries write further */
 };
@@ -161,14 +200,18 @@ struct tt_ib_device_attr {
 	uint8_t room[64];
 };
 
-struct tt_ib_gid_entry { uint8_t gid[16] __attribute__((aligned(8))); uint32_t index, port, type, ifindex; };
+struct tt_ib_gid_entry {
+	uint8_t gid[16] __attribute__((aligned(8)));
+	uint32_t index, port, type, ifindex;
+};
 
 struct tt_ib_async_event {
 	union { void *object; int port; } element;
 	int type;
 };
 
-/* The functions that verbs.h would have called inline lie in the context. The others are not called by us. */
+/* The functions that verbs.h would have called inline lie in the context. The others are not called
+ * by us. */
 struct tt_ib_context {
 	struct tt_ib_device *device;
 	struct {
@@ -176,8 +219,10 @@ struct tt_ib_context {
 		int (*poll_cq)(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc);
 		int (*req_notify_cq)(struct tt_ib_cq *cq, int solicited_only);
 		void *unused_b[12];
-		int (*post_send)(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad);
-		int (*post_recv)(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad);
+		int (*post_send)(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr,
+				 struct tt_ib_send_wr **bad);
+		int (*post_recv)(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr,
+				 struct tt_ib_recv_wr **bad);
 		void *unused_c[5];
 	} ops;
 	int cmd_fd, async_fd, num_comp_vectors;

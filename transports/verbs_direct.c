@@ -3,20 +3,23 @@
  *
  * Called through tt_verbs by run, and by verbs_ring.c. Two halves, each of use without the other:
  *   lends, post     the card reads the caller's memory instead of a copy in our ring
- *   expect          the receiver writes a wish into the sender's table: message number, bytes and stamp, address and key. A sender
- *                   that finds the wish for the message at hand writes there, by one RDMA write with immediate data; one that
- *                   finds none, as it comes too late, writes into the ring as ever. The immediate says which it was, so a
- *                   wish is never waited for, and needs no answer.
- * Both need memory that lasts (verbs_memory.c). Wishes are inline writes without immediate data: they cost the other side
- * neither a receive nor a completion. Nothing tells when one is complete, so it carries a check of itself, and what fails
- * that is no wish yet. A wish ends with its message: numbers are never used again.
+ *   expect          the receiver writes a wish into the sender's table: message number, bytes and
+ *                   stamp, address and key. A sender that finds the wish for the message at hand
+ *                   writes there, by one RDMA write with immediate data; one that finds none, as it
+ *                   comes too late, writes into the ring as ever. The immediate says which it was,
+ *                   so a wish is never waited for, and needs no answer.
+ * Both need memory that lasts (verbs_memory.c). Wishes are inline writes without immediate data:
+ * they cost the other side neither a receive nor a completion. Nothing tells when one is complete,
+ * so it carries a check of itself, and what fails that is no wish yet. A wish ends with its
+ * message: numbers are never used again.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "transports/verbs.h"
 
-_Static_assert(sizeof(struct tt_ib_wish) == 32 && TT_IB_MESSAGES * sizeof(struct tt_ib_wish) <= TT_IB_WISH_BYTES,
+_Static_assert(sizeof(struct tt_ib_wish) == 32 &&
+		       TT_IB_MESSAGES * sizeof(struct tt_ib_wish) <= TT_IB_WISH_BYTES,
 	       "the table of wishes has its room behind the ring");
 
 static uint32_t check_of(const struct tt_ib_wish *w)
@@ -28,16 +31,19 @@ static uint32_t check_of(const struct tt_ib_wish *w)
 	return (uint32_t)(h >> 32) | 1;        /* never that of zeros */
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
-/* As it is, while the card writes there: the check tells. (ThreadSanitizer cannot know; its card is a thread.) */
-__attribute__((no_sanitize("thread"))) static void look_at(const struct tt_ib_wish *at, uint64_t ret_words[4])
+/* As it is, while the card writes there: the check tells. (ThreadSanitizer cannot know; its card is
+ * a thread.) */
+__attribute__((no_sanitize("thread"))) static void look_at(const struct tt_ib_wish *at,
+							   uint64_t ret_words[4])
 {
 	for (int i = 0; i < 4; i++)
 		ret_words[i] = ((const volatile uint64_t *)at)[i];
 }
 
-bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, struct tt_ib_wish *ret_wish)
+bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
+		    struct tt_ib_wish *ret_wish)
 {
 	uint64_t words[4];
 
@@ -45,8 +51,8 @@ bool tt_ib_wish_for(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, st
 		return false;
 	look_at(&l->wishes[l->sent % TT_IB_MESSAGES], words);
 	memcpy(ret_wish, words, sizeof(words));
-	return ret_wish->number == (uint32_t)l->sent && ret_wish->bytes == bytes && ret_wish->stamp == stamp &&
-	       ret_wish->check == check_of(ret_wish);
+	return ret_wish->number == (uint32_t)l->sent && ret_wish->bytes == bytes &&
+	       ret_wish->stamp == stamp && ret_wish->check == check_of(ret_wish);
 }
 
 bool tt_ib_lends(struct tt_link *link, const void *buf, size_t bytes)
@@ -74,7 +80,8 @@ static int post_copy(struct tt_ib_link *l, const void *buf, size_t bytes, uint32
 		return 0;
 	memcpy(room, buf, bytes);
 	l->posts[before % TT_IB_MESSAGES].region = NULL;
-	l->posts[before % TT_IB_MESSAGES].works = before ? l->posts[(before - 1) % TT_IB_MESSAGES].works : 0;
+	l->posts[before % TT_IB_MESSAGES].works =
+		before ? l->posts[(before - 1) % TT_IB_MESSAGES].works : 0;
 	l->base.posted++;
 	tt_ib_posts_done(l);
 	tt_ib_commit(&l->base, bytes, stamp);
@@ -122,7 +129,7 @@ void tt_ib_posts_done(struct tt_ib_link *l)
 	}
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp)
 {
@@ -130,7 +137,10 @@ bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes,
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)link->ep;
 	uint64_t number = link->received + ahead;
 	struct tt_ib_want *want = &l->wants[number % TT_IB_MESSAGES];
-	struct tt_ib_wish wish = { .addr = (uintptr_t)dst, .number = (uint32_t)number, .stamp = stamp, .bytes = (uint32_t)bytes };
+	struct tt_ib_wish wish = { .addr = (uintptr_t)dst,
+				   .number = (uint32_t)number,
+				   .stamp = stamp,
+				   .bytes = (uint32_t)bytes };
 	uint32_t lkey;
 
 	if (bytes < TT_IB_DIRECT || l->max_inline < sizeof(wish))
@@ -158,7 +168,7 @@ void tt_ib_want_over(struct tt_ib_link *l)
 	want->region = NULL;
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Does a card still read or write memory of the caller for this link? */
 static bool borrows(const struct tt_ib_link *l)
@@ -179,7 +189,9 @@ void tt_ib_abandon(struct tt_endpoint *base)
 		if (!borrows(ep->list[i]))
 			continue;
 		if (!ep->failed) {             /* without touching the sentence that says why */
-			snprintf(ep->text, sizeof(ep->text), "rank %d: verbs: a call before this one failed", base->world->rank);
+			snprintf(ep->text, sizeof(ep->text),
+				 "rank %d: verbs: a call before this one failed",
+				 base->world->rank);
 			ep->failed = TT_REMOTE;
 		}
 		ep->list[i]->left = true;      /* that it stops is no news to tt_ib_lost */

@@ -1,15 +1,17 @@
 /*
  * verbs_memory.c - which memory of the caller the cards know: registered once, kept while it lasts
  *
- * Called by verbs_direct.c for each large message. Only memory that lasts (mem/lasting.h: tuttiMemAlloc, tuttiCommRegister) is
- * registered, always a whole range of it, when it is first used; everything else travels through the rings, since ordinary
- * memory can be unmapped and mapped again behind our back, and pinning it for one call costs what copying it does. So an
- * entry is dropped by whoever ends the range, before its memory may change: none can be stale.
+ * Called by verbs_direct.c for each large message. Only memory that lasts (mem/lasting.h:
+ * tuttiMemAlloc, tuttiCommRegister) is registered, always a whole range of it, when it is first
+ * used; everything else travels through the rings, since ordinary memory can be unmapped and mapped
+ * again behind our back, and pinning it for one call costs what copying it does. So an entry is
+ * dropped by whoever ends the range, before its memory may change: none can be stale.
  *
- * The cache of an endpoint is a set of ranges (mem/intervals.h) and a list by last use. An entry counts the messages that use
- * it; the oldest unused go when there are more than TUTTI_IB_REGISTRATIONS of them, or their bytes exceed
- * TUTTI_IB_REGISTERED_MB. A range that a card refused is remembered as an entry without keys, so it is refused once.
- * Locks: lasting's, then the cache's; a hit takes only the latter.
+ * The cache of an endpoint is a set of ranges (mem/intervals.h) and a list by last use. An entry
+ * counts the messages that use it; the oldest unused go when there are more than
+ * TUTTI_IB_REGISTRATIONS of them, or their bytes exceed TUTTI_IB_REGISTERED_MB. A range that a card
+ * refused is remembered as an entry without keys, so it is refused once. Locks: lasting's, then the
+ * cache's; a hit takes only the latter.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +101,7 @@ void tt_ib_cache_close(struct tt_ib_ep *ep)
 	pthread_mutex_destroy(&ep->cache.lock);
 }
 
-/* ---- use ---------------------------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 /* Make room for so many bytes more. False: what is there is in use, or it is more than allowed. */
 static bool make_room(struct tt_ib_ep *ep, size_t bytes)
@@ -142,8 +144,9 @@ static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_r
 
 	if (tt_likely(*mr))
 		return true;
-	if (r->refused || !tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
-					  TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, mr))
+	if (r->refused ||
+	    !tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
+			    TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, mr))
 		return !r->refused;
 	tt_log(TT_LOG_INFO, "%s; messages from there are copied", tt_error_text());
 	tt_error_clear();
@@ -153,7 +156,8 @@ static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_r
 }
 
 /* The entry that holds it, with keys of that rail, and now in use. */
-static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, uintptr_t start, size_t bytes, bool *ret_known)
+static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, uintptr_t start,
+				 size_t bytes, bool *ret_known)
 {
 	struct tt_ib_region *r;
 
@@ -173,8 +177,8 @@ static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, u
 	return r;
 }
 
-struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p, size_t bytes,
-				       uint32_t *ret_lkey, uint32_t *ret_rkey)
+struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p,
+				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
 	struct tt_ib_region *r;
 	bool known;

@@ -1,13 +1,14 @@
 /*
  * verbs_near.c - with which of its ports a rank begins: the one nearest to its processors
  *
- * Called by verbs.c in open. A card hangs from one of the host's packages or NUMA nodes, and bytes from elsewhere cross the
- * links between those. The kernel tells which processors are near a card, the affinity mask where the rank runs: the more of
- * these are near, the better. Ranks of a host that have several ports equally near, as all have that are not bound,
- * begin with different ones. Straight from /sys, as in comm/place.c, and for the same reason.
+ * Called by verbs.c in open. A card hangs from one of the host's packages or NUMA nodes, and bytes
+ * from elsewhere cross the links between those. The kernel tells which processors are near a card,
+ * the affinity mask where the rank runs: the more of these are near, the better. Ranks of a host
+ * that have several ports equally near, as all have that are not bound, begin with different ones.
+ * Straight from /sys, as in comm/place.c, and for the same reason.
  *
- * Ports keep their numbers, since number i here must reach number i there; a pair begins with the one that its lower rank
- * begins with (verbs.c).
+ * Ports keep their numbers, since number i here must reach number i there; a pair begins with the
+ * one that its lower rank begins with (verbs.c).
  */
 #include <sched.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ static int near_to(const char *sys, const char *card, const uint64_t mask[TT_CPU
 	return n;
 }
 
-int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n, const uint64_t mask[TT_CPU_WORDS], int number)
+int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
+		  const uint64_t mask[TT_CPU_WORDS], int number)
 {
 	int near[TT_IB_RAILS], best = -1, ties = 0;
 

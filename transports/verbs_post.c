@@ -1,10 +1,11 @@
 /*
  * verbs_post.c - work requests: chained, counted, seldom told of; words and wishes
  *
- * Called by verbs_ring.c and verbs_direct.c. A send queue cannot overflow: work requests are counted, and every TT_IB_SIGNAL-th,
- * or the one that makes a quarter of the ring unreadable for us, or that reads memory of the caller, asks to be told of.
- * Wishes are held until the next message of their link takes them along, or until this rank looks for one: those for
- * neighbouring messages are one work request, and all of them and the message are one call of post_send.
+ * Called by verbs_ring.c and verbs_direct.c. A send queue cannot overflow: work requests are
+ * counted, and every TT_IB_SIGNAL-th, or the one that makes a quarter of the ring unreadable for
+ * us, or that reads memory of the caller, asks to be told of. Wishes are held until the next
+ * message of their link takes them along, or until this rank looks for one: those for neighbouring
+ * messages are one work request, and all of them and the message are one call of post_send.
  */
 #include <arpa/inet.h>
 
@@ -41,9 +42,10 @@ static void post(struct tt_ib_link *l, struct tt_ib_send_wr *wr, const char *wha
 		tt_ib_bad_post(l, what, error);
 }
 
-/* ---- wishes ----------------------------------------------------------------------------------------------------- */
+/* ---- wishes ---------------------------------------------------------------------------------- */
 
-/* The wishes that are held as work requests, each of which fits the card's inline data. Returns their number. */
+/* The wishes that are held as work requests, each of which fits the card's inline data. Returns
+ * their number. */
 static int take_wishes(struct tt_ib_link *l, struct tt_ib_send_wr *wr, struct tt_ib_sge *pieces)
 {
 	int n = 0;
@@ -51,13 +53,21 @@ static int take_wishes(struct tt_ib_link *l, struct tt_ib_send_wr *wr, struct tt
 	for (uint32_t i = 0, run; i < l->nheld; i += run, n++) {
 		uint32_t place = l->held[i].number % TT_IB_MESSAGES;
 
-		for (run = 1; i + run < l->nheld && l->held[i + run].number % TT_IB_MESSAGES == place + run &&
-		     (run + 1) * sizeof(struct tt_ib_wish) <= l->max_inline; run++)
+		for (run = 1; i + run < l->nheld &&
+			      l->held[i + run].number % TT_IB_MESSAGES == place + run &&
+			      (run + 1) * sizeof(struct tt_ib_wish) <= l->max_inline;
+		     run++)
 			;
-		pieces[n] = (struct tt_ib_sge){ (uintptr_t)&l->held[i], run * (uint32_t)sizeof(struct tt_ib_wish), 0 };
+		pieces[n] = (struct tt_ib_sge){ (uintptr_t)&l->held[i],
+						run * (uint32_t)sizeof(struct tt_ib_wish), 0 };
 		wr[n] = (struct tt_ib_send_wr){
-			.next = &wr[n + 1], .sg_list = &pieces[n], .num_sge = 1, .opcode = TT_IB_WRITE,
-			.wr = { .rdma = { l->hello.ring + l->ring_bytes + place * sizeof(struct tt_ib_wish), l->hello.rkey } },
+			.next = &wr[n + 1],
+			.sg_list = &pieces[n],
+			.num_sge = 1,
+			.opcode = TT_IB_WRITE,
+			.wr = { .rdma = { l->hello.ring + l->ring_bytes +
+						  place * sizeof(struct tt_ib_wish),
+					  l->hello.rkey } },
 		};
 		count_work(l, &wr[n], false);
 	}
@@ -91,7 +101,7 @@ void tt_ib_send_wishes(struct tt_ib_ep *ep)
 	}
 }
 
-/* ---- messages and words ----------------------------------------------------------------------------------------- */
+/* ---- messages and words ---------------------------------------------------------------------- */
 
 void tt_ib_owe(struct tt_ib_link *l, bool owing)
 {
@@ -99,21 +109,26 @@ void tt_ib_owe(struct tt_ib_link *l, bool owing)
 	l->owing = owing;
 }
 
-void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to, uint32_t rkey, uint32_t imm, bool tell)
+void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to,
+		    uint32_t rkey, uint32_t imm, bool tell)
 {
 	struct tt_ib_send_wr wr[TT_IB_HELD + 1], *mine;
 	struct tt_ib_sge wishes[TT_IB_HELD];
 
 	mine = wr + (tt_unlikely(l->nheld) ? take_wishes(l, wr, wishes) : 0);
 	*mine = (struct tt_ib_send_wr){
-		.sg_list = pieces, .num_sge = n, .opcode = TT_IB_WRITE_IMM,
-		.imm_data = htonl(imm | ((uint32_t)l->base.received & TT_IB_COUNT_MASK) << TT_IB_COUNT_SHIFT),
+		.sg_list = pieces,
+		.num_sge = n,
+		.opcode = TT_IB_WRITE_IMM,
+		.imm_data = htonl(imm | ((uint32_t)l->base.received & TT_IB_COUNT_MASK)
+						<< TT_IB_COUNT_SHIFT),
 		.wr = { .rdma = { to, rkey } },
 	};
 	l->told = l->base.received;
 	l->untold_bytes = 0;
 	tt_ib_owe(l, false);
-	count_work(l, mine, tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_IB_RING_PARTS);
+	count_work(l, mine,
+		   tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_IB_RING_PARTS);
 	post(l, wr, n ? "a message" : "a word");
 }
 

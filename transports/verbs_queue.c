@@ -1,9 +1,9 @@
 /*
  * verbs_queue.c - a queue pair and its memory: made, introduced to its peer, connected
  *
- * Called by verbs.c. Both sides write a hello to the socket that the control plane lent, read the other's, bring their
- * queue pair to RTS, and say one byte more: a write that meets a peer which is not yet listening would be repeated only
- * after a time-out. Then the socket is closed.
+ * Called by verbs.c. Both sides write a hello to the socket that the control plane lent, read the
+ * other's, bring their queue pair to RTS, and say one byte more: a write that meets a peer which is
+ * not yet listening would be repeated only after a time-out. Then the socket is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,8 @@
 #define MAGIC 0x74746962u      /* and the version of the protocol: */
 #define VERSION 2u
 #define PAGE 4096u
-#define TIMEOUT 16             /* 4.096 us << 16 = 0.27 s, eight times: a peer is given up after 2 s */
+/* 4.096 us << 16 = 0.27 s, eight times: a peer is given up after 2 s */
+#define TIMEOUT 16
 #define RETRIES 7
 #define RNR_RETRIES 6
 #define RNR_TIMER 12           /* 0.64 ms */
@@ -34,7 +35,8 @@ size_t tt_ib_ring_bytes(const struct tt_world *world)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access, struct tt_ib_mr **ret_mr)
+int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access,
+		   struct tt_ib_mr **ret_mr)
 {
 	struct tt_ib_mr *mr = ep->ib->reg_mr(rail->pd, p, bytes, access);
 	struct rlimit locked = { 0 };
@@ -47,15 +49,17 @@ int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t
 	}
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if ((error == ENOMEM || error == EPERM) && locked.rlim_cur != RLIM_INFINITY)
-		return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s; this process may lock %llu KiB of memory "
-			       "(ulimit -l): raise it, best to unlimited (limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
-			       ep->base.world->rank, rail->name, bytes, strerror(error),
-			       (unsigned long long)locked.rlim_cur / 1024);
-	return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s", ep->base.world->rank, rail->name, bytes,
-		       strerror(error));
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: %s: registering %zu bytes: %s; this process may lock %llu KiB of memory "
+			"(ulimit -l): raise it, best to unlimited (limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
+			ep->base.world->rank, rail->name, bytes, strerror(error),
+			(unsigned long long)locked.rlim_cur / 1024);
+	return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s", ep->base.world->rank,
+		       rail->name, bytes, strerror(error));
 }
 
-/* ---- making ----------------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* The completion queue for one more link. NULL: tt_fail was called. */
 static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
@@ -67,10 +71,12 @@ static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *
 	more = realloc(rail->cqs, (size_t)(rail->ncqs + 1) * sizeof(struct tt_ib_cq *));
 	if (more)
 		rail->cqs = more;
-	cq = more ? ep->ib->create_cq(rail->context, rail->links_per_cq * TT_IB_LINK_CQES, NULL, rail->channel, 0) : NULL;
+	cq = more ? ep->ib->create_cq(rail->context, rail->links_per_cq * TT_IB_LINK_CQES, NULL,
+				      rail->channel, 0)
+		  : NULL;
 	if (!cq) {
-		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %m", ep->base.world->rank, rail->name,
-			rail->links_per_cq * TT_IB_LINK_CQES);
+		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %m",
+			ep->base.world->rank, rail->name, rail->links_per_cq * TT_IB_LINK_CQES);
 		return NULL;
 	}
 	return rail->cqs[rail->ncqs++] = cq;
@@ -88,26 +94,35 @@ static int make_rings(struct tt_ib_link *l)
 	l->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (l->ring == MAP_FAILED) {
 		l->ring = NULL;
-		return tt_fail(TT_SYSTEM, "rank %d: %zu bytes of messages with rank %d: %m", ep->base.world->rank,
-			       bytes, l->base.peer);
+		return tt_fail(TT_SYSTEM, "rank %d: %zu bytes of messages with rank %d: %m",
+			       ep->base.world->rank, bytes, l->base.peer);
 	}
 	l->wishes = (const struct tt_ib_wish *)(l->ring + 2 * l->ring_bytes);
 	madvise(l->ring, bytes, MADV_DONTFORK);
 	ep->memory += bytes;
 	rc = tt_ib_register(ep, l->rail, l->ring, l->ring_bytes, TT_IB_LOCAL_WRITE, &l->tx_mr);
-	return rc ? rc : tt_ib_register(ep, l->rail, l->ring + l->ring_bytes, l->ring_bytes + TT_IB_WISH_BYTES,
-					TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &l->rx_mr);
+	return rc ? rc
+		  : tt_ib_register(ep, l->rail, l->ring + l->ring_bytes,
+				   l->ring_bytes + TT_IB_WISH_BYTES,
+				   TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &l->rx_mr);
 }
 
 static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	struct tt_ib_qp_init init = {
-		.send_cq = cq, .recv_cq = cq, .type = TT_IB_RC,
-		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 2, .max_recv_sge = 1,
+		.send_cq = cq,
+		.recv_cq = cq,
+		.type = TT_IB_RC,
+		.cap = { .max_send_wr = TT_IB_SENDS,
+			 .max_recv_wr = TT_IB_RECVS,
+			 .max_send_sge = 2,
+			 .max_recv_sge = 1,
 			 .max_inline_data = TT_IB_INLINE_ASK },
 	};
-	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT, .port_num = l->rail->card.port, .access = TT_IB_REMOTE_WRITE };
+	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT,
+				      .port_num = l->rail->card.port,
+				      .access = TT_IB_REMOTE_WRITE };
 	int rc;
 
 	l->qp = ep->ib->create_qp(l->rail->pd, &init);
@@ -116,13 +131,15 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 		l->qp = ep->ib->create_qp(l->rail->pd, &init);
 	}
 	if (!l->qp)
-		return tt_fail(TT_SYSTEM, "rank %d: %s: a queue pair for rank %d: %m", ep->base.world->rank, l->rail->name,
-			       l->base.peer);
+		return tt_fail(TT_SYSTEM, "rank %d: %s: a queue pair for rank %d: %m",
+			       ep->base.world->rank, l->rail->name, l->base.peer);
 	l->max_inline = init.cap.max_inline_data;
-	rc = ep->ib->modify_qp(l->qp, &attr, TT_IB_QP_STATE | TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS);
+	rc = ep->ib->modify_qp(l->qp, &attr,
+			       TT_IB_QP_STATE | TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS);
 	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s", ep->base.world->rank,
-			       l->rail->name, l->rail->card.port, l->qp->qp_num, strerror(rc));
+		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s",
+			       ep->base.world->rank, l->rail->name, l->rail->card.port,
+			       l->qp->qp_num, strerror(rc));
 	return tt_ib_post_receives(l, TT_IB_RECVS);
 }
 
@@ -163,26 +180,34 @@ int tt_ib_post_receives(struct tt_ib_link *l, uint32_t n)
 	int error;
 
 	for (uint32_t i = 0; i < n; i++)
-		ep->recvs[i] = (struct tt_ib_recv_wr){ .wr_id = 1ull << 63 | l->index,
-						       .next = i + 1 < n ? &ep->recvs[i + 1] : NULL };
+		ep->recvs[i] =
+			(struct tt_ib_recv_wr){ .wr_id = 1ull << 63 | l->index,
+						.next = i + 1 < n ? &ep->recvs[i + 1] : NULL };
 	error = l->rail->context->ops.post_recv(l->qp, ep->recvs, &bad);
 	return error ? tt_ib_bad_post(l, "receives", error) : 0;
 }
 
-/* ---- connecting ------------------------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 int tt_ib_greet(struct tt_ib_link *l)
 {
 	struct tt_ib_hello hello = {
-		.magic = MAGIC + VERSION, .qpn = l->qp->qp_num, .psn = l->psn, .rkey = l->rx_mr->rkey,
-		.ring_bytes = (uint32_t)l->ring_bytes, .ring = (uintptr_t)l->ring + l->ring_bytes, .lid = l->rail->card.lid,
-		.mtu = l->rail->card.mtu, .rail = (uint8_t)(l->rail - ((struct tt_ib_ep *)l->base.ep)->rail),
+		.magic = MAGIC + VERSION,
+		.qpn = l->qp->qp_num,
+		.psn = l->psn,
+		.rkey = l->rx_mr->rkey,
+		.ring_bytes = (uint32_t)l->ring_bytes,
+		.ring = (uintptr_t)l->ring + l->ring_bytes,
+		.lid = l->rail->card.lid,
+		.mtu = l->rail->card.mtu,
+		.rail = (uint8_t)(l->rail - ((struct tt_ib_ep *)l->base.ep)->rail),
 	};
 
 	memcpy(hello.name, l->rail->name, sizeof(hello.name));
 	if (send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: telling rank %d of a queue pair: %m", l->base.ep->world->rank, l->base.peer);
+	return tt_fail(TT_REMOTE, "rank %d: telling rank %d of a queue pair: %m",
+		       l->base.ep->world->rank, l->base.peer);
 }
 
 /* Read up to bytes behind what is there. 1 complete | 0 | TT_REMOTE */
@@ -193,8 +218,10 @@ static int read_on(struct tt_ib_link *l, void *into, size_t bytes, size_t have)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d hung up while queue pairs were connected (%s)",
-			       l->base.ep->world->rank, l->base.peer, n ? strerror(errno) : "end of file");
+		return tt_fail(TT_REMOTE,
+			       "rank %d: rank %d hung up while queue pairs were connected (%s)",
+			       l->base.ep->world->rank, l->base.peer,
+			       n ? strerror(errno) : "end of file");
 	l->greeted += (size_t)n;
 	return have + (size_t)n == bytes;
 }
@@ -207,12 +234,17 @@ static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, 
 
 	if (!error)
 		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%s, GID %s, queue pair %#x): "
-		       "%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
-		       tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer, l->hello.name,
-		       tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
-		       error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH || error == EINVAL ?
-		       ": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)" : "");
+	return tt_fail(
+		TT_SYSTEM,
+		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%s, GID %s, queue pair %#x): "
+		"%s%s",
+		ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
+		tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
+		l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
+		error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH ||
+				error == EINVAL
+			? ": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)"
+			: "");
 }
 
 static int connect_qp(struct tt_ib_link *l)
@@ -220,14 +252,23 @@ static int connect_qp(struct tt_ib_link *l)
 	const struct tt_ib_settings *set = l->base.ep->world->ib;
 	bool global = l->theirs.prefix || l->rail->card.link_layer == TT_IB_LINK_ETHERNET;
 	struct tt_ib_qp_attr rtr = {
-		.qp_state = TT_IB_RTR, .path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
-		.dest_qp_num = l->hello.qpn, .rq_psn = l->hello.psn, .max_dest_rd_atomic = 1, .min_rnr_timer = RNR_TIMER,
-		.ah = { .dlid = l->hello.lid, .is_global = global, .port_num = l->rail->card.port,
+		.qp_state = TT_IB_RTR,
+		.path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
+		.dest_qp_num = l->hello.qpn,
+		.rq_psn = l->hello.psn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = RNR_TIMER,
+		.ah = { .dlid = l->hello.lid,
+			.is_global = global,
+			.port_num = l->rail->card.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_ib_qp_attr rts = {
-		.qp_state = TT_IB_RTS, .timeout = set && set->timeout >= 0 ? (uint8_t)set->timeout : TIMEOUT,
-		.retry_cnt = set && set->retries >= 0 ? (uint8_t)set->retries : RETRIES, .rnr_retry = RNR_RETRIES, .sq_psn = l->psn,
+		.qp_state = TT_IB_RTS,
+		.timeout = set && set->timeout >= 0 ? (uint8_t)set->timeout : TIMEOUT,
+		.retry_cnt = set && set->retries >= 0 ? (uint8_t)set->retries : RETRIES,
+		.rnr_retry = RNR_RETRIES,
+		.sq_psn = l->psn,
 		.max_rd_atomic = 1,
 	};
 	int rc;
@@ -236,18 +277,25 @@ static int connect_qp(struct tt_ib_link *l)
 	rtr.ah.grh.sgid_index = l->mine.index;
 	rtr.ah.grh.hop_limit = HOPS;
 	rtr.ah.grh.traffic_class = set ? (uint8_t)set->traffic_class : 0;
-	rc = to_state(l, &rtr, TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN | TT_IB_QP_DEST_READS |
-		      TT_IB_QP_RNR_TIMER, "RTR");
-	return rc ? rc : to_state(l, &rts, TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN | TT_IB_QP_READS,
-				  "RTS");
+	rc = to_state(l, &rtr,
+		      TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN |
+			      TT_IB_QP_DEST_READS | TT_IB_QP_RNR_TIMER,
+		      "RTR");
+	return rc ? rc
+		  : to_state(l, &rts,
+			     TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN |
+				     TT_IB_QP_READS,
+			     "RTS");
 }
 
 static int check_hello(const struct tt_ib_link *l)
 {
 	if (l->hello.magic == MAGIC + VERSION && l->hello.ring_bytes == l->ring_bytes)
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: rank %d speaks another version of the verbs protocol (%#x, rings of %u bytes)",
-		       l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: rank %d speaks another version of the verbs protocol (%#x, rings of %u bytes)",
+		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
 
 int tt_ib_listen(struct tt_ib_link *l)
@@ -260,8 +308,10 @@ int tt_ib_listen(struct tt_ib_link *l)
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
 		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
-			return tt_fail(TT_REMOTE, "rank %d: rank %d hung up while queue pairs were connected: %m",
-				       l->base.ep->world->rank, l->base.peer);
+			return tt_fail(
+				TT_REMOTE,
+				"rank %d: rank %d hung up while queue pairs were connected: %m",
+				l->base.ep->world->rank, l->base.peer);
 		l->stage = TT_IB_CONNECTED;
 	}
 	rc = read_on(l, &go, 1, 0);
@@ -269,6 +319,7 @@ int tt_ib_listen(struct tt_ib_link *l)
 		return rc;
 	close(l->fd);
 	l->fd = -1;
-	__atomic_store_n(&l->stage, TT_IB_READY, __ATOMIC_RELEASE);      /* tt_ib_lost may look from now on */
+	/* tt_ib_lost may look from now on */
+	__atomic_store_n(&l->stage, TT_IB_READY, __ATOMIC_RELEASE);
 	return 1;
 }

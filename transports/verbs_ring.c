@@ -1,15 +1,18 @@
 /*
- * verbs_ring.c - messages: written into the peer's ring, found by their immediate data, paid back by credits
+ * verbs_ring.c - messages: written into the peer's ring, found by their immediate data, paid back
+ * by credits
  *
- * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head, then the payload; it never wraps
- * round the end of the ring. The immediate of a message has the line where it lies and the count of messages released;
- * a word is an immediate without a message, sent when nothing has taken the count along for a quarter of the ring by the time
- * this rank has to wait, or for half of it; so a sender that was refused always learns of room: either half of its ring has been
- * told of, or messages lie here that this rank has still to take, and takes or waits for. Bytes of a message are looked at only after its completion: adaptive
- * routing may write them in any order.
+ * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head, then the
+ * payload; it never wraps round the end of the ring. The immediate of a message has the line where
+ * it lies and the count of messages released; a word is an immediate without a message, sent when
+ * nothing has taken the count along for a quarter of the ring by the time this rank has to wait, or
+ * for half of it; so a sender that was refused always learns of room: either half of its ring has
+ * been told of, or messages lie here that this rank has still to take, and takes or waits for.
+ * Bytes of a message are looked at only after its completion: adaptive routing may write them in
+ * any order.
  *
- * Large messages may lie elsewhere (verbs_direct.c): a sender that found where the receiver wants one writes it there, says so in
- * the immediate, and the message has no head.
+ * Large messages may lie elsewhere (verbs_direct.c): a sender that found where the receiver wants
+ * one writes it there, says so in the immediate, and the message has no head.
  *
  * verbs_post.c posts the work requests.
  */
@@ -30,7 +33,7 @@ static size_t record_bytes(size_t bytes)
 	return TT_LINE + (bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------------ */
+/* ---- completions ----------------------------------------------------------------------------- */
 
 static void freed_to(struct tt_ib_link *l, uint32_t count)
 {
@@ -42,7 +45,8 @@ static void freed_to(struct tt_ib_link *l, uint32_t count)
 	l->told_tail = l->ends[(l->freed - 1) % TT_IB_MESSAGES];
 }
 
-/* Messages up to `sent` have left; of those that are longer ago than the queue is long, nobody asks any more. */
+/* Messages up to `sent` have left; of those that are longer ago than the queue is long, nobody asks
+ * any more. */
 static void done_to(struct tt_ib_link *l, uint64_t works)
 {
 	uint32_t sent;
@@ -63,9 +67,12 @@ static void landed_there(struct tt_ib_link *l, uint32_t bytes)
 	const struct tt_ib_want *want = &l->wants[l->landed % TT_IB_MESSAGES];
 
 	if (!want->region || want->bytes != bytes)
-		tt_ib_fail((struct tt_ib_ep *)l->base.ep, TT_REMOTE, "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
-			   "past the ring, where %zu were wanted", l->base.ep->world->rank, l->base.peer, bytes,
-			   (unsigned long long)l->landed, l->base.channel, want->region ? want->bytes : 0);
+		tt_ib_fail((struct tt_ib_ep *)l->base.ep, TT_REMOTE,
+			   "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
+			   "past the ring, where %zu were wanted",
+			   l->base.ep->world->rank, l->base.peer, bytes,
+			   (unsigned long long)l->landed, l->base.channel,
+			   want->region ? want->bytes : 0);
 }
 
 static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
@@ -109,8 +116,10 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 			int n = ep->rail[r].context->ops.poll_cq(ep->rail[r].cqs[q], CQES, wc);
 
 			if (tt_unlikely(n < 0))
-				return tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: reading a completion queue failed (%d)",
-						  ep->base.world->rank, ep->rail[r].name, n);
+				return tt_ib_fail(
+					ep, TT_SYSTEM,
+					"rank %d: %s: reading a completion queue failed (%d)",
+					ep->base.world->rank, ep->rail[r].name, n);
 			for (int i = 0; i < n; i++)
 				complete(ep, &wc[i]);
 			moved |= n;
@@ -118,7 +127,7 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 	return ep->failed ? tt_ib_failed(ep) : moved;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* Where the next record of this size begins, if it fits now. */
 static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
@@ -130,7 +139,8 @@ static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
 		start += left;
 	*ret_start = start;
 	return start + record - tail <= l->ring_bytes && l->sent - l->freed < TT_IB_MESSAGES &&
-	       l->sent - l->done < TT_IB_MESSAGES && l->works - l->works_done < TT_IB_SENDS - 1 - TT_IB_HELD;
+	       l->sent - l->done < TT_IB_MESSAGES &&
+	       l->works - l->works_done < TT_IB_SENDS - 1 - TT_IB_HELD;
 }
 
 void *tt_ib_reserve(struct tt_link *link, size_t bytes)
@@ -170,25 +180,30 @@ void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
 	size_t at = l->room_start % l->ring_bytes;
-	struct tt_ib_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD, (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
+	struct tt_ib_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD,
+				   (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
 	struct tt_ib_wish wish;
 
 	if (tt_ib_wish_for(l, bytes, stamp, &wish)) {
 		piece.addr += HEAD;
 		piece.length -= HEAD;
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
-		tt_ib_send_imm(l, &piece, 1, wish.addr, wish.rkey, TT_IB_PAST | TT_IB_RINGED, false);
+		tt_ib_send_imm(l, &piece, 1, wish.addr, wish.rkey, TT_IB_PAST | TT_IB_RINGED,
+			       false);
 		return;
 	}
 	put_head(l, at, bytes, stamp);
 	count_message(l, bytes, l->room_start + record_bytes(bytes));
-	tt_ib_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), false);
+	tt_ib_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
+		       (uint32_t)(at / TT_LINE), false);
 }
 
-int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp, uint32_t lkey)
+int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp,
+		    uint32_t lkey)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey }, { (uintptr_t)buf, (uint32_t)bytes, lkey } };
+	struct tt_ib_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey },
+				       { (uintptr_t)buf, (uint32_t)bytes, lkey } };
 	struct tt_ib_wish wish;
 	uint64_t start;
 	bool wanted = tt_ib_wish_for(l, bytes, stamp, &wish);
@@ -209,45 +224,60 @@ int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_
 	if (wanted)
 		tt_ib_send_imm(l, &pieces[1], 1, wish.addr, wish.rkey, TT_IB_PAST, true);
 	else
-		tt_ib_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey, (uint32_t)(at / TT_LINE), true);
+		tt_ib_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
+			       (uint32_t)(at / TT_LINE), true);
 	return 1;
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* 0: it is the one that is expected */
-static int check(const struct tt_ib_link *l, const struct tt_ib_head *h, size_t bytes, uint32_t stamp)
+static int check(const struct tt_ib_link *l, const struct tt_ib_head *h, size_t bytes,
+		 uint32_t stamp)
 {
 	int me = l->base.ep->world->rank;
 
-	if (tt_likely(h->magic == MAGIC && h->version == VERSION && h->number == (uint32_t)l->base.received &&
-		      h->bytes == bytes && h->stamp == stamp))
+	if (tt_likely(h->magic == MAGIC && h->version == VERSION &&
+		      h->number == (uint32_t)l->base.received && h->bytes == bytes &&
+		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d sent bytes that are no message (%s, queue pair %#x, channel %d, message "
-			       "%llu)", me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
-			       (unsigned long long)l->base.received);
-	return tt_fail(TT_USAGE, "rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
-		       "call %08x are expected: the ranks make different calls", me, l->base.peer, h->bytes, h->stamp,
-		       l->base.channel, h->number, bytes, stamp);
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: rank %d sent bytes that are no message (%s, queue pair %#x, channel %d, message "
+			"%llu)",
+			me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
+			(unsigned long long)l->base.received);
+	return tt_fail(
+		TT_USAGE,
+		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
+		"call %08x are expected: the ranks make different calls",
+		me, l->base.peer, h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
 static int gone(const struct tt_ib_link *l)
 {
-	return tt_fail(TT_REMOTE, "rank %d: rank %d has closed its queue pair (%s, channel %d, %llu messages received)",
-		       l->base.ep->world->rank, l->base.peer, l->rail->name, l->base.channel,
-		       (unsigned long long)l->base.received);
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: rank %d has closed its queue pair (%s, channel %d, %llu messages received)",
+		l->base.ep->world->rank, l->base.peer, l->rail->name, l->base.channel,
+		(unsigned long long)l->base.received);
 }
 
-/* A message that went past the ring; the sender has seen that length and stamp are what was wanted. */
-static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp, const void **ret_data)
+/* A message that went past the ring; the sender has seen that length and stamp are what was
+ * wanted. */
+static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
+		       const void **ret_data)
 {
 	const struct tt_ib_want *want = &l->wants[l->base.received % TT_IB_MESSAGES];
 
 	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
-		return tt_fail(TT_USAGE, "rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
-			       "expected: the ranks make different calls", l->base.ep->world->rank, l->base.peer, want->bytes,
-			       want->stamp, l->base.channel, bytes, stamp);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
+			"expected: the ranks make different calls",
+			l->base.ep->world->rank, l->base.peer, want->bytes, want->stamp,
+			l->base.channel, bytes, stamp);
 	*ret_data = want->dst;
 	return 1;
 }
@@ -277,8 +307,10 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 		return peek_wanted(l, bytes, stamp, ret_data);
 	at = (size_t)line * TT_LINE + TT_LINE;
 	if (at > l->ring_bytes)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring", ep->base.world->rank, link->peer);
-	rc = check(l, (const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD), bytes, stamp);
+		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring",
+			       ep->base.world->rank, link->peer);
+	rc = check(l, (const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD), bytes,
+		   stamp);
 	if (tt_unlikely(rc))
 		return rc;
 	*ret_data = l->ring + l->ring_bytes + at;
@@ -291,8 +323,12 @@ static size_t room_of(const struct tt_ib_link *l)
 	uint32_t line = l->lines[l->base.received % TT_IB_MESSAGES];
 
 	if (line & TT_IB_PAST)
-		return line & TT_IB_RINGED ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes) : 0;
-	return record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes + ((size_t)line + 1) * TT_LINE - HEAD))->bytes);
+		return line & TT_IB_RINGED
+			       ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes)
+			       : 0;
+	return record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes +
+							 ((size_t)line + 1) * TT_LINE - HEAD))
+				    ->bytes);
 }
 
 void tt_ib_release(struct tt_link *link)
@@ -300,7 +336,8 @@ void tt_ib_release(struct tt_link *link)
 	struct tt_ib_link *l = (struct tt_ib_link *)link;
 
 	l->untold_bytes += room_of(l);
-	((struct tt_ib_ep *)link->ep)->landed += !!(l->lines[link->received % TT_IB_MESSAGES] & TT_IB_PAST);
+	((struct tt_ib_ep *)link->ep)->landed +=
+		!!(l->lines[link->received % TT_IB_MESSAGES] & TT_IB_PAST);
 	tt_ib_want_over(l);
 	link->received++;
 	if (link->received - l->told < TT_IB_MESSAGES / TT_IB_RING_PARTS &&
@@ -311,7 +348,7 @@ void tt_ib_release(struct tt_link *link)
 		tt_ib_tell(l);
 }
 
-/* ---- the end ---------------------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 void tt_ib_farewell(struct tt_ib_link *l)
 {

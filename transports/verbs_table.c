@@ -14,8 +14,10 @@ static bool find(void *library, const char *name, void *ret_function)
 	void *function = dlsym(library, name);
 
 	if (!function)
-		snprintf(reason, sizeof(reason), "libibverbs.so.1 has no %s: it is too old (rdma-core 33 or newer is needed)",
-			 name);
+		snprintf(
+			reason, sizeof(reason),
+			"libibverbs.so.1 has no %s: it is too old (rdma-core 33 or newer is needed)",
+			name);
 	*(void **)ret_function = function;
 	return function != NULL;
 }
@@ -25,7 +27,9 @@ static void load(void)
 	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {
-		snprintf(reason, sizeof(reason), "no libibverbs.so.1 (Debian: libibverbs1 ibverbs-providers): %s", dlerror());
+		snprintf(reason, sizeof(reason),
+			 "no libibverbs.so.1 (Debian: libibverbs1 ibverbs-providers): %s",
+			 dlerror());
 		return;
 	}
 	loaded = true;

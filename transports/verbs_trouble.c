@@ -1,9 +1,10 @@
 /*
  * verbs_trouble.c - what a card's numbers mean, said so that an operator can act
  *
- * Called by the other files of the transport. The first failure of an endpoint stays: its sentence is given to every call
- * after it. A completion that failed (TT_REMOTE) is a symptom, and gives way to what this host's card itself reports
- * (TT_SYSTEM), whichever comes first. Work that was flushed out of a queue pair is the consequence of
+ * Called by the other files of the transport. The first failure of an endpoint stays: its sentence
+ * is given to every call after it. A completion that failed (TT_REMOTE) is a symptom, and gives way
+ * to what this host's card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed
+ * out of a queue pair is the consequence of
  * something else and never named as the cause while anything better is known.
  */
 #include <errno.h>
@@ -15,19 +16,25 @@
 
 #include "transports/verbs.h"
 
-static const struct { int status; const char *cause; } causes[] = {
+static const struct { int status; const char *cause;
+} causes[] = {
 	{ TT_IB_WC_LOC_LEN, "a length that this card cannot send" },
-	{ TT_IB_WC_LOC_QP_OP, "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
-				"down" },
-	{ TT_IB_WC_LOC_PROT, "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
+	{ TT_IB_WC_LOC_QP_OP,
+	  "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
+	  "down" },
+	{ TT_IB_WC_LOC_PROT,
+	  "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
 	{ TT_IB_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
 	{ TT_IB_WC_BAD_RESP, "the peer's card answered with something unexpected" },
-	{ TT_IB_WC_REM_INV_REQ, "the peer had no receive for it, or the message was too long: an error in Tutti" },
-	{ TT_IB_WC_REM_ACCESS, "the peer's memory may not be written there: its registration is gone, or an error "
-			       "in Tutti" },
+	{ TT_IB_WC_REM_INV_REQ,
+	  "the peer had no receive for it, or the message was too long: an error in Tutti" },
+	{ TT_IB_WC_REM_ACCESS,
+	  "the peer's memory may not be written there: its registration is gone, or an error "
+	  "in Tutti" },
 	{ TT_IB_WC_REM_OP, "the peer's card could not carry it out" },
-	{ TT_IB_WC_RETRY, "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
-			  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
+	{ TT_IB_WC_RETRY,
+	  "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
+	  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
 	{ TT_IB_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
 	{ TT_IB_WC_REM_ABORT, "the peer's card gave up" },
 	{ TT_IB_WC_FATAL, "the card failed" },
@@ -73,9 +80,12 @@ static const char *ends(const struct tt_ib_link *l, char text[300])
 {
 	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
 
-	snprintf(text, 300, "%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
-		 l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num,
-		 l->base.peer, l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, l->base.channel);
+	snprintf(
+		text, 300,
+		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
+		l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, mine),
+		l->qp->qp_num, l->base.peer, l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs),
+		l->hello.qpn, l->base.channel);
 	return text;
 }
 
@@ -89,14 +99,20 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 	if (ep->failed || l->left || tt_ib_events(ep))         /* the card may know what happened */
 		return;
 	if (wc->status == TT_IB_WC_FLUSH)
-		tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: the queue pair was stopped, and the card did not say why", me,
-			   ends(l, where));
+		tt_ib_fail(ep, TT_REMOTE,
+			   "rank %d: %s: the queue pair was stopped, and the card did not say why",
+			   me, ends(l, where));
 	else
-		tt_ib_fail(ep, TT_REMOTE, "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me, ends(l, where),
+		tt_ib_fail(ep, TT_REMOTE,
+			   "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me,
+			   ends(l, where),
 			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
-			   (unsigned long long)(wc->wr_id >> 63 ? l->landed :
-						l->sent_at[((wc->wr_id >> 24) - 1) % TT_IB_SENDS]),
-			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err, cause_of(wc->status));
+			   (unsigned long long)(wc->wr_id >> 63
+							? l->landed
+							: l->sent_at[((wc->wr_id >> 24) - 1) %
+								     TT_IB_SENDS]),
+			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err,
+			   cause_of(wc->status));
 }
 
 int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
@@ -108,32 +124,37 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 
 	if (ep->failed || tt_ib_events(ep))
 		return ep->failed;
-	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE, "rank %d: %s: the card did not take %s: %s%s",
-			  ep->base.world->rank, ends(l, where), what, strerror(number),
+	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
+			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
+			  ends(l, where), what, strerror(number),
 			  removed ? ": the card was removed" : "");
 }
 
-/* ---- asynchronous events ---------------------------------------------------------------------------------------- */
+/* ---- asynchronous events --------------------------------------------------------------------- */
 
-static void judge(struct tt_ib_ep *ep, const struct tt_ib_rail *rail, const struct tt_ib_async_event *e)
+static void judge(struct tt_ib_ep *ep, const struct tt_ib_rail *rail,
+		  const struct tt_ib_async_event *e)
 {
 	const char *name = ep->ib->event_type_str(e->type);
 	int me = ep->base.world->rank;
 
 	switch (e->type) {
 	case TT_IB_EVENT_DEVICE_FATAL:
-		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", me, rail->name, name);
+		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", me, rail->name,
+			   name);
 		break;
 	case TT_IB_EVENT_PORT_ERR:
 		if (e->element.port == rail->card.port)
-			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d is down (%s): cable, switch, or `ip link`", me,
-				   rail->name, rail->card.port, name);
+			tt_ib_fail(ep, TT_SYSTEM,
+				   "rank %d: %s port %d is down (%s): cable, switch, or `ip link`",
+				   me, rail->name, rail->card.port, name);
 		break;
 	case TT_IB_EVENT_CQ_ERR:
 	case TT_IB_EVENT_QP_FATAL:
 	case TT_IB_EVENT_QP_REQ_ERR:
 	case TT_IB_EVENT_QP_ACCESS_ERR:
-		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me, rail->name, name);
+		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me, rail->name,
+			   name);
 		break;
 	default:
 		tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
@@ -165,11 +186,13 @@ static int look_at_ports(struct tt_ib_ep *ep)
 		int error = ep->ib->query_port(rail->context, rail->card.port, &at);
 
 		if (error == ENODEV || error == EIO)
-			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank, rail->name,
-				   strerror(error));
+			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)",
+				   ep->base.world->rank, rail->name, strerror(error));
 		else if (!error && at.state != TT_IB_PORT_ACTIVE)
-			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d is down (state %d): cable, switch, or `ip link`",
-				   ep->base.world->rank, rail->name, rail->card.port, at.state);
+			tt_ib_fail(
+				ep, TT_SYSTEM,
+				"rank %d: %s port %d is down (state %d): cable, switch, or `ip link`",
+				ep->base.world->rank, rail->name, rail->card.port, at.state);
 	}
 	return ep->failed;
 }
@@ -187,19 +210,22 @@ static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
 	int n = ep->base.world->nchannels;
 
 	for (int channel = 0; channel < n; channel++) {
-		struct tt_ib_link *l = __atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
+		struct tt_ib_link *l =
+			__atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
 		struct tt_ib_qp_attr attr = { 0 };
 		struct tt_ib_qp_init init = { 0 };
 
 		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_IB_READY && !l->left &&
-		    !ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) && attr.qp_state == TT_IB_ERR)
+		    !ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) &&
+		    attr.qp_state == TT_IB_ERR)
 			return l;
 	}
 	return NULL;
 }
 
-/* A queue pair stops when a write fails, and why stands in a completion queue that is only read when this rank sends
- * there again. Unless it has been read by now, or the card has reported something. */
+/* A queue pair stops when a write fails, and why stands in a completion queue that is only read
+ * when this rank sends there again. Unless it has been read by now, or the card has reported
+ * something. */
 bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
@@ -213,7 +239,10 @@ bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);
 	if (!text[0])
-		snprintf(text, bytes, "rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
-			 "rank's card did not answer, or refused it", base->world->rank, ends(l, where));
+		snprintf(
+			text, bytes,
+			"rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
+			"rank's card did not answer, or refused it",
+			base->world->rank, ends(l, where));
 	return true;
 }

@@ -1,11 +1,13 @@
 /*
- * verbs_try.c - do two hosts really reach each other over their cards? One message each way, when a communicator is made
+ * verbs_try.c - do two hosts really reach each other over their cards? One message each way, when a
+ * communicator is made
  *
- * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a VLAN, a firewall, GIDs without a
- * route. So for each two hosts whose cards fit, the lowest rank of each makes a queue pair, sends a message and waits
- * for the other's; what they saw is told to all, and two hosts reach each other when both saw theirs. The trial has an endpoint of
- * its own, which its failures end with. What was found is remembered by a process for its other communicators; a pair is tried
- * anew unless both sides remember the same.
+ * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
+ * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
+ * each makes a queue pair, sends a message and waits for the other's; what they saw is told to all,
+ * and two hosts reach each other when both saw theirs. The trial has an endpoint of its own, which
+ * its failures end with. What was found is remembered by a process for its other communicators; a
+ * pair is tried anew unless both sides remember the same.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +18,8 @@
 
 #define STAMP 0x7472793fu
 #define BYTES 8
-#define CARD_TIMEOUT 14        /* 67 ms, and five of them: a card answers by itself; Soft-RoCE gets the time of all links */
+/* 67 ms, and five of them: a card answers by itself; Soft-RoCE gets the time of all links */
+#define CARD_TIMEOUT 14
 #define CARD_RETRIES 4
 #define CARD_MS 2000           /* how long a message is waited for */
 #define SOFTWARE_MS 8000
@@ -31,7 +34,8 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known *find(const struct tt_ib_card *mine, const struct tt_ib_card *theirs)
 {
 	for (int i = 0; i < nknown && i < KNOWN; i++)
-		if (!memcmp(&known[i].mine, mine, sizeof(*mine)) && !memcmp(&known[i].theirs, theirs, sizeof(*theirs)))
+		if (!memcmp(&known[i].mine, mine, sizeof(*mine)) &&
+		    !memcmp(&known[i].theirs, theirs, sizeof(*theirs)))
 			return &known[i];
 	return NULL;
 }
@@ -48,7 +52,8 @@ static uint8_t recall(const struct tt_ib_card *mine, const struct tt_ib_card *th
 	return verdict;
 }
 
-static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *theirs, uint8_t verdict)
+static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *theirs,
+		     uint8_t verdict)
 {
 	struct known *k;
 
@@ -60,7 +65,8 @@ static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *the
 	pthread_mutex_unlock(&known_lock);
 }
 
-/* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how many there are. */
+/* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
+ * many there are. */
 static int number_hosts(struct tt_ib_ep *ep, int *leader)
 {
 	const struct tt_world *w = ep->base.world;
@@ -78,7 +84,8 @@ static int number_hosts(struct tt_ib_ep *ep, int *leader)
 	return hosts;
 }
 
-/* Is the pair of this rank and that one to be looked at? By cards alone, so that both sides say the same. */
+/* Is the pair of this rank and that one to be looked at? By cards alone, so that both sides say the
+ * same. */
 static bool fits(const struct tt_ib_ep *ep, int peer)
 {
 	const struct tt_world *w = ep->base.world;
@@ -88,7 +95,7 @@ static bool fits(const struct tt_ib_ep *ep, int peer)
 	       (w->insist || !(mine->software || theirs->software));
 }
 
-/* ---- the trial ---------------------------------------------------------------------------------------------------- */
+/* ---- the trial ------------------------------------------------------------------------------- */
 
 struct trial { struct tt_link *link; int peer; bool sent, over; uint64_t until_ns; };
 
@@ -98,9 +105,11 @@ static void give_up(struct tt_ib_ep *ep, struct trial *t)
 	int me = ep->base.world->rank;
 
 	t->over = true;
-	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs: %s", me, t->peer, tt_error_text());
+	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs: %s", me, t->peer,
+	       tt_error_text());
 	if (!ep->text[0])
-		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s", t->peer, tt_error_text());
+		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s",
+			 t->peer, tt_error_text());
 }
 
 /* One look at what is missing of a trial. True: the peer's message has come. */
@@ -127,9 +136,11 @@ static bool step(struct tt_ib_ep *own, struct trial *t)
 	}
 	if (l->lost || (rc < 0 && !own->failed))
 		t->over = true;
-	own->failed = own->failed == TT_SYSTEM ? TT_SYSTEM : 0;        /* one peer's failure is not the others' */
+	/* one peer's failure is not the others' */
+	own->failed = own->failed == TT_SYSTEM ? TT_SYSTEM : 0;
 	if (!t->over && t->sent && tt_now_ns() > t->until_ns) {
-		tt_fail(TT_REMOTE, "no message of it came over %s port %d: it leads elsewhere, or one way only",
+		tt_fail(TT_REMOTE,
+			"no message of it came over %s port %d: it leads elsewhere, or one way only",
 			l->rail->name, l->rail->card.port);
 		t->over = true;
 	}
@@ -168,7 +179,9 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 /* peers[i]: < 0 none. */
 static void try_all(struct tt_ib_ep *ep, const int *peers, int n, uint8_t *ok)
 {
-	struct tt_ib_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1 };
+	struct tt_ib_settings set = {
+		.devices = "", .gid_index = -1, .timeout = -1, .retries = -1
+	};
 	struct tt_world world = *ep->base.world;
 	struct trial *trials = calloc((size_t)n, sizeof(*trials));
 	struct tt_ib_ep *own = NULL;
@@ -183,7 +196,8 @@ static void try_all(struct tt_ib_ep *ep, const int *peers, int n, uint8_t *ok)
 	if (trials && !tt_ib_endpoint(&world, ep->cards, &own)) {
 		for (int i = 0; i < n; i++) {
 			trials[i] = (struct trial){ .peer = peers[i], .over = peers[i] < 0 };
-			if (peers[i] >= 0 && own->base.t->connect(&own->base, peers[i], 0, &trials[i].link))
+			if (peers[i] >= 0 &&
+			    own->base.t->connect(&own->base, peers[i], 0, &trials[i].link))
 				give_up(ep, &trials[i]);
 		}
 		run(ep, own, trials, n, ok);
@@ -193,7 +207,7 @@ static void try_all(struct tt_ib_ep *ep, const int *peers, int n, uint8_t *ok)
 	free(trials);
 }
 
-/* ---- all ranks ---------------------------------------------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------------------------- */
 
 /* all[r * hosts + h]: what leader r knows of host h. The verdict on the hosts of a and b. */
 static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, int b)
@@ -204,13 +218,16 @@ static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, in
 }
 
 /* This leader tries the hosts that are not known alike on both sides. */
-static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all, uint8_t *mine, int *peers)
+static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all,
+			uint8_t *mine, int *peers)
 {
 	const struct tt_world *w = ep->base.world;
 	int me = ep->host[w->rank];
 
 	for (int h = 0; h < hosts; h++) {
-		peers[h] = h != me && fits(ep, leader[h]) && !joint(all, leader, hosts, me, h) ? leader[h] : -1;
+		peers[h] = h != me && fits(ep, leader[h]) && !joint(all, leader, hosts, me, h)
+				   ? leader[h]
+				   : -1;
 		if (peers[h] >= 0)
 			mine[h] = NO;
 	}
@@ -227,23 +244,28 @@ static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, co
 
 	for (int a = 0; a < hosts; a++)
 		for (int b = 0; b < a; b++) {
-			const struct tt_ib_card *x = &ep->cards[leader[a]], *y = &ep->cards[leader[b]];
+			const struct tt_ib_card *x = &ep->cards[leader[a]],
+						*y = &ep->cards[leader[b]];
 
-			if ((!all || !joint(all, leader, hosts, a, b)) && tt_ib_common_rails(x, y) > 0 &&
+			if ((!all || !joint(all, leader, hosts, a, b)) &&
+			    tt_ib_common_rails(x, y) > 0 &&
 			    (insist || !(x->software || y->software)))
 				return true;
 		}
 	return false;
 }
 
-static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all, int *peers)
+static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
+		     int *peers)
 {
 	const struct tt_world *w = ep->base.world;
 	int me = ep->host[w->rank], rc;
 	bool leads = leader[me] == w->rank;
 
 	for (int h = 0; h < hosts; h++)
-		mine[h] = leads && h != me && fits(ep, leader[h]) ? recall(&ep->cards[w->rank], &ep->cards[leader[h]]) : UNKNOWN;
+		mine[h] = leads && h != me && fits(ep, leader[h])
+				  ? recall(&ep->cards[w->rank], &ep->cards[leader[h]])
+				  : UNKNOWN;
 	rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	if (!rc && anything(ep, leader, hosts, all)) {
 		if (leads)
@@ -251,11 +273,13 @@ static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t 
 		rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	}
 	for (int h = 0; h < hosts && !rc; h++)
-		ep->reached[h] = h == me || (all[leader[me] * hosts + h] == YES && all[leader[h] * hosts + me] == YES);
+		ep->reached[h] = h == me || (all[leader[me] * hosts + h] == YES &&
+					     all[leader[h] * hosts + me] == YES);
 	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
 		if (mine[h] == NO)
-			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank, ep->text[0] ? ep->text :
-				     "a host is not reached, as was found before");
+			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
+				     ep->text[0] ? ep->text
+						 : "a host is not reached, as was found before");
 	ep->text[0] = '\0';
 	return rc;
 }

@@ -10,8 +10,8 @@ static inline tuttiResult_t tt_result(int code)
 	return code < 0 ? (tuttiResult_t)-code : code > 0 ? tuttiInProgress : tuttiSuccess;
 }
 
-/* check.c: is this call possible at all, in a communicator that was entered? Completes the request (pre-multiplied sums).
- * 0 | TT_ARG, TT_USAGE with the sentence, which names the call. */
+/* check.c: is this call possible at all, in a communicator that was entered? Completes the request
+ * (pre-multiplied sums). 0 | TT_ARG, TT_USAGE with the sentence, which names the call. */
 int tt_request_check(struct tt_request *request, const char *call);
 
 /* memstats.c: bytes that a rank of a communicator holds */
@@ -20,7 +20,8 @@ uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
 /* group.c: run the request now or when the group ends. */
 tuttiResult_t tt_group_request(const struct tt_request *request);
 bool tt_group_open(void);
-/* An error inside a group: noted, so that the end of the group reports it and runs nothing. Returns code. */
+/* An error inside a group: noted, so that the end of the group reports it and runs nothing. Returns
+ * code. */
 int tt_group_fail(int code);
 
 /* A join or a split that may have to run beside others of this thread. */

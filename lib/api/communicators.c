@@ -24,11 +24,15 @@ int tt_config_check(const tuttiConfig_t *config)
 {
 	if (!config)
 		return 0;
-	if (config->magic != TUTTI_CONFIG_MAGIC || config->size < offsetof(tuttiConfig_t, timeout_ms))
-		return tt_fail(TT_ARG, "config was not made by TUTTI_CONFIG_INITIALIZER (magic %#x, size %zu)",
-			       config->magic, config->size);
+	if (config->magic != TUTTI_CONFIG_MAGIC ||
+	    config->size < offsetof(tuttiConfig_t, timeout_ms))
+		return tt_fail(
+			TT_ARG,
+			"config was not made by TUTTI_CONFIG_INITIALIZER (magic %#x, size %zu)",
+			config->magic, config->size);
 	if (config->version / 10000 != TUTTI_MAJOR)
-		return tt_fail(TT_ARG, "config is of version %u, this library is %d", config->version, TUTTI_VERSION_CODE);
+		return tt_fail(TT_ARG, "config is of version %u, this library is %d",
+			       config->version, TUTTI_VERSION_CODE);
 	return 0;
 }
 
@@ -37,7 +41,8 @@ void tt_config_copy(struct tt_joining *j, const tuttiConfig_t *config)
 {
 	j->configured = config != NULL;
 	if (config)
-		memcpy(&j->config, config, config->size < sizeof(j->config) ? config->size : sizeof(j->config));
+		memcpy(&j->config, config,
+		       config->size < sizeof(j->config) ? config->size : sizeof(j->config));
 }
 
 static int run_join(struct tt_joining *j)
@@ -54,27 +59,35 @@ static int run_split(struct tt_joining *j)
 	tt_run_drain(j->parent);
 	if (j->result)
 		tt_fail(j->result, "%s", j->text);
-	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL, j->result, j->comm);
+	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL,
+			   j->result, j->comm);
 	tt_comm_leave(j->parent);
 	return rc;
 }
 
-TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank,
-						tuttiConfig_t *config)
+TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,
+						int rank, tuttiConfig_t *config)
 {
-	struct tt_joining j = { .run = run_join, .comm = comm, .id = commId, .nranks = nranks, .rank = rank };
-	int rc = comm ? tt_config_check(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
+	struct tt_joining j = {
+		.run = run_join, .comm = comm, .id = commId, .nranks = nranks, .rank = rank
+	};
+	int rc =
+		comm ? tt_config_check(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
 
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(TT_ARG, "tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
-			     "0..nranks-1", rank, nranks);
+		rc = tt_fail(
+			TT_ARG,
+			"tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
+			"0..nranks-1",
+			rank, nranks);
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
 	return tt_group_join(&j);
 }
 
-TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId, int rank)
+TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,
+					  int rank)
 {
 	return tuttiCommInitRankConfig(comm, nranks, commId, rank, NULL);
 }
@@ -86,8 +99,10 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 
 	(void)devlist;                          /* host memory: there is no device to choose */
 	if (!comms || ndev < 1)
-		return tt_result(tt_fail(TT_ARG, "tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
-					 (void *)comms, ndev));
+		return tt_result(
+			tt_fail(TT_ARG,
+				"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
+				(void *)comms, ndev));
 	rc = tuttiGetUniqueId(&id);
 	if (rc)
 		return rc;
@@ -100,22 +115,28 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config)
 {
-	struct tt_joining j = { .run = run_split, .comm = newcomm, .parent = comm, .color = color, .key = key };
+	struct tt_joining j = {
+		.run = run_split, .comm = newcomm, .parent = comm, .color = color, .key = key
+	};
 	tuttiResult_t joined;
 	int rc = tt_comm_check(comm);
 
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	if (atomic_load(&comm->finalized))
-		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommSplit: the communicator was finalized", comm->rank);
+		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommSplit: the communicator was finalized",
+			     comm->rank);
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
 	if (!rc && color < 0 && color != TUTTI_SPLIT_NOCOLOR)
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
-			     comm->rank, color);
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
+			comm->rank, color);
 	if (!rc)
 		rc = tt_config_check(config);
-	j.result = rc;                           /* the others wait for this rank: it takes part, to say that it cannot */
+	j.result = rc;                           /* the others wait for this rank: it takes part, to
+						  * say that it cannot */
 	if (rc)
 		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
 	else
@@ -131,7 +152,8 @@ static int run_shrink(struct tt_joining *j)
 
 	if (!rc) {
 		tt_run_drain(j->parent);
-		rc = tt_comm_shrink(j->parent, j->excluded, j->nexcluded, j->configured ? &j->config : NULL, j->comm);
+		rc = tt_comm_shrink(j->parent, j->excluded, j->nexcluded,
+				    j->configured ? &j->config : NULL, j->comm);
 		tt_comm_leave(j->parent);
 	}
 	free(j->excluded);
@@ -144,13 +166,19 @@ static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_ex
 	bool *excluded = calloc((size_t)comm->nranks, sizeof(*excluded));
 
 	if (!excluded)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a list of %d ranks", comm->rank, comm->nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a list of %d ranks", comm->rank,
+			       comm->nranks);
 	for (int i = 0; i < n; i++) {
 		if (list[i] < 0 || list[i] >= comm->nranks || list[i] == comm->rank) {
 			free(excluded);
-			return list[i] == comm->rank ? tt_fail(TT_ARG, "rank %d: tuttiCommShrink: this rank is on the list of ranks "
-							       "to exclude; only those that stay call", comm->rank) :
-			       tt_fail(TT_ARG, "rank %d: tuttiCommShrink: there is no rank %d to exclude", comm->rank, list[i]);
+			return list[i] == comm->rank
+				       ? tt_fail(TT_ARG,
+						 "rank %d: tuttiCommShrink: this rank is on the list of ranks "
+						 "to exclude; only those that stay call",
+						 comm->rank)
+				       : tt_fail(TT_ARG,
+						 "rank %d: tuttiCommShrink: there is no rank %d to exclude",
+						 comm->rank, list[i]);
 		}
 		excluded[list[i]] = true;
 	}
@@ -162,24 +190,32 @@ static void end_all(tuttiComm_t comm)
 {
 	char text[96];
 
-	snprintf(text, sizeof(text), "rank %d shrinks the communicator and ends what runs on it", comm->rank);
+	snprintf(text, sizeof(text), "rank %d shrinks the communicator and ends what runs on it",
+		 comm->rank);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }
 
-TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList, int excludeRanksCount,
-					tuttiComm_t *newcomm, tuttiConfig_t *config, int shrinkFlags)
+TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
+					int excludeRanksCount, tuttiComm_t *newcomm,
+					tuttiConfig_t *config, int shrinkFlags)
 {
-	struct tt_joining j = { .run = run_shrink, .comm = newcomm, .parent = comm, .nexcluded = excludeRanksCount };
+	struct tt_joining j = {
+		.run = run_shrink, .comm = newcomm, .parent = comm, .nexcluded = excludeRanksCount
+	};
 	int rc = tt_comm_check(comm);
 
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	if (atomic_load(&comm->finalized))
-		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommShrink: the communicator was finalized", comm->rank);
+		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommShrink: the communicator was finalized",
+			     comm->rank);
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
 		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d", comm->rank,
-			     (void *)newcomm, excludeRanksCount, (void *)excludeRanksList, shrinkFlags);
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d",
+			comm->rank, (void *)newcomm, excludeRanksCount, (void *)excludeRanksList,
+			shrinkFlags);
 	if (!rc && !(rc = tt_config_check(config)))
 		rc = read_excluded(comm, excludeRanksList, excludeRanksCount, &j.excluded);
 	if (rc)
@@ -218,7 +254,8 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	return rc;
 }
 
-/* Why, as far as this process knows. A communicator that is broken has its cause, and this comes too late for it. */
+/* Why, as far as this process knows. A communicator that is broken has its cause, and this comes
+ * too late for it. */
 static void say_abort(tuttiComm_t comm)
 {
 	char failure[640], text[720];
@@ -242,7 +279,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	atomic_store(&comm->finalized, true);
 	atomic_store(&comm->magic, 0);
 	tt_hush();
-	tt_run_cancel(comm);             /* before the others know: what is queued must not start and fail others with it */
+	tt_run_cancel(comm);             /* before the others know: what is queued must not start
+					  * and fail others with it */
 	say_abort(comm);
 	tt_mail_cut(comm->mail);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
@@ -263,7 +301,8 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 	if (!error)
 		error = tt_control_broken(comm->ctl);
 	if (!asyncError)
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL", comm->rank);
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL",
+			     comm->rank);
 	else
 		*asyncError = tt_result(error);
 	atomic_fetch_sub(&comm->inside, 1);
@@ -294,5 +333,6 @@ TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank)
 
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
 {
-	return give(comm, device, comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
+	return give(comm, device,
+		    comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
 }

@@ -12,7 +12,10 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!counters || counters->size < sizeof(counters->size)))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetCounters: counters is NULL or its size is not set", comm->rank);
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiCommGetCounters: counters is NULL or its size is not set",
+			comm->rank);
 	if (rc)
 		return tt_result(rc);
 	n.operations = atomic_load(&comm->operations);
@@ -48,7 +51,8 @@ static int find_collective(const char *name, enum tt_collective *ret_collective)
 			*ret_collective = (enum tt_collective)i;
 			return 0;
 		}
-	return tt_fail(TT_ARG, "tuttiCommDescribe: collective \"%s\" is not known", name ? name : "(NULL)");
+	return tt_fail(TT_ARG, "tuttiCommDescribe: collective \"%s\" is not known",
+		       name ? name : "(NULL)");
 }
 
 TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
@@ -62,7 +66,8 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text NULL or datatype %d unknown", comm->rank, datatype);
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text NULL or datatype %d unknown",
+			     comm->rank, datatype);
 	if (!rc)
 		rc = find_collective(collective, &which);
 	if (rc)
@@ -77,10 +82,11 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
 			if (comm->via[plan->peers[i]]->t == *t) {
-				snprintf(ways + strlen(ways), sizeof(ways) - strlen(ways), "+%s", (*t)->name);
+				snprintf(ways + strlen(ways), sizeof(ways) - strlen(ways), "+%s",
+					 (*t)->name);
 				break;
 			}
-	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm, ways[0] ? ways + 1 : "self",
-		 comm->world.message_bytes);
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
+		 ways[0] ? ways + 1 : "self", comm->world.message_bytes);
 	return tuttiSuccess;
 }

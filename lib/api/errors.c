@@ -40,6 +40,7 @@ TUTTI_API const char *tuttiGetLastError(tuttiComm_t comm)
 	snprintf(text, sizeof(text), "%s", comm->error ? comm->error_text : "");
 	pthread_mutex_unlock(&comm->lock);
 	if (!text[0] && tt_control_broken(comm->ctl))
-		snprintf(text, sizeof(text), "rank %d: %s", comm->rank, tt_control_text(comm->ctl, &(int){ 0 }));
+		snprintf(text, sizeof(text), "rank %d: %s", comm->rank,
+			 tt_control_text(comm->ctl, &(int){ 0 }));
 	return text[0] ? text : tt_error_text();
 }

@@ -1,9 +1,10 @@
 /*
  * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
  *
- * Each thread has its own group. Outside a group a call runs at once: by the caller (NULL stream) or behind it.
- * At the end, requests go to their streams, those of the NULL stream are run by the caller as one set; joins and splits of
- * several ranks of this thread need each other, so each gets a thread.
+ * Each thread has its own group. Outside a group a call runs at once: by the caller (NULL stream)
+ * or behind it. At the end, requests go to their streams, those of the NULL stream are run by the
+ * caller as one set; joins and splits of several ranks of this thread need each other, so each gets
+ * a thread.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -45,7 +46,8 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
 }
 
-/* Calls of a group run later than they were made; their communicators may have been aborted meanwhile. */
+/* Calls of a group run later than they were made; their communicators may have been aborted
+ * meanwhile. */
 static int run_later(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	size_t entered = 0;
@@ -110,7 +112,8 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)
-		return tt_result(tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
+		return tt_result(
+			tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
 	group.joining = more;
 	more[group.njoining++] = alone;
 	return tuttiSuccess;
@@ -140,7 +143,8 @@ static int run_joins(struct tt_joining *j, size_t n)
 			continue;
 		j[i].run = NULL;         /* never ran: nothing to wait for */
 		j[i].result = TT_SYSTEM;
-		snprintf(j[i].text, sizeof(j[i].text), "no thread to join a communicator: %s", strerror(failed));
+		snprintf(j[i].text, sizeof(j[i].text), "no thread to join a communicator: %s",
+			 strerror(failed));
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (j[i].run)

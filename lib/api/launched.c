@@ -1,8 +1,8 @@
 /*
  * launched.c - the public calls that join the ranks of a job that somebody else started
  *
- * Called by users. Which job that is says the environment or the program; lib/launch makes a unique id of it, by which
- * the ranks then join as by any other.
+ * Called by users. Which job that is says the environment or the program; lib/launch makes a unique
+ * id of it, by which the ranks then join as by any other.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,26 +24,30 @@ struct tt_launching {
 static int run_launched(struct tt_joining *j)
 {
 	struct tt_launching *l = j->launching;
-	uint32_t timeout_ms = j->configured && j->config.timeout_ms > 0 ? (uint32_t)j->config.timeout_ms : 0;
+	uint32_t timeout_ms =
+		j->configured && j->config.timeout_ms > 0 ? (uint32_t)j->config.timeout_ms : 0;
 	struct tt_env env;
 	int rc = tt_env_read(&env);
 
 	if (!rc)
 		rc = tt_launch_open(&l->launch, &env, l->number,
-				    tt_deadline_ns(timeout_ms ? timeout_ms : (uint32_t)env.timeout_ms));
+				    tt_deadline_ns(timeout_ms ? timeout_ms
+							      : (uint32_t)env.timeout_ms));
 	if (!rc) {
-		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank, j->configured ? &j->config : NULL,
-				  j->comm);
+		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank,
+				  j->configured ? &j->config : NULL, j->comm);
 		tt_launch_close(&l->launch);
 	}
 	free(l);
 	return rc;
 }
 
-static tuttiResult_t join(tuttiComm_t *comm, const struct tt_job *job, unsigned number, const tuttiConfig_t *config)
+static tuttiResult_t join(tuttiComm_t *comm, const struct tt_job *job, unsigned number,
+			  const tuttiConfig_t *config)
 {
 	struct tt_joining j = { .run = run_launched, .comm = comm };
-	int rc = comm ? tt_config_check(config) : tt_fail(TT_ARG, "comm is NULL: where the communicator is to be written");
+	int rc = comm ? tt_config_check(config)
+		      : tt_fail(TT_ARG, "comm is NULL: where the communicator is to be written");
 
 	if (!rc && !(j.launching = calloc(1, sizeof(*j.launching))))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to join", job->rank);
@@ -74,8 +78,10 @@ static int check_program(const char *call, int rank, int nranks)
 	if (tt_group_open())
 		return tt_fail(TT_USAGE, "%s: not between tuttiGroupStart and tuttiGroupEnd", call);
 	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(TT_ARG, "%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1", call, rank,
-			       nranks);
+		return tt_fail(
+			TT_ARG,
+			"%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
+			call, rank, nranks);
 	return 0;
 }
 
@@ -86,13 +92,16 @@ static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiCo
 	return join(comm, job, 0, config);
 }
 
-TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store, tuttiConfig_t *config)
+TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store,
+					   tuttiConfig_t *config)
 {
 	struct tt_job job = { .store = &tt_store_user, .user = store };
 	int rc;
 
 	if (!store || store->size < sizeof(*store) || !store->key || !store->put || !store->get)
-		rc = tt_fail(TT_ARG, "tuttiCommInitStore: the store is NULL, has no size, or lacks key, put or get");
+		rc = tt_fail(
+			TT_ARG,
+			"tuttiCommInitStore: the store is NULL, has no size, or lacks key, put or get");
 	else
 		rc = check_program("tuttiCommInitStore", store->rank, store->nranks);
 	if (rc)
@@ -102,13 +111,15 @@ TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t
 	return join_program(comm, &job, config);
 }
 
-TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oob, tuttiConfig_t *config)
+TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oob,
+					 tuttiConfig_t *config)
 {
 	struct tt_job job = { .store = &tt_store_oob, .user = oob };
 	int rc;
 
 	if (!oob || !oob->allgather || !oob->req_test || !oob->req_free)
-		rc = tt_fail(TT_ARG, "tuttiCommInitOob: the allgather, or a function of it, is NULL");
+		rc = tt_fail(TT_ARG,
+			     "tuttiCommInitOob: the allgather, or a function of it, is NULL");
 	else
 		rc = check_program("tuttiCommInitOob", (int)oob->oob_ep, (int)oob->n_oob_eps);
 	if (rc)

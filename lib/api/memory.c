@@ -6,7 +6,8 @@
 
 TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size)
 {
-	return tt_result(ptr ? tt_memory_alloc(size, ptr) : tt_fail(TT_ARG, "tuttiMemAlloc: ptr is NULL"));
+	return tt_result(ptr ? tt_memory_alloc(size, ptr)
+			     : tt_fail(TT_ARG, "tuttiMemAlloc: ptr is NULL"));
 }
 
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
@@ -15,14 +16,16 @@ TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
 }
 
 /* Nothing is registered with a card before a call uses it. */
-TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size, void **handle)
+TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size,
+					  void **handle)
 {
 	int rc = tt_comm_visit(comm);
 
 	if (rc)
 		return tt_result(rc);
 	if (!handle || (!buff && size))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: buff %p, handle %p", comm->rank, buff, (void *)handle);
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: buff %p, handle %p", comm->rank,
+			     buff, (void *)handle);
 	else
 		rc = tt_comm_register(comm, buff, size, handle);
 	atomic_fetch_sub(&comm->inside, 1);

@@ -26,9 +26,11 @@ static uint64_t of_plans(tuttiComm_t c)
 static uint64_t of_control(tuttiComm_t c)
 {
 	size_t per_rank = sizeof(*c->via) + TT_CHANNELS * sizeof(*c->links) + sizeof(*c->p2p_sent) +
-			  sizeof(*c->p2p_received) + sizeof(*c->heard) + (c->group_of ? sizeof(*c->group_of) : 0);
+			  sizeof(*c->p2p_received) + sizeof(*c->heard) +
+			  (c->group_of ? sizeof(*c->group_of) : 0);
 
-	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) + tt_mail_memory(c->mail);
+	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) +
+	       tt_mail_memory(c->mail);
 }
 
 uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
@@ -53,13 +55,15 @@ uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
 	}
 }
 
-TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat, uint64_t *value)
+TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat,
+					  uint64_t *value)
 {
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!value || (unsigned)stat >= tuttiNumMemStats))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommMemStats: stat %d is not known, or value is NULL", comm->rank,
-			     (int)stat);
+		rc = tt_fail(TT_ARG,
+			     "rank %d: tuttiCommMemStats: stat %d is not known, or value is NULL",
+			     comm->rank, (int)stat);
 	if (!rc)
 		*value = tt_memory_held(comm, stat);
 	return tt_result(rc);

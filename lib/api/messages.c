@@ -29,26 +29,31 @@ static int check_peer(tuttiComm_t comm, const char *call, const char *what, int 
 {
 	if (peer >= least && peer < comm->nranks)
 		return 0;
-	return tt_fail(TT_ARG, "rank %d: %s: %s %d is not in 0..%d", comm->rank, call, what, peer, comm->nranks - 1);
+	return tt_fail(TT_ARG, "rank %d: %s: %s %d is not in 0..%d", comm->rank, call, what, peer,
+		       comm->nranks - 1);
 }
 
 static int check_tag(tuttiComm_t comm, const char *call, int tag, int least)
 {
-	return tag >= least ? 0 : tt_fail(TT_ARG, "rank %d: %s: tag %d: want 0 or more%s", comm->rank, call, tag,
-					  least < 0 ? ", or TUTTI_ANY" : "");
+	return tag >= least ? 0
+			    : tt_fail(TT_ARG, "rank %d: %s: tag %d: want 0 or more%s", comm->rank,
+				      call, tag, least < 0 ? ", or TUTTI_ANY" : "");
 }
 
-TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, int tag, uint64_t version,
-				     tuttiComm_t comm)
+TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, int tag,
+				     uint64_t version, tuttiComm_t comm)
 {
-	struct tt_letter_head head = { .kind = TT_M_MESSAGE, .tag = tag, .version = version, .bytes = bytes };
+	struct tt_letter_head head = {
+		.kind = TT_M_MESSAGE, .tag = tag, .version = version, .bytes = bytes
+	};
 	int rc = visit(comm, "tuttiMsgSend");
 
 	if (rc)
 		return tt_result(rc);
-	if (!(rc = check_peer(comm, "tuttiMsgSend", "peer", peer, 0)) && !(rc = check_tag(comm, "tuttiMsgSend", tag, 0)) &&
-	    bytes && !buff)
-		rc = tt_fail(TT_ARG, "rank %d: tuttiMsgSend: buff is NULL, with %zu bytes to send", comm->rank, bytes);
+	if (!(rc = check_peer(comm, "tuttiMsgSend", "peer", peer, 0)) &&
+	    !(rc = check_tag(comm, "tuttiMsgSend", tag, 0)) && bytes && !buff)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiMsgSend: buff is NULL, with %zu bytes to send",
+			     comm->rank, bytes);
 	if (!rc)
 		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
 	if (!rc)
@@ -58,17 +63,22 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 
 static int check_timeout(tuttiComm_t comm, const char *call, int timeout_ms)
 {
-	return timeout_ms >= -1 ? 0 : tt_fail(TT_ARG, "rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
-					      comm->rank, call, timeout_ms);
+	return timeout_ms >= -1
+		       ? 0
+		       : tt_fail(TT_ARG,
+				 "rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
+				 comm->rank, call, timeout_ms);
 }
 
 static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
 {
-	return timeout_ms == 0 ? 0 : tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
+	return timeout_ms == 0
+		       ? 0
+		       : tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
 }
 
-static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, int timeout_ms, tuttiComm_t comm,
-			     tuttiMsg_t *msg)
+static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, int timeout_ms,
+			     tuttiComm_t comm, tuttiMsg_t *msg)
 {
 	struct tt_letter_head head;
 	int rc = visit(comm, call);
@@ -76,34 +86,44 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 	if (rc)
 		return tt_result(rc);
 	if (!(rc = check_peer(comm, call, "source", want->source, TUTTI_ANY)) &&
-	    !(rc = check_tag(comm, call, want->tag, TUTTI_ANY)) && !(rc = check_timeout(comm, call, timeout_ms)) &&
-	    want->room && !want->to)
-		rc = tt_fail(TT_ARG, "rank %d: %s: buff is NULL, with room for %zu bytes", comm->rank, call, want->room);
+	    !(rc = check_tag(comm, call, want->tag, TUTTI_ANY)) &&
+	    !(rc = check_timeout(comm, call, timeout_ms)) && want->room && !want->to)
+		rc = tt_fail(TT_ARG, "rank %d: %s: buff is NULL, with room for %zu bytes",
+			     comm->rank, call, want->room);
 	if (!rc)
 		rc = tt_gpu_refuse(comm, call, want->to);
 	if (!rc)
 		rc = tt_mail_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)
-		*msg = (tuttiMsg_t){ .source = head.source, .tag = head.tag, .version = head.version, .bytes = head.bytes };
+		*msg = (tuttiMsg_t){ .source = head.source,
+				     .tag = head.tag,
+				     .version = head.version,
+				     .bytes = head.bytes };
 	return done(comm, rc);
 }
 
-TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms, tuttiComm_t comm,
-				     tuttiMsg_t *msg)
+TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms,
+				     tuttiComm_t comm, tuttiMsg_t *msg)
 {
-	struct tt_mail_want want = { .kind = TT_M_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes };
+	struct tt_mail_want want = {
+		.kind = TT_M_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes
+	};
 
 	return receive(&want, "tuttiMsgRecv", timeout_ms, comm, msg);
 }
 
-TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tuttiComm_t comm, tuttiMsg_t *msg)
+TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tuttiComm_t comm,
+				      tuttiMsg_t *msg)
 {
-	struct tt_mail_want want = { .kind = TT_M_MESSAGE, .source = source, .tag = tag, .look = true };
+	struct tt_mail_want want = {
+		.kind = TT_M_MESSAGE, .source = source, .tag = tag, .look = true
+	};
 
 	return receive(&want, "tuttiMsgProbe", timeout_ms, comm, msg);
 }
 
-TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm, uint64_t *dropped)
+TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm,
+				       uint64_t *dropped)
 {
 	uint64_t n = 0;
 	int rc = visit(comm, "tuttiMsgCancel");

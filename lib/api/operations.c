@@ -6,8 +6,10 @@
 #include "api/api.h"
 #include "comm/gpu.h"
 
-TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar, tuttiDataType_t datatype,
-						  tuttiScalarResidence_t residence, tuttiComm_t comm)
+TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,
+						  tuttiDataType_t datatype,
+						  tuttiScalarResidence_t residence,
+						  tuttiComm_t comm)
 {
 	struct tt_user_op *more;
 	uint64_t value = 0;
@@ -15,8 +17,10 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 
 	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
 		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d",
-			     comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d",
+			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
 	if (rc)
 		return tt_result(rc);
 	rc = tt_gpu_read(comm, &value, scalar, tt_type_bytes(datatype));
@@ -27,12 +31,16 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 	if (i == comm->nuser_ops) {
 		more = realloc(comm->user_ops, (size_t)(i + 1) * sizeof(*more));
 		if (!more)
-			return tt_result(tt_fail(TT_SYSTEM, "rank %d: no memory for an operation", comm->rank));
+			return tt_result(tt_fail(TT_SYSTEM, "rank %d: no memory for an operation",
+						 comm->rank));
 		comm->user_ops = more;
 		comm->nuser_ops++;
 	}
-	comm->user_ops[i] = (struct tt_user_op){ .used = true, .type = datatype, .value = value,
-						 .device = residence == tuttiScalarDevice ? scalar : NULL };
+	comm->user_ops[i] =
+		(struct tt_user_op){ .used = true,
+				     .type = datatype,
+				     .value = value,
+				     .device = residence == tuttiScalarDevice ? scalar : NULL };
 	*op = (tuttiRedOp_t)(tuttiNumOps + i);
 	return tuttiSuccess;
 }
@@ -43,7 +51,8 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm)
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (i >= (unsigned)comm->nuser_ops || !comm->user_ops[i].used))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank, (int)op);
+		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank,
+			     (int)op);
 	if (rc)
 		return tt_result(rc);
 	comm->user_ops[i].used = false;

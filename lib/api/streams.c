@@ -5,7 +5,8 @@
 
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream)
 {
-	return tt_result(stream ? tt_stream_create(stream) : tt_fail(TT_ARG, "tuttiStreamCreate: stream is NULL"));
+	return tt_result(stream ? tt_stream_create(stream)
+				: tt_fail(TT_ARG, "tuttiStreamCreate: stream is NULL"));
 }
 
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream)

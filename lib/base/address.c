@@ -80,21 +80,25 @@ static uint8_t mask_bits(const uint8_t *mask, size_t bytes)
 	return (uint8_t)bits;
 }
 
-static bool from_sockaddr(const struct sockaddr *sa, const struct sockaddr *mask, struct tt_address *ret_a)
+static bool from_sockaddr(const struct sockaddr *sa, const struct sockaddr *mask,
+			  struct tt_address *ret_a)
 {
 	memset(ret_a, 0, sizeof(*ret_a));
 	if (sa && sa->sa_family == AF_INET) {
 		ret_a->family = 4;
 		memcpy(ret_a->bytes, &((const struct sockaddr_in *)sa)->sin_addr, 4);
 		if (mask)
-			ret_a->prefix = mask_bits((const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr, 4);
+			ret_a->prefix = mask_bits(
+				(const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr, 4);
 		return true;
 	}
 	if (sa && sa->sa_family == AF_INET6) {
 		ret_a->family = 6;
 		memcpy(ret_a->bytes, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
 		if (mask)
-			ret_a->prefix = mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr, 16);
+			ret_a->prefix = mask_bits(
+				(const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr,
+				16);
 		return true;
 	}
 	return false;
@@ -141,13 +145,15 @@ int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], in
 			if (!tt_ifname_chooses(filter, i->ifa_name))
 				continue;
 			chosen = true;
-			if ((i->ifa_flags & IFF_UP) && from_sockaddr(i->ifa_addr, i->ifa_netmask, &a) &&
-			    a.family == family && !tt_address_is_loopback(&a) && !is_link_local(&a))
+			if ((i->ifa_flags & IFF_UP) &&
+			    from_sockaddr(i->ifa_addr, i->ifa_netmask, &a) && a.family == family &&
+			    !tt_address_is_loopback(&a) && !is_link_local(&a))
 				add_unique(list, &n, &a);
 		}
 	freeifaddrs(all);
 	if (!chosen && *filter)
-		return tt_fail(TT_ARG, "TUTTI_SOCKET_IFNAME=%s chooses no interface; there are: %s", filter, names);
+		return tt_fail(TT_ARG, "TUTTI_SOCKET_IFNAME=%s chooses no interface; there are: %s",
+			       filter, names);
 	*ret_n = n;
 	return 0;
 }
@@ -173,7 +179,11 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME])
 {
-	union { struct sockaddr any; struct sockaddr_in four; struct sockaddr_in6 six; } to = { 0 }, us = { 0 };
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} to = { 0 }, us = { 0 };
 	int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct tt_address mine = { 0 }, other;
 	struct ifaddrs *all = NULL;
@@ -188,9 +198,11 @@ void tt_address_route(const struct tt_address *a, char name[TT_IFNAME])
 	snprintf(name, TT_IFNAME, "?");
 	/* connecting a datagram socket sends nothing, and chooses the way */
 	if (fd >= 0 && !connect(fd, &to.any, a->family == 4 ? sizeof(to.four) : sizeof(to.six)) &&
-	    !getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) && from_sockaddr(&us.any, NULL, &mine) && !getifaddrs(&all))
+	    !getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) &&
+	    from_sockaddr(&us.any, NULL, &mine) && !getifaddrs(&all))
 		for (struct ifaddrs *i = all; i; i = i->ifa_next)
-			if (from_sockaddr(i->ifa_addr, NULL, &other) && tt_address_equal(&mine, &other))
+			if (from_sockaddr(i->ifa_addr, NULL, &other) &&
+			    tt_address_equal(&mine, &other))
 				snprintf(name, TT_IFNAME, "%.15s", i->ifa_name);
 	if (all)
 		freeifaddrs(all);

@@ -1,8 +1,9 @@
 /*
- * env.c - the TUTTI_ variables: one table, and the reader that checks a whole environment against it
+ * env.c - the TUTTI_ variables: one table, and the reader that checks a whole environment against
+ * it
  *
- * Called once by each tuttiCommInit* (tt_env_read) and by `tutti info` (the table). A new variable is a row here and a
- * field of struct tt_env.
+ * Called once by each tuttiCommInit* (tt_env_read) and by `tutti info` (the table). A new variable
+ * is a row here and a field of struct tt_env.
  */
 #include "base/base.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- syntax of text values ------------------------------------------------------------------------------------ */
+/* ---- syntax of text values ------------------------------------------------------------------- */
 
 /* Digits only, within low..high. */
 static bool whole_number(const char *text, int64_t low, int64_t high, int64_t *ret_value)
@@ -32,7 +33,8 @@ static bool whole_number(const char *text, int64_t low, int64_t high, int64_t *r
 	return true;
 }
 
-/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name. A name has 1 to 15 bytes in Linux. */
+/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name. A name has 1 to 15 bytes
+ * in Linux. */
 static bool valid_ifname(const char *value)
 {
 	size_t bytes;
@@ -69,7 +71,8 @@ static bool valid_fault(const char *value)
 		return false;
 	memcpy(rank, value, digits);
 	rank[digits] = '\0';
-	return whole_number(rank, 0, INT_MAX, &number) && whole_number(value + digits + 1, 0, INT64_MAX, &number);
+	return whole_number(rank, 0, INT_MAX, &number) &&
+	       whole_number(value + digits + 1, 0, INT64_MAX, &number);
 }
 
 static bool valid_root(const char *value)
@@ -97,12 +100,13 @@ static bool valid_ports(const char *value)
 		return false;
 	memcpy(low, value, digits);
 	low[digits] = '\0';
-	return whole_number(low, 1, 65535, &first) && whole_number(value + digits + 1, first, 65535, &last);
+	return whole_number(low, 1, 65535, &first) &&
+	       whole_number(value + digits + 1, first, 65535, &last);
 }
 
 const char *(*tt_env_stand_in)(const char *name);
 
-/* ---- the reader ----------------------------------------------------------------------------------------------- */
+/* ---- the reader ------------------------------------------------------------------------------ */
 
 /* Levenshtein's edit distance; names longer than any of ours are equally far. */
 static int distance(const char *a, const char *b)
@@ -131,7 +135,8 @@ static int distance(const char *a, const char *b)
 	return row[columns];
 }
 
-/* A misspelt variable would be ignored without a word, so a name that is not in the table is an error. */
+/* A misspelt variable would be ignored without a word, so a name that is not in the table is an
+ * error. */
 static int check_name(const char *entry)
 {
 	size_t bytes = strcspn(entry, "=");
@@ -141,7 +146,8 @@ static int check_name(const char *entry)
 
 	if (strncmp(entry, "TUTTI_", 6) || !strncmp(entry, "TUTTI_TEST_", 11) || !entry[bytes])
 		return TT_OK;
-	snprintf(name, sizeof(name), "%.*s", (int)(bytes < sizeof(name) ? bytes : sizeof(name)), entry);
+	snprintf(name, sizeof(name), "%.*s", (int)(bytes < sizeof(name) ? bytes : sizeof(name)),
+		 entry);
 	for (size_t i = 0; i < tt_env_rows; i++) {
 		int far = distance(name, tt_env_table[i].name);
 
@@ -152,7 +158,8 @@ static int check_name(const char *entry)
 			nearest = tt_env_table[i].name;
 		}
 	}
-	return tt_fail(TT_ARG, "environment: there is no variable %s; the nearest is %s", name, nearest);
+	return tt_fail(TT_ARG, "environment: there is no variable %s; the nearest is %s", name,
+		       nearest);
 }
 
 static bool among(const char *value, const char *choices)
@@ -198,8 +205,8 @@ static int read_row(const struct tt_env_row *row, struct tt_env *env)
 	else if (given)
 		good = *value && (!row->valid || row->valid(value));
 	if (!good)
-		return tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name, value,
-			       kinds[row->kind], row->choices,
+		return tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name,
+			       value, kinds[row->kind], row->choices,
 			       row->kind == TT_ENV_NUMBER && *row->fallback == '0' ? ", or 0" : "");
 	if (row->kind == TT_ENV_NUMBER)
 		*(int64_t *)field = number;
@@ -223,22 +230,24 @@ int tt_env_read(struct tt_env *ret_env)
 	return TT_OK;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 #define AT(field) .offset = offsetof(struct tt_env, field)
 
 const struct tt_env_row tt_env_table[] = {
-	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm verbs tcp self", .agree = true, AT(transport),
-	  .help = "how bytes travel between ranks" },
-	{ "TUTTI_ALGO", TT_ENV_TEXT, "auto", "auto or the name of an algorithm", .agree = true, AT(algo),
-	  .help = "algorithm of every allreduce" },
+	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm verbs tcp self", .agree = true,
+	  AT(transport), .help = "how bytes travel between ranks" },
+	{ "TUTTI_ALGO", TT_ENV_TEXT, "auto", "auto or the name of an algorithm", .agree = true,
+	  AT(algo), .help = "algorithm of every allreduce" },
 	{ "TUTTI_TIMEOUT_MS", TT_ENV_NUMBER, "30000", "1..2147483647", AT(timeout_ms),
 	  .help = "deadline of every operation, in milliseconds" },
 	{ "TUTTI_LOG", TT_ENV_CHOICE, "none", "none error warn info debug", AT(log),
 	  .help = "what the library tells on stderr" },
-	{ "TUTTI_SOCKET_IFNAME", TT_ENV_TEXT, "", "a list like eth,ib (prefixes), =eth0 (names) or ^docker,lo (all but)",
-	  AT(ifname), .valid = valid_ifname, .help = "network interfaces to use" },
-	{ "TUTTI_IB_HCA", TT_ENV_TEXT, "", "a list like mlx5,rxe (prefixes), =mlx5_0 (names) or ^mlx4 (all but)", AT(ib_hca),
+	{ "TUTTI_SOCKET_IFNAME", TT_ENV_TEXT, "",
+	  "a list like eth,ib (prefixes), =eth0 (names) or ^docker,lo (all but)", AT(ifname),
+	  .valid = valid_ifname, .help = "network interfaces to use" },
+	{ "TUTTI_IB_HCA", TT_ENV_TEXT, "",
+	  "a list like mlx5,rxe (prefixes), =mlx5_0 (names) or ^mlx4 (all but)", AT(ib_hca),
 	  .valid = valid_ifname, .help = "InfiniBand and RoCE cards to use" },
 	{ "TUTTI_IB_GID_INDEX", TT_ENV_NUMBER, "", "0..255", AT(ib_gid_index),
 	  .help = "GID of this host's cards; unset: by address family and subnet" },
@@ -246,14 +255,15 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "wait 4.096 us << this for a peer's card before repeating" },
 	{ "TUTTI_IB_RETRIES", TT_ENV_NUMBER, "7", "0..7", AT(ib_retries),
 	  .help = "repetitions before a peer's card is given up" },
-	{ "TUTTI_IB_SL", TT_ENV_NUMBER, "0", "0..15", AT(ib_sl), .help = "InfiniBand service level" },
+	{ "TUTTI_IB_SL", TT_ENV_NUMBER, "0", "0..15", AT(ib_sl),
+	  .help = "InfiniBand service level" },
 	{ "TUTTI_IB_TC", TT_ENV_NUMBER, "0", "0..255", AT(ib_tc), .help = "RoCE traffic class" },
 	{ "TUTTI_IB_REGISTRATIONS", TT_ENV_NUMBER, "256", "0..65536", AT(ib_registrations),
 	  .help = "callers' buffers that stay registered with the cards; 0: large messages are copied" },
 	{ "TUTTI_IB_REGISTERED_MB", TT_ENV_NUMBER, "0", "1..1073741824", AT(ib_registered_mb),
 	  .help = "MiB of those together; 0: any number" },
-	{ "TUTTI_PORT_RANGE", TT_ENV_TEXT, "", "first-last, such as 50000-50099", AT(ports), .valid = valid_ports,
-	  .help = "ports to listen at, for firewalls" },
+	{ "TUTTI_PORT_RANGE", TT_ENV_TEXT, "", "first-last, such as 50000-50099", AT(ports),
+	  .valid = valid_ports, .help = "ports to listen at, for firewalls" },
 	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),
@@ -268,10 +278,11 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "what things cost, by which algorithms are chosen; rank 0's is everybody's" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),
 	  .help = "ranks with equal text are on one host (instead of finding out)" },
-	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", AT(fault),
-	  .valid = valid_fault, .help = "for tests: die before this step of a plan" },
+	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
+	  AT(fault), .valid = valid_fault, .help = "for tests: die before this step of a plan" },
 	{ "TUTTI_ROOT", TT_ENV_TEXT, "", "host:port, [address]:port or file:/path", AT(root),
-	  .valid = valid_root, .help = "where rank 0 listens, or a file to say so (tuttiCommInitEnv)" },
+	  .valid = valid_root,
+	  .help = "where rank 0 listens, or a file to say so (tuttiCommInitEnv)" },
 	{ "TUTTI_SECRET", TT_ENV_TEXT, "", "any text", AT(secret),
 	  .help = "what all ranks know and strangers do not (tuttiCommInitEnv)" },
 	{ "TUTTI_SECRET_FILE", TT_ENV_TEXT, "", "a path", AT(secret_file),
@@ -280,7 +291,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "this process's rank (tuttiCommInitEnv)" },
 	{ "TUTTI_NRANKS", TT_ENV_NUMBER, "", "1..2147483647", AT(nranks),
 	  .help = "number of ranks (tuttiCommInitEnv)" },
-	{ "TUTTI_LAUNCH", TT_ENV_CHOICE, "auto", "auto tutti torchrun pmix pmi slurm kubernetes alone", AT(launch),
+	{ "TUTTI_LAUNCH", TT_ENV_CHOICE, "auto",
+	  "auto tutti torchrun pmix pmi slurm kubernetes alone", AT(launch),
 	  .help = "who started this process (tuttiCommInitEnv)" },
 };
 const size_t tt_env_rows = sizeof(tt_env_table) / sizeof(tt_env_table[0]);

@@ -1,4 +1,5 @@
-/* fence.h - a barrier between a store and a later load: one's own, or one that other threads and processes are made to pass */
+/* fence.h - a barrier between a store and a later load: one's own, or one that other threads and
+ * processes are made to pass */
 #ifndef TT_FENCE_H
 #define TT_FENCE_H
 
@@ -22,6 +23,9 @@ static inline void tt_full_fence(void)
 }
 
 /* membarrier(2), a MEMBARRIER_CMD_*; false: not had (an old kernel, or it is forbidden) */
-static inline bool tt_membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+static inline bool tt_membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * handle.c - memory for handles, at addresses that are never given out twice
  *
- * Called by comm and stream.c for what users hold pointers to. A handle that is gone is recognized by its zeros,
- * however late it is used: its pages go back to the system, its address stays ours and is not used again.
+ * Called by comm and stream.c for what users hold pointers to. A handle that is gone is recognized
+ * by its zeros, however late it is used: its pages go back to the system, its address stays ours
+ * and is not used again.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,7 +13,8 @@
 
 #include "base/base.h"
 
-#define CHUNK (1u << 20)         /* mapped at once, since the number of mappings of a process is limited */
+/* mapped at once, since the number of mappings of a process is limited */
+#define CHUNK (1u << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *next;
@@ -55,7 +57,8 @@ void *tt_handle_new(size_t bytes)
 
 	pthread_mutex_lock(&lock);
 	if (left < need) {
-		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 		next = chunk == MAP_FAILED || !remember(chunk, room) ? NULL : chunk;
 		left = next ? room : 0;

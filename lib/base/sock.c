@@ -1,7 +1,8 @@
 /*
  * sock.c - listen, connect and exchange bytes with a deadline; own every socket across fork
  *
- * Called by comm. Waits poll in slices, because what ends them early (a broken communicator) is not a descriptor.
+ * Called by comm. Waits poll in slices, because what ends them early (a broken communicator) is not
+ * a descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +22,9 @@
 
 #define SLICE_MS 20
 
-/* ---- ownership ------------------------------------------------------------------------------------------------ *
- * owned[fd] is the inode of the socket; a number that was closed and used again by somebody else has another. */
+/* ---- ownership -------------------------------------------------------------------------------- *
+ * owned[fd] is the inode of the socket; a number that was closed and used again by somebody else
+ * has another. */
 
 static pthread_mutex_t owned_lock = PTHREAD_MUTEX_INITIALIZER;
 static ino_t *owned;
@@ -90,7 +92,7 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* ---- making sockets ------------------------------------------------------------------------------------------- */
+/* ---- making sockets -------------------------------------------------------------------------- */
 
 int tt_sock_fail(const char *what)
 {
@@ -113,9 +115,10 @@ static int bound_port(int fd)
 	return ntohs(sa.sin6_port);              /* in the same place for IPv4 */
 }
 
-/* Loopback has no bottleneck, so there is nothing to pace, and a system's default that does (bbr) costs a quarter of the
- * bandwidth there. A socket that has begun to pace never stops: so each begins with reno, which does not and which every
- * kernel allows to everybody, and gets the system's default back when its connection turns out to leave the host. */
+/* Loopback has no bottleneck, so there is nothing to pace, and a system's default that does (bbr)
+ * costs a quarter of the bandwidth there. A socket that has begun to pace never stops: so each
+ * begins with reno, which does not and which every kernel allows to everybody, and gets the
+ * system's default back when its connection turns out to leave the host. */
 void tt_sock_unpace(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -123,15 +126,20 @@ void tt_sock_unpace(int fd)
 
 void tt_sock_settle(int fd)
 {
-	union { struct sockaddr any; struct sockaddr_in four; struct sockaddr_in6 six; } us = { 0 }, them = { 0 };
+	union {
+		struct sockaddr any;
+		struct sockaddr_in four;
+		struct sockaddr_in6 six;
+	} us = { 0 }, them = { 0 };
 	int fresh;
 	char name[16];
 	socklen_t n = sizeof(name);
 
 	getsockname(fd, &us.any, &(socklen_t){ sizeof(us) });
 	getpeername(fd, &them.any, &(socklen_t){ sizeof(them) });
-	if (us.any.sa_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&us.six.sin6_addr, &them.six.sin6_addr)
-					 : us.four.sin_addr.s_addr == them.four.sin_addr.s_addr)
+	if (us.any.sa_family == AF_INET6
+		    ? IN6_ARE_ADDR_EQUAL(&us.six.sin6_addr, &them.six.sin6_addr)
+		    : us.four.sin_addr.s_addr == them.four.sin_addr.s_addr)
 		return;
 	fresh = socket(us.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fresh >= 0 && !getsockopt(fresh, IPPROTO_TCP, TCP_CONGESTION, name, &n))
@@ -140,8 +148,9 @@ void tt_sock_settle(int fd)
 		close(fresh);
 }
 
-/* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener not: so a reserved
- * port can be taken over by the process that listens, and two that listen find out. alone: nobody may have it yet. */
+/* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener
+ * not: so a reserved port can be taken over by the process that listens, and two that listen find
+ * out. alone: nobody may have it yet. */
 static int bind_all(int port, bool alone, int *ret_fd)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
@@ -210,8 +219,8 @@ struct tt_ports tt_ports_read(const char *range)
 	return ports;
 }
 
-int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port), int *ret_fd,
-		  int *ret_port)
+int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port),
+		  int *ret_fd, int *ret_port)
 {
 	int rc = 0, last = ports->first + ports->count - 1;
 
@@ -222,8 +231,9 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 		if (!rc || errno != EADDRINUSE)
 			return rc;
 	}
-	rc = tt_fail(TT_SYSTEM, "none of the ports %d to %d is free; every communicator of a rank takes one", ports->first,
-		     last);
+	rc = tt_fail(TT_SYSTEM,
+		     "none of the ports %d to %d is free; every communicator of a rank takes one",
+		     ports->first, last);
 	errno = EADDRINUSE;
 	return rc;
 }
@@ -235,7 +245,7 @@ void tt_sock_set_blocking(int fd, bool blocking)
 	fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static bool lost_patience(const struct tt_patience *p)
 {

@@ -2,7 +2,8 @@
  * sock_race.c - connect to whichever of several addresses answers first
  *
  * Called by comm. An address that swallows packets must not hold up the next
- * one, so each gets a head start over the next, not a turn. What leads nowhere says so in its own words.
+ * one, so each gets a head start over the next, not a turn. What leads nowhere says so in its own
+ * words.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -31,15 +32,16 @@ struct race {
 	int code;                        /* TT_SYSTEM: this host cannot go on */
 };
 
-/* With nobody listening, a port of the ephemeral range can happen to be chosen as the source port too: TCP then
- * connects the socket to itself. */
+/* With nobody listening, a port of the ephemeral range can happen to be chosen as the source port
+ * too: TCP then connects the socket to itself. */
 static bool is_self(int fd)
 {
 	struct sockaddr_storage mine = { 0 }, other = { 0 };
 	socklen_t a = sizeof(mine), b = sizeof(other);
 
-	return !getsockname(fd, (struct sockaddr *)&mine, &a) && !getpeername(fd, (struct sockaddr *)&other, &b) &&
-	       a == b && !memcmp(&mine, &other, a);
+	return !getsockname(fd, (struct sockaddr *)&mine, &a) &&
+	       !getpeername(fd, (struct sockaddr *)&other, &b) && a == b &&
+	       !memcmp(&mine, &other, a);
 }
 
 static void lose(struct tt_door *c, const char *why)
@@ -51,9 +53,11 @@ static void lose(struct tt_door *c, const char *why)
 static int begin(const struct tt_door *c, int *ret_fd)
 {
 	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port) };
-	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)c->port) };
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
+				    .sin6_port = htons((uint16_t)c->port) };
 	bool is_four = c->address.family == 4;
-	int fd = socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd =
+		socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return errno;
@@ -62,7 +66,8 @@ static int begin(const struct tt_door *c, int *ret_fd)
 	tt_sock_own(fd);
 	tt_sock_unpace(fd);
 	*ret_fd = fd;
-	if (!connect(fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six, is_four ? sizeof(four) : sizeof(six)) ||
+	if (!connect(fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+		     is_four ? sizeof(four) : sizeof(six)) ||
 	    errno == EINPROGRESS)
 		return 0;
 	return errno;
@@ -109,7 +114,8 @@ static int look(struct race *r)
 
 		if (!pfds[i].revents)
 			continue;
-		getsockopt(r->running[i].fd, SOL_SOCKET, SO_ERROR, &why, &(socklen_t){ sizeof(why) });
+		getsockopt(r->running[i].fd, SOL_SOCKET, SO_ERROR, &why,
+			   &(socklen_t){ sizeof(why) });
 		if (!why && !is_self(r->running[i].fd))
 			return i;
 		drop(r, i, strerror(why ? why : ECONNREFUSED));
@@ -125,7 +131,8 @@ static void expire(struct race *r, uint64_t now)
 }
 
 /* End all but the winner; those that were still on their way may be tried again. */
-static int finish(struct race *r, int winner, const struct tt_door *list, int *ret_index, int *ret_fd)
+static int finish(struct race *r, int winner, const struct tt_door *list, int *ret_index,
+		  int *ret_fd)
 {
 	for (int i = 0; i < (int)r->n; i++) {
 		if (i == winner)
@@ -140,7 +147,8 @@ static int finish(struct race *r, int winner, const struct tt_door *list, int *r
 	return 0;
 }
 
-int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience, int *ret_index, int *ret_fd)
+int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience, int *ret_index,
+		 int *ret_fd)
 {
 	struct race r = { .n = 0 };
 	uint64_t next_ns = 0;
@@ -152,10 +160,12 @@ int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience
 		while (i < n && list[i].tried)
 			i++;
 		if (i < n && r.n < AT_ONCE && (!r.n || now >= next_ns)) {
-			start(&r, &list[i], until < patience->deadline_ns ? until : patience->deadline_ns);
+			start(&r, &list[i],
+			      until < patience->deadline_ns ? until : patience->deadline_ns);
 			next_ns = now + HEAD_START_NS;
 		}
-		if (r.code || now >= patience->deadline_ns || (patience->stop && patience->stop(patience->ctx)))
+		if (r.code || now >= patience->deadline_ns ||
+		    (patience->stop && patience->stop(patience->ctx)))
 			break;
 		if (r.n && (winner = look(&r)) >= 0)
 			return finish(&r, winner, list, ret_index, ret_fd);

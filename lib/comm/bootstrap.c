@@ -1,8 +1,9 @@
 /*
  * bootstrap.c - join: from a unique id to a control in which every rank knows every other
  *
- * Called by comm. Rank 0 listens at the id's address and keeps the desk (control_desk.c); every other rank registers
- * there, connects to its parent in the tree and waits for the table of all cards. Whoever fails tells the others why.
+ * Called by comm. Rank 0 listens at the id's address and keeps the desk (control_desk.c); every
+ * other rank registers there, connects to its parent in the tree and waits for the table of all
+ * cards. Whoever fails tells the others why.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,9 +12,12 @@
 
 #include "comm/control_inside.h"
 
-#define GRACE_NS (TT_SECOND / 2)         /* at the deadline, rank 0's word is better than this rank's guess */
-#define LINGER_NS TT_SECOND              /* rank 0 stays so long to tell ranks that come late why there is no job */
-#define DECLINE_NS (2 * TT_SECOND)       /* ... and others look so long for rank 0, to say why they do not come */
+/* at the deadline, rank 0's word is better than this rank's guess */
+#define GRACE_NS (TT_SECOND / 2)
+/* rank 0 stays so long to tell ranks that come late why there is no job */
+#define LINGER_NS TT_SECOND
+/* ... and others look so long for rank 0, to say why they do not come */
+#define DECLINE_NS (2 * TT_SECOND)
 
 static int fill_card(struct tt_control *ctl, const struct tt_join *join)
 {
@@ -41,14 +45,19 @@ static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 		for (int j = 0; j < me->naddresses; j++)
 			if (tt_address_equal(&id->addresses[i], &me->addresses[j]))
 				return 0;
-	return tt_fail(TT_USAGE, "rank 0 runs on %s, but the unique id was made on another host or in another network "
-		       "namespace; make it where rank 0 runs", me->name);
+	return tt_fail(
+		TT_USAGE,
+		"rank 0 runs on %s, but the unique id was made on another host or in another network "
+		"namespace; make it where rank 0 runs",
+		me->name);
 }
 
 /* Rank 0's card as far as the id tells it. */
 static void card_of_root(const struct tt_id *id, struct tt_card *ret_card)
 {
-	*ret_card = (struct tt_card){ .port = id->port, .place = id->place, .naddresses = id->naddresses };
+	*ret_card = (struct tt_card){ .port = id->port,
+				      .place = id->place,
+				      .naddresses = id->naddresses };
 	snprintf(ret_card->name, sizeof(ret_card->name), "where the ranks meet");
 	for (int i = 0; i < id->naddresses; i++)
 		ret_card->addresses[i] = id->addresses[i];
@@ -75,10 +84,14 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
 
-static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns, int *ret_fd)
+static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns,
+		     int *ret_fd)
 {
 	struct tt_card root;
-	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root, .nports = id->nports,
+	struct tt_dial dial = { .to = &root,
+				.purpose = TT_P_REGISTER,
+				.named = id->from_root,
+				.nports = id->nports,
 				.deadline_ns = deadline_ns };
 
 	card_of_root(id, &root);
@@ -86,7 +99,8 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 }
 
 /* Wait until *flag. Other ranks get a little longer than rank 0, who knows best what is missing. */
-static int await(struct tt_control *ctl, const bool *flag, const struct tt_join *join, uint64_t deadline_ns)
+static int await(struct tt_control *ctl, const bool *flag, const struct tt_join *join,
+		 uint64_t deadline_ns)
 {
 	uint64_t until = deadline_ns + (ctl->rank ? GRACE_NS : 0);
 	int rc = 0;
@@ -97,7 +111,8 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 			continue;
 		if (ctl->rank == 0)
 			tt_desk_missing(ctl, ctl->missing, sizeof(ctl->missing));
-		rc = tt_fail(TT_TIMEOUT, "rank %d: joining timed out after %u ms: %s", ctl->rank, join->timeout_ms,
+		rc = tt_fail(TT_TIMEOUT, "rank %d: joining timed out after %u ms: %s", ctl->rank,
+			     join->timeout_ms,
 			     ctl->missing[0] ? ctl->missing : "no word from rank 0");
 	}
 	if (ctl->broken)
@@ -106,7 +121,8 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 	return rc;
 }
 
-static int meet(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id, uint64_t deadline_ns)
+static int meet(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
+		uint64_t deadline_ns)
 {
 	int rc, fd;
 
@@ -114,10 +130,12 @@ static int meet(struct tt_control *ctl, const struct tt_join *join, const struct
 		if ((rc = tt_control_start(ctl)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
 		    (rc = send_registration(ctl, join, fd)))
 			return rc;
-		if (tt_tree_parent(ctl->rank) && ((rc = await(ctl, &ctl->has_parent, join, deadline_ns)) ||
-						  (rc = tt_join_tree(ctl, &ctl->parent, deadline_ns))))
+		if (tt_tree_parent(ctl->rank) &&
+		    ((rc = await(ctl, &ctl->has_parent, join, deadline_ns)) ||
+		     (rc = tt_join_tree(ctl, &ctl->parent, deadline_ns))))
 			return rc;
-	} else if ((rc = check_home(ctl, id)) || (rc = tt_desk_open(ctl, join)) || (rc = tt_control_start(ctl))) {
+	} else if ((rc = check_home(ctl, id)) || (rc = tt_desk_open(ctl, join)) ||
+		   (rc = tt_control_start(ctl))) {
 		return rc;
 	}
 	rc = await(ctl, &ctl->has_table, join, deadline_ns);
@@ -134,7 +152,8 @@ static int part(struct tt_control *ctl, int code)
 	if (ctl->threaded) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		pthread_mutex_lock(&ctl->lock);
-		while (code != TT_TIMEOUT && ctl->desk && !tt_desk_seen_all(ctl) && tt_control_await(ctl, until))
+		while (code != TT_TIMEOUT && ctl->desk && !tt_desk_seen_all(ctl) &&
+		       tt_control_await(ctl, until))
 			;
 		pthread_mutex_unlock(&ctl->lock);
 	}
@@ -159,7 +178,8 @@ static void send_decline(int fd, const char *why, const struct tt_patience *pati
 	tt_put(&w, TT_F_DECLINE, 1);
 	tt_put_bytes(&w, text.data, text.have);
 	if (!w.failed && !tt_sock_send(fd, w.data, w.have, patience))
-		tt_sock_recv(fd, &end, 1, patience);     /* it has been read when the other side closes */
+		/* it has been read when the other side closes */
+		tt_sock_recv(fd, &end, 1, patience);
 	free(text.data);
 	free(w.data);
 }

@@ -1,8 +1,9 @@
 /*
  * comm.c - make and free a communicator
  *
- * Called by api. Joins through control (who is there), asks the hosts, opens the transports (endpoints.c) and decides
- * how this rank waits. Everything that ranks must decide alike is decided from what control handed to all of them.
+ * Called by api. Joins through control (who is there), asks the hosts, opens the transports
+ * (endpoints.c) and decides how this rank waits. Everything that ranks must decide alike is decided
+ * from what control handed to all of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,12 +21,14 @@ static int check_algorithm(const char *name)
 {
 	bool known = !strcmp(name, "auto");
 
-	for (int i = TT_COLLECTIVES - 1; i >= 0 && !known; i--)       /* allreduce last: its names are the error's text */
+	/* allreduce last: its names are the error's text */
+	for (int i = TT_COLLECTIVES - 1; i >= 0 && !known; i--)
 		known = tt_algorithm_find((enum tt_collective)i, name) != NULL;
 	return known ? 0 : TT_ARG;
 }
 
-/* config over the parent's (of a split) over environment; texts are copied because the environment may change later */
+/* config over the parent's (of a split) over environment; texts are copied because the environment
+ * may change later */
 int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
 			 struct tt_env *ret_env)
 {
@@ -40,24 +43,36 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	c->timeout_ms = config && config->timeout_ms > 0 ? (uint32_t)config->timeout_ms :
 			parent ? parent->timeout_ms : (uint32_t)ret_env->timeout_ms;
 	c->tile_bytes = parent ? parent->tile_bytes : (size_t)ret_env->tile_bytes;
-	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >= (int)sizeof(c->transport))
-		return tt_fail(TT_ARG, "transport \"%s\" is not known; use auto, shm, verbs, tcp or self", transport);
+	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >=
+	    (int)sizeof(c->transport))
+		return tt_fail(TT_ARG,
+			       "transport \"%s\" is not known; use auto, shm, verbs, tcp or self",
+			       transport);
 	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
-		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them", algo);
+		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them",
+			       algo);
 	if ((rc = check_algorithm(c->algo)))
 		return rc;
 	snprintf(c->name, sizeof(c->name), "%s", config && config->name ? config->name : "");
-	c->cma = !strcmp(ret_env->cma, "on") ? TT_CMA_ON : !strcmp(ret_env->cma, "off") ? TT_CMA_OFF : TT_CMA_AUTO;
+	c->cma = !strcmp(ret_env->cma, "on")	? TT_CMA_ON
+		 : !strcmp(ret_env->cma, "off") ? TT_CMA_OFF
+						: TT_CMA_AUTO;
 	snprintf(c->ib_devices, sizeof(c->ib_devices), "%s", ret_env->ib_hca);
 	c->ib = (struct tt_ib_settings){
-		.devices = c->ib_devices, .gid_index = (int)ret_env->ib_gid_index, .timeout = (int)ret_env->ib_timeout,
-		.retries = (int)ret_env->ib_retries, .service_level = (int)ret_env->ib_sl, .traffic_class = (int)ret_env->ib_tc,
-		.registrations = (int)ret_env->ib_registrations, .registered_bytes = (size_t)ret_env->ib_registered_mb << 20,
+		.devices = c->ib_devices,
+		.gid_index = (int)ret_env->ib_gid_index,
+		.timeout = (int)ret_env->ib_timeout,
+		.retries = (int)ret_env->ib_retries,
+		.service_level = (int)ret_env->ib_sl,
+		.traffic_class = (int)ret_env->ib_tc,
+		.registrations = (int)ret_env->ib_registrations,
+		.registered_bytes = (size_t)ret_env->ib_registered_mb << 20,
 	};
 	return tt_reduce_isa_set(ret_env->isa);
 }
 
-/* "kill@2:17": rank 2 kills itself before its 17th step; for the tests of deaths at every step of a plan */
+/* "kill@2:17": rank 2 kills itself before its 17th step; for the tests of deaths at every step of a
+ * plan */
 static int read_fault(tuttiComm_t c, const char *fault)
 {
 	static const char *const kinds[] = { "kill", "stop", "exit" };
@@ -69,7 +84,10 @@ static int read_fault(tuttiComm_t c, const char *fault)
 	if (!fault || !*fault)
 		return 0;
 	if (sscanf(fault, "%7[a-z]@%d:%llu", what, &rank, &step) != 3)
-		return tt_fail(TT_ARG, "TUTTI_FAULT=%s: want kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP", fault);
+		return tt_fail(
+			TT_ARG,
+			"TUTTI_FAULT=%s: want kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
+			fault);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(what, kinds[i]) && rank == c->rank)
 			c->fault_what = kinds[i];
@@ -86,10 +104,16 @@ static int host_topology(tuttiComm_t c)
 }
 
 /* What each rank tells the others about itself. */
-struct neighbour { struct tt_cores cores; struct tt_place place; uint64_t tuning_bytes; bool device; };
+struct neighbour {
+	struct tt_cores cores;
+	struct tt_place place;
+	uint64_t tuning_bytes;
+	bool device;
+};
 
 /* Cores and ranks of one host. here: room for nranks */
-static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all, struct tt_cores *here, int *ret_ranks)
+static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all,
+			 struct tt_cores *here, int *ret_ranks)
 {
 	int n = 0;
 
@@ -115,7 +139,8 @@ static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct
 	}
 }
 
-/* Who shares this rank's processors decides how it waits; the others of the host come to the same answer. */
+/* Who shares this rank's processors decides how it waits; the others of the host come to the same
+ * answer. */
 static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
 {
 	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
@@ -128,10 +153,16 @@ static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char
 	free(here);
 	c->ranks_here = ranks;
 	c->crowded = ranks > cores;
-	c->policy = !strcmp(wait, "spin") ? TT_WAIT_SPIN : !strcmp(wait, "yield") ? TT_WAIT_YIELD :
-		    !strcmp(wait, "sleep") ? TT_WAIT_SLEEP : c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
-	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks, cores,
-	       c->policy == TT_WAIT_SPIN ? "spin" : c->policy == TT_WAIT_YIELD ? "yield" : "sleep");
+	c->policy = !strcmp(wait, "spin")    ? TT_WAIT_SPIN
+		    : !strcmp(wait, "yield") ? TT_WAIT_YIELD
+		    : !strcmp(wait, "sleep") ? TT_WAIT_SLEEP
+		    : c->crowded	     ? TT_WAIT_YIELD
+					     : TT_WAIT_SPIN;
+	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks,
+	       cores,
+	       c->policy == TT_WAIT_SPIN    ? "spin"
+	       : c->policy == TT_WAIT_YIELD ? "yield"
+					    : "sleep");
 	return 0;
 }
 
@@ -151,7 +182,8 @@ static int form_groups(tuttiComm_t c, const struct neighbour *all)
 	c->groups.nhosts = tt_groups_form(places, c->topology.host_of, c->nranks, c->group_of);
 	if (c->groups.nhosts > c->topology.nhosts) {
 		c->topology.groups = &c->groups;
-		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->group_of[c->rank], c->groups.nhosts);
+		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->group_of[c->rank],
+		       c->groups.nhosts);
 	}
 	free(places);
 	return 0;
@@ -173,7 +205,8 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
-		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
+					  tt_deadline_ns(c->timeout_ms));
 	if (!rc && !(rc = decide_waiting(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
 	if (!rc)
@@ -186,7 +219,8 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* Another rank broke the communicator while this one may be asleep in a transport. Thread: control's. */
+/* Another rank broke the communicator while this one may be asleep in a transport. Thread:
+ * control's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
@@ -265,8 +299,8 @@ void tt_comm_free(tuttiComm_t c)
 	tt_handle_free(c, sizeof(*c));
 }
 
-/* What is left to do once control stands; on failure the other ranks learn it from control at once. No rank is through
- * before all are. */
+/* What is left to do once control stands; on failure the other ranks learn it from control at once.
+ * No rank is through before all are. */
 int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
@@ -283,26 +317,35 @@ int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 	return 0;
 }
 
-int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
+int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
+		 tuttiComm_t *ret_comm)
 {
 	struct tt_env env;
 	char settings[512];
-	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "", .ifname = "", .host_id = "",
+	struct tt_join join = { .id = id,
+				.rank = rank,
+				.nranks = nranks,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
 				.port_range = "" };
 	tuttiComm_t c;
 	int rc;
 
 	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(TT_ARG, "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1", rank, nranks);
+		return tt_fail(TT_ARG,
+			       "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1",
+			       rank, nranks);
 	c = tt_comm_blank(rank, nranks);
 	if (!c)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank, nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,
+			       nranks);
 	if ((rc = tt_comm_settings(c, NULL, config, &env)) || (rc = read_fault(c, env.fault))) {
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
-	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld", TUTTI_VERSION_CODE,
-		 c->transport, c->algo, (long long)c->tile_bytes);
+	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld",
+		 TUTTI_VERSION_CODE, c->transport, c->algo, (long long)c->tile_bytes);
 	join.settings = settings;
 	join.timeout_ms = c->timeout_ms;
 	join.ifname = env.ifname;
@@ -322,9 +365,13 @@ int tt_comm_check(tuttiComm_t c)
 	if (tt_unlikely(!c))
 		return tt_fail(TT_ARG, "comm is NULL: join one with tuttiCommInitRank first");
 	if (tt_unlikely(!tt_comm_is_live(c)))
-		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed", (void *)c);
+		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed",
+			       (void *)c);
 	if (tt_unlikely(c->fork_count != tt_fork_count()))
-		return tt_fail(TT_ARG, "rank %d: this communicator was made before a fork; the child must join its own", c->rank);
+		return tt_fail(
+			TT_ARG,
+			"rank %d: this communicator was made before a fork; the child must join its own",
+			c->rank);
 	return 0;
 }
 

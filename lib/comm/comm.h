@@ -1,8 +1,8 @@
 /*
  * comm.h - a communicator: who is in it, how each pair is reached, what is kept between calls
  *
- * comm.c makes and frees it; run drives it; api checks what users hand in. Fields are written by the thread that is
- * inside a call (one at a time, see `turn`) unless a comment says otherwise.
+ * comm.c makes and frees it; run drives it; api checks what users hand in. Fields are written by
+ * the thread that is inside a call (one at a time, see `turn`) unless a comment says otherwise.
  */
 #ifndef TT_COMM_H
 #define TT_COMM_H
@@ -31,7 +31,8 @@ struct tt_kept {
 	struct tt_kept *next;
 	const struct tt_algorithm *algorithm;
 	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels;                    /* channels: the links of 0..channels-1 are connected */
+	int root, channels;                    /* channels: the links of 0..channels-1 are
+					        * connected */
 	struct tt_plan *plan;
 };
 
@@ -41,7 +42,8 @@ struct tt_memo {
 	size_t bytes;
 	uint8_t collective;
 	int root;
-	bool bound;                            /* binding, and the digest of the call that was last bound, are there: */
+	bool bound;                            /* binding, and the digest of the call that was last
+					        * bound, are there: */
 	struct tt_binding binding;
 	struct tt_call call;
 	uint64_t digest;
@@ -54,7 +56,8 @@ struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
 	uint64_t value;                        /* the element's bytes */
 };
 
-/* What a call of few bytes needs, kept so that the next one like it looks nothing up (run/express.c). */
+/* What a call of few bytes needs, kept so that the next one like it looks nothing up
+ * (run/express.c). */
 #define TT_EXPRESS_ROWS 16
 struct tt_express {
 	tt_reduce_fn *reduce;                  /* NULL: the row is empty */
@@ -72,13 +75,16 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
-/* What was found about large calls of one collective and size (run/direct_way.c). What counts calls is agreed. */
+/* What was found about large calls of one collective and size (run/direct_way.c). What counts calls
+ * is agreed. */
 #define TT_WAY_SIZES 6
 struct tt_ways {
-	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that did without */
+	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that
+					        * did without */
 	struct tt_trial {
 		uint32_t calls;
-		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not known */
+		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not
+					        * known */
 		bool prefers;                  /* reading was the quicker; agreed */
 	} trial[2];                            /* not in place, in place */
 };
@@ -94,7 +100,8 @@ struct tuttiComm {
 	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
-	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls cannot */
+	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls
+					        * cannot */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
 
 	/* how each pair is reached */
@@ -112,25 +119,31 @@ struct tuttiComm {
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
-	uint64_t history;                      /* a digest of all of them; its high half is the stamp of the newest */
-	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL; agreed */
+	uint64_t history;                      /* a digest of all of them; its high half is the
+					        * stamp of the newest */
+	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL;
+					        * agreed */
 	uint64_t casts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
 	struct tt_ways ways[TT_SENDRECV][TT_WAY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
-	struct tt_ib_settings ib;              /* TUTTI_IB_..., as in struct tt_world; devices points to: */
+	struct tt_ib_settings ib;              /* TUTTI_IB_..., as in struct tt_world; devices
+					        * points to: */
 	char ib_devices[128];
 	bool maps;                             /* the same for windows; agreed */
 	void *stage;                           /* where it is read to */
 	size_t stage_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
-	uint64_t *heard;                       /* [nranks] the last collective in which a message of theirs came */
+	uint64_t *heard;                       /* [nranks] the last collective in which a message of
+					        * theirs came */
 	struct tt_kept *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
-	struct tt_repeat *repeats;                     /* [TT_REPEATS], run/repeat.c; NULL: none yet */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet chosen */
+	struct tt_repeat *repeats;                     /* [TT_REPEATS], run/repeat.c; NULL: none
+						        * yet */
+	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet
+						        * chosen */
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* under lock */
@@ -139,7 +152,8 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* the least of the transports that reach its peers */
+	uint32_t spins;                        /* the least of the transports that reach its
+					        * peers */
 	uint32_t impatience, waits, pause_ms;  /* see wait.c */
 	uint64_t paused_until_ns;
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
@@ -151,9 +165,12 @@ struct tuttiComm {
 	/* turns: calls of one communicator run in call order, whichever thread runs them */
 	pthread_mutex_t lock;                  /* guards the error text */
 	uint64_t next_ticket, serving;         /* under turn.c's lock */
-	atomic_bool queued;                    /* a stream was ever used with it: tickets are needed */
-	atomic_int inside;                     /* calls and batches under way: abort waits for them */
-	atomic_int callers;                    /* the same of the one that calls, who alone writes it, without a fence */
+	atomic_bool queued;                    /* a stream was ever used with it: tickets are
+					        * needed */
+	atomic_int inside;                     /* calls and batches under way: abort waits for
+					        * them */
+	atomic_int callers;                    /* the same of the one that calls, who alone writes
+					        * it, without a fence */
 	atomic_bool finalized;
 	int error;                             /* TT_..., first one wins; under lock */
 	char error_text[1024];
@@ -187,12 +204,14 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
 	return atomic_load_explicit(&c->magic, memory_order_relaxed) == TT_COMM_MAGIC;
 }
 
-/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave. Counted first, then looked at again, because
- * it may be aborted in between; the memory of a handle stays ours, so that this is safe. Between the two belongs a fence,
- * which abort pays for (hush.c). One caller at a time. */
+/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave. Counted first, then
+ * looked at again, because it may be aborted in between; the memory of a handle stays ours, so that
+ * this is safe. Between the two belongs a fence, which abort pays for (hush.c). One caller at a
+ * time. */
 static inline bool tt_comm_begin(tuttiComm_t c)
 {
-	atomic_store_explicit(&c->callers, atomic_load_explicit(&c->callers, memory_order_relaxed) + 1,
+	atomic_store_explicit(&c->callers,
+			      atomic_load_explicit(&c->callers, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	return tt_likely(tt_comm_is_live(c));
@@ -200,7 +219,8 @@ static inline bool tt_comm_begin(tuttiComm_t c)
 
 static inline void tt_comm_leave(tuttiComm_t c)
 {
-	atomic_store_explicit(&c->callers, atomic_load_explicit(&c->callers, memory_order_relaxed) - 1,
+	atomic_store_explicit(&c->callers,
+			      atomic_load_explicit(&c->callers, memory_order_relaxed) - 1,
 			      memory_order_release);
 }
 
@@ -229,17 +249,22 @@ static inline int tt_comm_visit(tuttiComm_t c)
 }
 
 /* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
-int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config, tuttiComm_t *ret_comm);
-/* code: 0, or why this rank cannot take part, with this thread's last sentence: then all ranks fail. */
-int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm);
-/* Of those that are left, without those on the callers' list ([nranks]; nexcluded 0: there is none). */
-int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded, const tuttiConfig_t *config,
-		   tuttiComm_t *ret_comm);
+int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
+		 tuttiComm_t *ret_comm);
+/* code: 0, or why this rank cannot take part, with this thread's last sentence: then all ranks
+ * fail. */
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
+		  tuttiComm_t *ret_comm);
+/* Of those that are left, without those on the callers' list ([nranks]; nexcluded 0: there is
+ * none). */
+int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
+		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this rank is in meanwhile.
- * 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, int peer, int channel, const struct tt_stuck *in, uint64_t deadline_ns);
+/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this
+ * rank is in meanwhile. 0 | < 0 */
+int tt_comm_connect(tuttiComm_t comm, int peer, int channel, const struct tt_stuck *in,
+		    uint64_t deadline_ns);
 
 /* register.c. 0 | TT_SYSTEM; 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);
@@ -248,26 +273,31 @@ void tt_comm_deregister_all(tuttiComm_t comm);
 
 /* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
 int tt_comm_failed(tuttiComm_t comm, int code);
-/* The latest first failure of any communicator of this process, "" for none. Who aborts one communicator after another has
- * failed tells it along: the ranks that wait in the one never hear of the other. */
+/* The latest first failure of any communicator of this process, "" for none. Who aborts one
+ * communicator after another has failed tells it along: the ranks that wait in the one never hear
+ * of the other. */
 void tt_comm_last_failure(char *text, size_t bytes);
 
-/* At least bytes of memory that keeps its place until the next larger request; NULL: tt_fail was called. */
+/* At least bytes of memory that keeps its place until the next larger request; NULL: tt_fail was
+ * called. */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 
 /* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */
 void *tt_comm_stage(tuttiComm_t comm, size_t bytes);
 
-/* cores.c: processors that the ranks of this host may use together; each rank calls it with its own mask first. */
+/* cores.c: processors that the ranks of this host may use together; each rank calls it with its own
+ * mask first. */
 struct tt_cores {
 	uint64_t mask[TT_CPU_WORDS];
 	uint32_t quota;                        /* of its control groups, in cores; 0 none */
 };
 void tt_cores_mine(struct tt_cores *ret_cores);
-uint32_t tt_cores_quota(const char *root);     /* the least of /proc's and /sys's below root ("": this machine's) */
+uint32_t tt_cores_quota(const char *root);     /* the least of /proc's and /sys's below root ("":
+					        * this machine's) */
 int tt_cores_count(const struct tt_cores *cores, int n);
 
-/* hush.c: afterwards every thread of this process sees what this one stored before, and this one what they did. */
+/* hush.c: afterwards every thread of this process sees what this one stored before, and this one
+ * what they did. */
 void tt_hush_prepare(void);
 void tt_hush(void);
 

@@ -1,8 +1,8 @@
 /*
  * control.c - make a control, its service thread, and leaving
  *
- * The service thread sleeps in epoll until a connection has something, a guest knocks, a timer is due or somebody
- * wakes it. It works under ctl->lock and never blocks there.
+ * The service thread sleeps in epoll until a connection has something, a guest knocks, a timer is
+ * due or somebody wakes it. It works under ctl->lock and never blocks there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +18,11 @@
 #include "comm/control_inside.h"
 
 #define EVENTS 32
-#define GOODBYE_MS 5000                  /* leaving waits so long for the peers' hosts to have all that was for them */
+/* leaving waits so long for the peers' hosts to have all that was for them */
+#define GOODBYE_MS 5000
 #define GOODBYE_BROKEN_MS 200            /* ... when only the goodbye is left to say */
 
-/* ---- make and free ---------------------------------------------------------------------------------------------- */
+/* ---- make and free --------------------------------------------------------------------------- */
 
 static bool allocate(struct tt_control *ctl)
 {
@@ -41,14 +42,16 @@ static bool allocate(struct tt_control *ctl)
 	ctl->heard = calloc(n, sizeof(*ctl->heard));
 	ctl->pair = calloc(n, sizeof(*ctl->pair));
 	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
-	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead && ctl->left_after &&
-	       ctl->left_at_ns && ctl->gather_have && ctl->status && ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
+	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead &&
+	       ctl->left_after && ctl->left_at_ns && ctl->gather_have && ctl->status &&
+	       ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
 {
-	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) + sizeof(*ctl->attached) +
-			  sizeof(*ctl->left) + sizeof(*ctl->left_after) + sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
+	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) +
+			  sizeof(*ctl->attached) + sizeof(*ctl->left) + sizeof(*ctl->left_after) +
+			  sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
 			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->heard);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
@@ -74,8 +77,11 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 	char what[64];
 
 	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(TT_SYSTEM, "rank %d: port %d, where the ranks are to meet, is in use by another process, "
-			       "or by another rank 0 with the same id; make a new id", ctl->rank, ports->first);
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: port %d, where the ranks are to meet, is in use by another process, "
+			"or by another rank 0 with the same id; make a new id",
+			ctl->rank, ports->first);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
 	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
@@ -91,7 +97,8 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 
 int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct tt_control **ret_ctl)
 {
-	struct tt_control *ctl = aligned_alloc(TT_APART, (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
+	struct tt_control *ctl =
+		aligned_alloc(TT_APART, (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
 	pthread_condattr_t attr;
 	int rc;
 
@@ -112,7 +119,8 @@ int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct t
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&ctl->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	rc = allocate(ctl) ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
+	rc = allocate(ctl) ? 0
+			   : tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
 	if (!rc && nranks > 1 && ports)
 		rc = open_descriptors(ctl, ports);
 	if (rc)
@@ -188,7 +196,8 @@ bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 	return !memcmp(a->job, b->job, sizeof(a->job));
 }
 
-int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text, size_t bytes)
+int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
+		 size_t bytes)
 {
 	char numbers[256] = "";
 	size_t have = 0;
@@ -200,7 +209,8 @@ int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const voi
 		n++;
 		if (have + 16 > sizeof(numbers))
 			continue;
-		have += (size_t)snprintf(numbers + have, sizeof(numbers) - have, "%s%d", n > 1 ? ", " : "", r);
+		have += (size_t)snprintf(numbers + have, sizeof(numbers) - have, "%s%d",
+					 n > 1 ? ", " : "", r);
 		shown++;
 	}
 	if (n > shown)
@@ -210,7 +220,7 @@ int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const voi
 	return n;
 }
 
-/* ---- the service thread ----------------------------------------------------------------------------------------- */
+/* ---- the service thread ---------------------------------------------------------------------- */
 
 void tt_control_wake(struct tt_control *ctl)
 {
@@ -226,8 +236,8 @@ bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns)
 	return pthread_cond_timedwait(&ctl->changed, &ctl->lock, &until) != ETIMEDOUT;
 }
 
-bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data,
-		      size_t bytes)
+bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
+		      const uint8_t *data, size_t bytes)
 {
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER &&
 	    kind != TT_F_DECLINE)
@@ -324,13 +334,14 @@ int tt_control_start(struct tt_control *ctl)
 	rc = pthread_create(&ctl->thread, NULL, serve, ctl);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank, strerror(rc));
+		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank,
+			       strerror(rc));
 	ctl->threaded = true;
 	pthread_setname_np(ctl->thread, "tutti-control");
 	return 0;
 }
 
-/* ---- leaving ----------------------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static void say_goodbye(struct tt_control *ctl)
 {

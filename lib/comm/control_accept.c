@@ -1,9 +1,11 @@
 /*
- * control_accept.c - the listener, and guests: connections that have not proved the job's secret yet
+ * control_accept.c - the listener, and guests: connections that have not proved the job's secret
+ * yet
  *
- * Called by the service thread. Anybody can connect, say nothing, half a hello or nonsense: a guest costs one of
- * TT_GUESTS places for at most five seconds and disturbs nobody. When descriptors run out, one that is kept spare lets
- * the next guest be told so in words; otherwise epoll would report it for ever.
+ * Called by the service thread. Anybody can connect, say nothing, half a hello or nonsense: a guest
+ * costs one of TT_GUESTS places for at most five seconds and disturbs nobody. When descriptors run
+ * out, one that is kept spare lets the next guest be told so in words; otherwise epoll would report
+ * it for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +24,8 @@
 #define CROWDED_GUEST_NS (TT_SECOND / 4)         /* ... when all places are taken */
 #define AT_ONCE 16
 #define PAUSE_NS (TT_SECOND / 20)
-#define FULL_NS (2 * TT_SECOND)                  /* without descriptors for so long: what waits for a guest fails */
+/* without descriptors for so long: what waits for a guest fails */
+#define FULL_NS (2 * TT_SECOND)
 
 static void dismiss(struct tt_control *ctl, struct tt_guest *guest, bool close_fd)
 {
@@ -51,11 +54,12 @@ void tt_guest_bury(struct tt_control *ctl, bool all)
 	}
 }
 
-/* ---- letting guests in ------------------------------------------------------------------------------------------ */
+/* ---- letting guests in ----------------------------------------------------------------------- */
 
 static void listen_again(struct tt_control *ctl, bool listen)
 {
-	struct epoll_event ev = { .events = listen ? EPOLLIN : 0, .data.ptr = &ctl->listener_source };
+	struct epoll_event ev = { .events = listen ? EPOLLIN : 0,
+				  .data.ptr = &ctl->listener_source };
 
 	ctl->deaf = !listen;
 	ctl->hear_again_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
@@ -73,7 +77,8 @@ static void turn_away(struct tt_control *ctl)
 	if (!ctl->full_since_ns || now - ctl->full_last_ns > TT_SECOND) {
 		ctl->full_since_ns = now;
 		snprintf(ctl->accept_trouble, sizeof(ctl->accept_trouble),
-			 "rank %d cannot accept connections: %s; raise its ulimit -n", ctl->rank, strerror(errno));
+			 "rank %d cannot accept connections: %s; raise its ulimit -n", ctl->rank,
+			 strerror(errno));
 		tt_log(TT_LOG_WARN, "%s", ctl->accept_trouble);
 	}
 	ctl->full_last_ns = now;
@@ -84,7 +89,8 @@ static void turn_away(struct tt_control *ctl)
 	if (fd >= 0)
 		close(fd);
 	ctl->spare = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if ((!ctl->joined || now - ctl->taking_ns < TT_SECOND) && now - ctl->full_since_ns > FULL_NS)
+	if ((!ctl->joined || now - ctl->taking_ns < TT_SECOND) &&
+	    now - ctl->full_since_ns > FULL_NS)
 		tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ctl->accept_trouble, NULL);
 	listen_again(ctl, false);
 }
@@ -101,7 +107,9 @@ static bool welcome(struct tt_control *ctl, int fd)
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
-	*guest = (struct tt_guest){ .source = TT_SRC_GUEST, .next = ctl->guests, .fd = fd, .since_ns = tt_now_ns() };
+	*guest = (struct tt_guest){
+		.source = TT_SRC_GUEST, .next = ctl->guests, .fd = fd, .since_ns = tt_now_ns()
+	};
 	ctl->guests = guest;
 	ctl->nguests++;
 	return true;
@@ -140,12 +148,13 @@ uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now)
 		else if (!g->dead && g->since_ns + patience < due)
 			due = g->since_ns + patience;
 	}
-	if (ctl->deaf && (now >= ctl->hear_again_ns || (!ctl->full_since_ns && ctl->nguests < TT_GUESTS / 2)))
+	if (ctl->deaf &&
+	    (now >= ctl->hear_again_ns || (!ctl->full_since_ns && ctl->nguests < TT_GUESTS / 2)))
 		listen_again(ctl, true);
 	return ctl->deaf && ctl->hear_again_ns < due ? ctl->hear_again_ns : due;
 }
 
-/* ---- the talk ---------------------------------------------------------------------------------------------------- */
+/* ---- the talk -------------------------------------------------------------------------------- */
 
 static enum tt_verdict judge(const struct tt_control *ctl, const struct tt_hello *h)
 {
@@ -153,8 +162,8 @@ static enum tt_verdict judge(const struct tt_control *ctl, const struct tt_hello
 		return TT_V_OTHER_JOB;
 	if (h->epoch != ctl->epoch)
 		return h->epoch < ctl->epoch ? TT_V_STALE : TT_V_EARLY;
-	if (h->to != ctl->rank || (h->purpose != TT_P_REGISTER && h->from >= ctl->nranks) || h->from == ctl->rank ||
-	    (h->purpose == TT_P_REGISTER && !ctl->desk) ||
+	if (h->to != ctl->rank || (h->purpose != TT_P_REGISTER && h->from >= ctl->nranks) ||
+	    h->from == ctl->rank || (h->purpose == TT_P_REGISTER && !ctl->desk) ||
 	    (h->purpose == TT_P_TREE && tt_tree_parent(h->from) != ctl->rank) ||
 	    (h->purpose == TT_P_RING && !tt_ring_edge(h->from, ctl->rank, ctl->nranks)))
 		return TT_V_OTHER_RANK;
@@ -170,8 +179,9 @@ static bool answer_hello(struct tt_control *ctl, struct tt_guest *g)
 	if (verdict == TT_V_WELCOME)
 		verdict = judge(ctl, &g->hello);
 	if (verdict == TT_V_STALE)
-		tt_log(TT_LOG_WARN, "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job", ctl->rank,
-		       g->hello.from, g->hello.epoch, ctl->epoch);
+		tt_log(TT_LOG_WARN,
+		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
+		       ctl->rank, g->hello.from, g->hello.epoch, ctl->epoch);
 	if (!tt_reply_put(&ctl->key, g->said, verdict, g->reply) ||
 	    send(g->fd, g->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
 		return false;
@@ -180,7 +190,8 @@ static bool answer_hello(struct tt_control *ctl, struct tt_guest *g)
 	return verdict == TT_V_WELCOME;
 }
 
-/* A second tt_control_dial of the same (peer, channel) replaces the first, whose dialler has given up. */
+/* A second tt_control_dial of the same (peer, channel) replaces the first, whose dialler has given
+ * up. */
 static void park(struct tt_control *ctl, int peer, int channel, int fd)
 {
 	struct tt_parked *p = ctl->parked;
@@ -236,8 +247,9 @@ static void check_proof(struct tt_control *ctl, struct tt_guest *g)
 	if (true_one && sent)
 		seat(ctl, &g->hello, g->fd);
 	if (!true_one) {
-		tt_log(TT_LOG_WARN, "rank %d: a connection as rank %d was refused: it has another secret", ctl->rank,
-		       g->hello.from);
+		tt_log(TT_LOG_WARN,
+		       "rank %d: a connection as rank %d was refused: it has another secret",
+		       ctl->rank, g->hello.from);
 		tt_desk_stranger(ctl, g->hello.from);
 	}
 }

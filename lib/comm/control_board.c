@@ -1,9 +1,11 @@
 /*
- * control_board.c - the call board: what this rank called lately, for its service thread to tell and to compare
+ * control_board.c - the call board: what this rank called lately, for its service thread to tell
+ * and to compare
  *
- * note and done are called by run on the way of every collective: a few plain stores. Everything else is called by
- * statuses while somebody waits long. A trail is the newest calls of a board, as a status carries them: a rank that is
- * caught in a call that others made differently has mostly gone on to the next one when that is found.
+ * note and done are called by run on the way of every collective: a few plain stores. Everything
+ * else is called by statuses while somebody waits long. A trail is the newest calls of a board, as
+ * a status carries them: a rank that is caught in a call that others made differently has mostly
+ * gone on to the next one when that is found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,8 @@
 
 #include "comm/control_inside.h"
 
-/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new word must also see
- * the 0 before it. */
+/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
+ * word must also see the 0 before it. */
 static inline void put_line(struct tt_board_line *line, uint64_t seq, const struct tt_call *call)
 {
 	uint64_t word[2];
@@ -59,7 +61,8 @@ bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_cal
 }
 
 /* Without memory for it the pair is not remembered: texts become poorer. */
-void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number, const struct tt_call *call)
+void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+			     const struct tt_call *call)
 {
 	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_relaxed);
 
@@ -80,7 +83,8 @@ void tt_control_done_message(struct tt_control *ctl)
 	atomic_store_explicit(&ctl->messages_done, done + 1, memory_order_release);
 }
 
-bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number, struct tt_call *ret_call)
+bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+		      struct tt_call *ret_call)
 {
 	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_acquire);
 
@@ -97,7 +101,7 @@ void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t byte
 		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
 }
 
-/* ---- trails ------------------------------------------------------------------------------------------------------ */
+/* ---- trails ---------------------------------------------------------------------------------- */
 
 /* false: number last has been overwritten */
 bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail)
@@ -119,15 +123,16 @@ bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_
 	return !last || t->nruns;
 }
 
-uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail, struct tt_call *ret_mine,
-			  struct tt_call *ret_theirs)
+uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail,
+			  struct tt_call *ret_mine, struct tt_call *ret_theirs)
 {
 	uint64_t seq = last, found = 0;
 	struct tt_call mine;
 
 	for (int i = 0; i < trail->nruns; i++)
 		for (int k = 0; k < trail->run[i].times; k++, seq--) {
-			if (!tt_board_read(ctl, seq, &mine) || tt_call_equal(&mine, &trail->run[i].call))
+			if (!tt_board_read(ctl, seq, &mine) ||
+			    tt_call_equal(&mine, &trail->run[i].call))
 				continue;
 			found = seq;
 			*ret_mine = mine;

@@ -1,7 +1,8 @@
 /*
  * control_call.c - calls in words, and their stamp
  *
- * Called by run and status. The numbers may come from another rank, so none is trusted to be in a table.
+ * Called by run and status. The numbers may come from another rank, so none is trusted to be in a
+ * table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 static const char *type_name(unsigned type)
 {
 	static const char *const names[tuttiNumTypes] = {
-		"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16",
-		"float8e4m3", "float8e5m2",
+		"int8",	   "uint8",   "int32",	 "uint32",   "int64",	   "uint64",
+		"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
 	};
 
 	return type < tuttiNumTypes ? names[type] : "elements of unknown type";
@@ -46,16 +47,19 @@ static bool is_barrier(const struct tt_call *call)
 
 static bool combines(unsigned collective)
 {
-	return collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_REDUCE_SCATTER;
+	return collective == TT_ALLREDUCE || collective == TT_REDUCE ||
+	       collective == TT_REDUCE_SCATTER;
 }
 
 static const char *collective_name(unsigned collective)
 {
-	return collective < TT_COLLECTIVES ? tt_collective_name((enum tt_collective)collective) : "unknown collective";
+	return collective < TT_COLLECTIVES ? tt_collective_name((enum tt_collective)collective)
+					   : "unknown collective";
 }
 
 /* ", sum, root 3, ring" with what the call has, each part after `before` or ", " */
-static void details(const struct tt_call *call, bool with_algorithm, const char *before, char *text, size_t bytes)
+static void details(const struct tt_call *call, bool with_algorithm, const char *before, char *text,
+		    size_t bytes)
 {
 	size_t have = 0;
 
@@ -64,9 +68,11 @@ static void details(const struct tt_call *call, bool with_algorithm, const char 
 		have += (size_t)snprintf(text, bytes, "%s%s", before, op_name(call->op));
 	if (call->root >= 0 && have < bytes)
 		have += (size_t)snprintf(text + have, bytes - have, "%s%s %d", have ? ", " : before,
-					 call->collective == TT_SENDRECV ? "peer" : "root", (int)call->root);
+					 call->collective == TT_SENDRECV ? "peer" : "root",
+					 (int)call->root);
 	if (with_algorithm && call->collective != TT_SENDRECV && have < bytes)
-		snprintf(text + have, bytes - have, "%s%s", have ? ", " : before, algorithm_name(call->algorithm));
+		snprintf(text + have, bytes - have, "%s%s", have ? ", " : before,
+			 algorithm_name(call->algorithm));
 }
 
 void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes)
@@ -78,8 +84,8 @@ void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, 
 		return;
 	}
 	details(call, with_algorithm, " (", more, sizeof(more));
-	snprintf(text, bytes, "%s of %llu %s%s%s", collective_name(call->collective), (unsigned long long)call->count,
-		 type_name(call->type), more, more[0] ? ")" : "");
+	snprintf(text, bytes, "%s of %llu %s%s%s", collective_name(call->collective),
+		 (unsigned long long)call->count, type_name(call->type), more, more[0] ? ")" : "");
 }
 
 void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t bytes)
@@ -92,19 +98,20 @@ void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t b
 	}
 	details(call, true, ", ", more, sizeof(more));
 	snprintf(text, bytes, "operation %llu (%s of %llu %s%s)", (unsigned long long)seq,
-		 collective_name(call->collective), (unsigned long long)call->count, type_name(call->type), more);
+		 collective_name(call->collective), (unsigned long long)call->count,
+		 type_name(call->type), more);
 }
 
 bool tt_call_equal(const struct tt_call *a, const struct tt_call *b)
 {
-	return a->collective == b->collective && a->type == b->type && a->op == b->op && a->algorithm == b->algorithm &&
-	       a->root == b->root && a->count == b->count;
+	return a->collective == b->collective && a->type == b->type && a->op == b->op &&
+	       a->algorithm == b->algorithm && a->root == b->root && a->count == b->count;
 }
 
 uint64_t tt_call_digest(const struct tt_call *call)
 {
-	uint64_t what = (uint64_t)call->collective | (uint64_t)call->type << 8 | (uint64_t)call->op << 16 |
-			(uint64_t)call->algorithm << 24;
+	uint64_t what = (uint64_t)call->collective | (uint64_t)call->type << 8 |
+			(uint64_t)call->op << 16 | (uint64_t)call->algorithm << 24;
 	uint64_t h = tt_mix(tt_mix(0x54555454u, what), call->count);
 
 	/* of a send or receive it is the peer, another one on each side */

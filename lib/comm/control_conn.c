@@ -1,8 +1,9 @@
 /*
  * control_conn.c - one control connection: frames in, frames out
  *
- * Called by the service thread (events) and by whoever has something to say. A send never waits: what the kernel does
- * not take is queued. In the queue of a stopped peer statuses get no room: they are repeated anyway.
+ * Called by the service thread (events) and by whoever has something to say. A send never waits:
+ * what the kernel does not take is queued. In the queue of a stopped peer statuses get no room:
+ * they are repeated anyway.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -26,10 +27,14 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd, .peer = peer,
+		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
+					  .next = ctl->conns,
+					  .fd = fd,
+					  .peer = peer,
 					  .roles = roles };
 	tt_sock_set_blocking(fd, false);
-	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst for seconds. */
+	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst
+	 * for seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 	if (!conn || epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		tt_sock_close(fd);
@@ -49,7 +54,7 @@ struct tt_conn *tt_conn_to(struct tt_control *ctl, int peer, unsigned roles)
 	return NULL;
 }
 
-/* ---- out -------------------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 static void watch(struct tt_control *ctl, struct tt_conn *conn, bool writing)
 {
@@ -67,7 +72,8 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 	size_t sent = 0;
 
 	while (sent < conn->out.have) {
-		ssize_t n = send(conn->fd, conn->out.data + sent, conn->out.have - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = send(conn->fd, conn->out.data + sent, conn->out.have - sent,
+				 MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -85,7 +91,8 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 	watch(ctl, conn, conn->out.have > 0);
 }
 
-void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const void *data, size_t bytes)
+void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
+		  const void *data, size_t bytes)
 {
 	size_t before = conn->out.have;
 
@@ -105,8 +112,8 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 		push(ctl, conn);
 }
 
-void tt_conn_send_all(struct tt_control *ctl, unsigned roles, const struct tt_conn *except, enum tt_frame kind,
-		      const void *data, size_t bytes)
+void tt_conn_send_all(struct tt_control *ctl, unsigned roles, const struct tt_conn *except,
+		      enum tt_frame kind, const void *data, size_t bytes)
 {
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		if (c != except && (c->roles & roles))
@@ -123,7 +130,7 @@ bool tt_conn_all_sent(struct tt_control *ctl)
 	return true;
 }
 
-/* ---- in --------------------------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static void end(struct tt_control *ctl, struct tt_conn *conn)
 {
@@ -153,10 +160,12 @@ static void malformed(struct tt_control *ctl, struct tt_conn *conn)
 
 	end(ctl, conn);
 	if (conn->roles & TT_ROLE_REGISTER) {
-		tt_log(TT_LOG_WARN, "rank %d: a malformed registration as rank %d was dropped", ctl->rank, conn->peer);
+		tt_log(TT_LOG_WARN, "rank %d: a malformed registration as rank %d was dropped",
+		       ctl->rank, conn->peer);
 		return;
 	}
-	snprintf(text, sizeof(text), "rank %d sent rank %d a control frame that makes no sense", conn->peer, ctl->rank);
+	snprintf(text, sizeof(text), "rank %d sent rank %d a control frame that makes no sense",
+		 conn->peer, ctl->rank);
 	tt_control_break(ctl, TT_INTERNAL, conn->peer, 0, text, NULL);
 }
 
@@ -167,8 +176,10 @@ static void frames(struct tt_control *ctl, struct tt_conn *conn)
 	enum tt_frame kind = 0;
 	int rc;
 
-	while (!conn->dead && (rc = tt_frame_next(conn->in + at, conn->in_have - at, &kind, &bytes)) != 0) {
-		if (rc < 0 || !tt_control_frame(ctl, conn, kind, conn->in + at + TT_FRAME_HEAD, bytes)) {
+	while (!conn->dead &&
+	       (rc = tt_frame_next(conn->in + at, conn->in_have - at, &kind, &bytes)) != 0) {
+		if (rc < 0 ||
+		    !tt_control_frame(ctl, conn, kind, conn->in + at + TT_FRAME_HEAD, bytes)) {
 			malformed(ctl, conn);
 			return;
 		}
@@ -202,7 +213,8 @@ static void readable(struct tt_control *ctl, struct tt_conn *conn)
 
 		if (!make_room(conn))
 			return;
-		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have, MSG_DONTWAIT);
+		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have,
+			 MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)

@@ -1,9 +1,11 @@
 /*
- * control_desk.c - rank 0's desk while ranks join: who is here, do they fit together, who is missing
+ * control_desk.c - rank 0's desk while ranks join: who is here, do they fit together, who is
+ * missing
  *
- * Called by the service thread of rank 0. A rank registers over a connection of its own, which becomes its tree
- * connection when rank 0 is its parent; otherwise rank 0 names the parent as soon as that has registered, and lets the
- * connection go when the rank hangs in the tree. Until then every failure reaches it here.
+ * Called by the service thread of rank 0. A rank registers over a connection of its own, which
+ * becomes its tree connection when rank 0 is its parent; otherwise rank 0 names the parent as soon
+ * as that has registered, and lets the connection go when the rank hangs in the tree. Until then
+ * every failure reaches it here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@
 
 struct tt_desk {
 	char settings[TT_SETTINGS];
-	bool *here, *stranger;           /* [nranks] registered; somebody without the secret claimed to be it */
+	bool *here, *stranger;           /* [nranks] registered; somebody without the secret claimed
+					  * to be it */
 	int nhere, seen;                 /* seen: registrations, also refused ones */
 	uint64_t word_ns, log_ns;        /* when the next one is due */
 };
@@ -61,11 +64,12 @@ void tt_desk_stranger(struct tt_control *ctl, int claimed)
 		ctl->desk->stranger[claimed] = true;
 }
 
-/* ---- do they fit? ------------------------------------------------------------------------------------------------ */
+/* ---- do they fit? ---------------------------------------------------------------------------- */
 
 static bool has_word(const char *text, const char *word, size_t bytes)
 {
-	for (text += strspn(text, " "); *text; text += strcspn(text, " "), text += strspn(text, " "))
+	for (text += strspn(text, " "); *text;
+	     text += strcspn(text, " "), text += strspn(text, " "))
 		if (strcspn(text, " ") == bytes && !memcmp(text, word, bytes))
 			return true;
 	return false;
@@ -80,7 +84,8 @@ static void differing(const char *a, const char *b, char *text, size_t bytes)
 	for (a += strspn(a, " "); *a; a += len + strspn(a + len, " ")) {
 		len = strcspn(a, " ");
 		if (!has_word(b, a, len) && have < bytes)
-			have += (size_t)snprintf(text + have, bytes - have, "%s%.*s", have ? " " : "", (int)len, a);
+			have += (size_t)snprintf(text + have, bytes - have, "%s%.*s",
+						 have ? " " : "", (int)len, a);
 	}
 }
 
@@ -93,22 +98,24 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	int r = card->rank;
 
 	if (reg->version != TUTTI_VERSION_CODE) {
-		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r, reg->version,
-			 TUTTI_VERSION_CODE);
+		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r,
+			 reg->version, TUTTI_VERSION_CODE);
 	} else if ((int)reg->nranks != ctl->nranks) {
-		snprintf(text, bytes, "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r,
+		snprintf(text, bytes,
+			 "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r,
 			 card->pid, card->name, reg->nranks, ctl->nranks);
 	} else if (r >= ctl->nranks) {
-		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r, card->pid, card->name,
-			 ctl->nranks - 1);
+		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r,
+			 card->pid, card->name, ctl->nranks - 1);
 	} else if (desk->here[r]) {
 		other = &ctl->cards[r];
-		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r, other->pid,
-			 other->name, card->pid, card->name);
+		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r,
+			 other->pid, other->name, card->pid, card->name);
 	} else if (strcmp(reg->settings, desk->settings)) {
 		differing(desk->settings, reg->settings, mine, sizeof(mine));
 		differing(reg->settings, desk->settings, theirs, sizeof(theirs));
-		snprintf(text, bytes, "settings differ: rank 0 has %s, rank %d has %s", mine, r, theirs);
+		snprintf(text, bytes, "settings differ: rank 0 has %s, rank %d has %s", mine, r,
+			 theirs);
 	} else {
 		return false;
 	}
@@ -125,7 +132,7 @@ static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const
 	tt_conn_end(ctl, conn);
 }
 
-/* ---- placing ranks ----------------------------------------------------------------------------------------------- */
+/* ---- placing ranks --------------------------------------------------------------------------- */
 
 static void name_parent(struct tt_control *ctl, int rank)
 {
@@ -133,7 +140,8 @@ static void name_parent(struct tt_control *ctl, int rank)
 	int parent = tt_tree_parent(rank);
 	struct tt_writer w = { 0 };
 
-	while (conn && (conn->dead || !conn->registered || conn->peer != rank || !(conn->roles & TT_ROLE_REGISTER)))
+	while (conn && (conn->dead || !conn->registered || conn->peer != rank ||
+			!(conn->roles & TT_ROLE_REGISTER)))
 		conn = conn->next;
 	if (!conn || !parent || !ctl->desk->here[parent])
 		return;
@@ -167,13 +175,15 @@ void tt_desk_attached(struct tt_control *ctl, int rank)
 	send_table(ctl);
 }
 
-bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
 {
 	struct tt_register reg;
 	int r, culprit;
 	char text[800];
 
-	if (conn->registered || !tt_get_register(data, bytes, &reg) || reg.card.rank != conn->peer || !reg.card.port)
+	if (conn->registered || !tt_get_register(data, bytes, &reg) ||
+	    reg.card.rank != conn->peer || !reg.card.port)
 		return false;
 	r = reg.card.rank;
 	ctl->desk->seen++;
@@ -198,13 +208,15 @@ bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 		tt_join_attached(ctl, r);
 	}
 	name_parent(ctl, r);
-	for (int child = r * TT_FANOUT + 1; child <= r * TT_FANOUT + TT_FANOUT && child < ctl->nranks; child++)
+	for (int child = r * TT_FANOUT + 1;
+	     child <= r * TT_FANOUT + TT_FANOUT && child < ctl->nranks; child++)
 		name_parent(ctl, child);
 	return true;
 }
 
 /* A rank that failed before it could register: everybody may know at once, and why. */
-bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	char text[800];
@@ -220,7 +232,7 @@ bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 	return true;
 }
 
-/* ---- who is missing ---------------------------------------------------------------------------------------------- */
+/* ---- who is missing -------------------------------------------------------------------------- */
 
 static bool is_absent(const void *ctx, int rank)
 {
@@ -260,10 +272,13 @@ void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
 	else if (tt_rank_list(ctl->nranks, is_loose, ctl, ranks, sizeof(ranks)))
-		have = (size_t)snprintf(text, bytes, "%s came, but rank %d, above in the tree, does not let them in",
-					ranks, unmoved(ctl));
+		have = (size_t)
+			snprintf(text, bytes,
+				 "%s came, but rank %d, above in the tree, does not let them in",
+				 ranks, unmoved(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, is_strange, ctl, ranks, 100))
-		have += (size_t)snprintf(text + have, bytes - have, "; whoever came as %s has another secret", ranks);
+		have += (size_t)snprintf(text + have, bytes - have,
+					 "; whoever came as %s has another secret", ranks);
 	if (have < bytes && ctl->accept_trouble[0])
 		snprintf(text + have, bytes - have, "; %s", ctl->accept_trouble);
 }
@@ -283,7 +298,8 @@ uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now)
 	tt_conn_send_all(ctl, TT_ROLE_CHILD | TT_ROLE_REGISTER, NULL, TT_F_MISSING, w.data, w.have);
 	free(w.data);
 	if (now >= desk->log_ns) {
-		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s", ctl->nranks, text);
+		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s",
+		       ctl->nranks, text);
 		desk->log_ns = now + LOG_NS;
 	}
 	desk->word_ns = now + WORD_NS;

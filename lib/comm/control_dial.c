@@ -1,9 +1,11 @@
 /*
- * control_dial.c - connect to another rank: which of its addresses, how often, until when; data sockets
+ * control_dial.c - connect to another rank: which of its addresses, how often, until when; data
+ * sockets
  *
- * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses and some lead
- * nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so whoever answers must prove that it
- * is the rank that was meant; otherwise the next address is tried, and all again until the deadline.
+ * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses
+ * and some lead nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so
+ * whoever answers must prove that it is the rank that was meant; otherwise the next address is
+ * tried, and all again until the deadline.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -50,16 +52,19 @@ static bool is_near(const struct tt_address *mine, int nmine, const struct tt_ad
 static void add(struct attempt *a, const struct tt_dial *dial, const struct tt_address *address)
 {
 	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
-		a->list[a->n++] = (struct tt_door){ .address = *address, .port = dial->to->port + i };
+		a->list[a->n++] =
+			(struct tt_door){ .address = *address, .port = dial->to->port + i };
 }
 
-/* Loopback where it is the same place, then addresses of a common subnet, then the others, which the kernel may have a
- * route to. What this rank reached the other at before comes first. */
+/* Loopback where it is the same place, then addresses of a common subnet, then the others, which
+ * the kernel may have a route to. What this rank reached the other at before comes first. */
 static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
 {
 	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
 	bool same_place = me->place == to->place;
-	int best = to >= ctl->cards && to < ctl->cards + ctl->nranks ? ctl->best[to - ctl->cards] - 1 : -1;
+	int best = to >= ctl->cards && to < ctl->cards + ctl->nranks
+			   ? ctl->best[to - ctl->cards] - 1
+			   : -1;
 	struct attempt *a = ret_a;
 
 	memset(a, 0, sizeof(*a));
@@ -72,9 +77,11 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 	for (int near = 1; near >= 0; near--)
 		for (int i = 0; i < to->naddresses; i++) {
 			const struct tt_address *other = &to->addresses[i];
-			bool loop = tt_address_is_loopback(other), mine = is_mine(me->addresses, me->naddresses, other);
+			bool loop = tt_address_is_loopback(other),
+			     mine = is_mine(me->addresses, me->naddresses, other);
 
-			if (is_near(me->addresses, me->naddresses, other) != near || (!same_place && i == best))
+			if (is_near(me->addresses, me->naddresses, other) != near ||
+			    (!same_place && i == best))
 				continue;
 			if (dial->named || (!loop && (same_place || !mine)))
 				add(a, dial, other);
@@ -84,21 +91,25 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_door *c)
 {
 	static const char *const purposes[] = {
-		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring", [TT_P_DATA] = "data",
+		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring",
+		[TT_P_DATA] = "data",
 		[TT_P_MAIL] = "messages",
 	};
 	const struct tt_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses; i++)
+	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses;
+	     i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
 			ctl->best[to - ctl->cards] = (uint8_t)(i + 1);
-	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank, to->name,
-	       tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank,
+	       to->name, tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
 }
 
-/* Is this the rank that was meant? 0 | TT_USAGE: no use in going on, in words | others: somebody else */
-static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, struct tt_door *c, int fd)
+/* Is this the rank that was meant? 0 | TT_USAGE: no use in going on, in words | others: somebody
+ * else */
+static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+		 struct tt_door *c, int fd)
 {
 	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
 	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
@@ -115,7 +126,8 @@ static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct atte
 		return 0;
 	tt_sock_close(fd);
 	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
-	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&c->address, c->port, where), tt_error_text());
+	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&c->address, c->port, where),
+		 tt_error_text());
 	a->answered = true;
 	if (verdict == TT_V_FULL)
 		memcpy(a->full, a->last, sizeof(a->full));
@@ -131,7 +143,8 @@ static void tell_tried(const struct attempt *a, char *text, size_t bytes)
 	text[0] = '\0';
 	for (int i = 0; i < a->n && have < bytes; i++)
 		have += (size_t)snprintf(text + have, bytes - have, "%s%s (%s)", i ? ", " : "",
-					 tt_address_text(&a->list[i].address, a->list[i].port, where),
+					 tt_address_text(&a->list[i].address, a->list[i].port,
+							 where),
 					 *a->list[i].why ? a->list[i].why : "not tried");
 }
 
@@ -152,14 +165,21 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 	char tried[600];
 
 	if (!a->n)
-		return tt_fail(TT_TIMEOUT, "rank %d: rank %d has no address that this host can reach; its network "
-			       "interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them", ctl->rank, to->rank);
+		return tt_fail(
+			TT_TIMEOUT,
+			"rank %d: rank %d has no address that this host can reach; its network "
+			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
+			ctl->rank, to->rank);
 	tell_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n)
-		return tt_fail(TT_TIMEOUT, "rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
-			       "did not call, or failed before it could listen and said why there", ctl->rank, to->rank, tried);
-	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s", ctl->rank, me->name,
-		       to->rank, to->name, root ? "never came, or" : "", a->full[0] ? a->full : tried);
+		return tt_fail(
+			TT_TIMEOUT,
+			"rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
+			"did not call, or failed before it could listen and said why there",
+			ctl->rank, to->rank, tried);
+	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
+		       ctl->rank, me->name, to->rank, to->name, root ? "never came, or" : "",
+		       a->full[0] ? a->full : tried);
 }
 
 static bool has_left(struct tt_control *ctl, int rank)
@@ -184,21 +204,26 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const
 
 	if (!dial->anyway && tt_control_broken(ctl))
 		return tt_control_fail(ctl);
-	if (a->full[0] && !a->answered)          /* it could not let this rank in, and has given up */
-		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->full);
+	/* it could not let this rank in, and has given up */
+	if (a->full[0] && !a->answered)
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+			       a->full);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
 	if (!(dial->anyway || ctl->all_listen) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
-	tell_tried(a, tried, sizeof(tried));     /* it did listen, or there would be no communicator */
+	tell_tried(a, tried, sizeof(tried));     /* it did listen, or there would be no
+						  * communicator */
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
 }
 
 /* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
-static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a, int *ret_fd)
+static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+		   int *ret_fd)
 {
-	struct tt_patience patience = { .deadline_ns = dial->deadline_ns, .stop = dial->anyway ? NULL : is_over,
-				       .ctx = ctl };
+	struct tt_patience patience = { .deadline_ns = dial->deadline_ns,
+					.stop = dial->anyway ? NULL : is_over,
+					.ctx = ctl };
 	int rc, i, fd;
 
 	a->answered = false;
@@ -207,7 +232,8 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 	while (!(rc = tt_sock_race(a->list, a->n, &patience, &i, &fd))) {
 		rc = greet(ctl, dial, a, &a->list[i], fd);
 		if (rc == TT_USAGE)
-			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank, a->last);
+			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+				       a->last);
 		if (rc)
 			continue;
 		note_choice(ctl, dial, &a->list[i]);
@@ -236,9 +262,10 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	return give_up(ctl, dial, &a);
 }
 
-/* ---- data sockets ----------------------------------------------------------------------------------------------- */
+/* ---- data sockets ---------------------------------------------------------------------------- */
 
-int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns, int *ret_fd)
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
+		    int *ret_fd)
 {
 	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_DATA, .channel = channel,
 				.deadline_ns = deadline_ns };
@@ -265,7 +292,8 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	if (tt_control_broken(ctl))
 		return tt_control_fail(ctl);
 	pthread_mutex_lock(&ctl->lock);
-	for (at = &ctl->parked; (p = *at) && (p->peer != peer || p->channel != channel); at = &p->next)
+	for (at = &ctl->parked; (p = *at) && (p->peer != peer || p->channel != channel);
+	     at = &p->next)
 		;
 	if (p) {
 		*at = p->next;

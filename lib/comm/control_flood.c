@@ -1,9 +1,10 @@
 /*
  * control_flood.c - what every rank must know at once: failures, goodbyes, deaths
  *
- * Called by the service thread (frames, ends of connections) and by run through tt_control_raise. A flood goes to
- * every neighbour in the tree and the ring and is passed on once: the first break of a rank, the first goodbye of an
- * origin. So it reaches every rank that some chain of living neighbours leads to.
+ * Called by the service thread (frames, ends of connections) and by run through tt_control_raise. A
+ * flood goes to every neighbour in the tree and the ring and is passed on once: the first break of
+ * a rank, the first goodbye of an origin. So it reaches every rank that some chain of living
+ * neighbours leads to.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,10 @@
 
 #define EVERYBODY (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING | TT_ROLE_REGISTER)
 
-/* ---- broken ----------------------------------------------------------------------------------------------------- */
+/* ---- broken ---------------------------------------------------------------------------------- */
 
-void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last, const char *text)
+void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
+			  const char *text)
 {
 	tt_put(w, (uint32_t)origin, 4);
 	tt_put(w, (uint8_t)-code, 1);
@@ -24,7 +26,8 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 	tt_put_text(w, text);
 }
 
-/* "; the last heard of it is operation 4 (...)": only for a rank that cannot say so itself any more */
+/* "; the last heard of it is operation 4 (...)": only for a rank that cannot say so itself any
+ * more */
 static void add_last(struct tt_control *ctl, uint64_t last)
 {
 	size_t have = strlen(ctl->text);
@@ -32,17 +35,19 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 
 	tt_board_name(ctl, last, name, sizeof(name));
 	if (last)
-		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last heard of it is %s", name);
+		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last heard of it is %s",
+			 name);
 	else if (atomic_load(&ctl->started))
-		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; it was not heard of in any operation");
+		snprintf(ctl->text + have, sizeof(ctl->text) - have,
+			 "; it was not heard of in any operation");
 }
 
-void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last, const char *text,
-		      const struct tt_conn *from)
+void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
+		      const char *text, const struct tt_conn *from)
 {
 	struct tt_writer w = { 0 };
-	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank && culprit < ctl->nranks &&
-		    !ctl->left[culprit];
+	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank &&
+		    culprit < ctl->nranks && !ctl->left[culprit];
 
 	if (ctl->broken)
 		return;
@@ -71,7 +76,8 @@ int tt_flood_code(int code)
 bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	int origin = (int)tt_get(&r, 4), code = -(int)tt_get_upto(&r, 1, tuttiNumResults), culprit = (int)tt_get(&r, 4);
+	int origin = (int)tt_get(&r, 4), code = -(int)tt_get_upto(&r, 1, tuttiNumResults),
+	    culprit = (int)tt_get(&r, 4);
 	uint64_t last = tt_get(&r, 8);
 	char text[sizeof(ctl->text)];
 
@@ -146,7 +152,7 @@ void tt_flood_hook(struct tt_control *ctl)
 	pthread_mutex_lock(&ctl->lock);
 }
 
-/* ---- deaths ------------------------------------------------------------------------------------------------------ */
+/* ---- deaths ---------------------------------------------------------------------------------- */
 
 /* A communicator that is being shrunk to, with this rank in it, comes to nothing. */
 static void break_child(struct tt_control *ctl, int rank)
@@ -208,14 +214,15 @@ void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 		return;
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
 		return;
-	snprintf(text, sizeof(text), "rank %d died: its connection to rank %d ended without a goodbye", conn->peer,
+	snprintf(text, sizeof(text),
+		 "rank %d died: its connection to rank %d ended without a goodbye", conn->peer,
 		 ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
 	if (ctl->joined)
 		note_dead(ctl, conn->peer, conn);
 }
 
-/* ---- goodbyes ---------------------------------------------------------------------------------------------------- */
+/* ---- goodbyes -------------------------------------------------------------------------------- */
 
 /* Operation seq of this rank waits for a rank that left before it. */
 static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
@@ -223,7 +230,8 @@ static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 	char text[512], name[160];
 
 	tt_board_name(ctl, seq, name, sizeof(name));
-	snprintf(text, sizeof(text), "rank %d left after operation %llu; %s of rank %d waits for it", rank,
+	snprintf(text, sizeof(text),
+		 "rank %d left after operation %llu; %s of rank %d waits for it", rank,
 		 (unsigned long long)ctl->left_after[rank], name, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, rank, ctl->left_after[rank], text, NULL);
 }
@@ -233,11 +241,13 @@ void tt_flood_check_left(struct tt_control *ctl)
 	uint64_t started = atomic_load(&ctl->started);
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->left[r] && ctl->left_after[r] < started && atomic_load(&ctl->finished) < started)
+		if (ctl->left[r] && ctl->left_after[r] < started &&
+		    atomic_load(&ctl->finished) < started)
 			abandoned(ctl, r, started);
 }
 
-bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	int origin = (int)tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);

@@ -1,10 +1,11 @@
 /*
  * control_gather.c - allgather over the tree: parts go up, the whole comes down
  *
- * Called by comm and transports while they set up; never on the way of a call. A child may be one exchange ahead of
- * this rank: its part waits in the connection until this rank comes. It cannot be two ahead, because the whole of the
- * first needs this rank's part.
- *   up    number, bytes each, how many, then rank and part of each      down    number, bytes each, all parts
+ * Called by comm and transports while they set up; never on the way of a call. A child may be one
+ * exchange ahead of this rank: its part waits in the connection until this rank comes. It cannot be
+ * two ahead, because the whole of the first needs this rank's part.
+ *   up    number, bytes each, how many, then rank and part of each      down    number, bytes each,
+ *         all parts
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 
 #include "comm/control_inside.h"
 
-#define GRACE_NS (TT_SECOND / 4)         /* the root's verdict names more ranks than this rank knows of */
+/* the root's verdict names more ranks than this rank knows of */
+#define GRACE_NS (TT_SECOND / 4)
 
 /* Below this rank in the tree, and not come to this exchange. */
 static bool absent(const void *ctx, int rank)
@@ -29,7 +31,8 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 {
 	char text[160];
 
-	snprintf(text, sizeof(text), "rank %d exchanges %zu bytes where rank %d exchanges %zu: they run different code",
+	snprintf(text, sizeof(text),
+		 "rank %d exchanges %zu bytes where rank %d exchanges %zu: they run different code",
 		 peer, theirs, ctl->rank, ctl->gather_bytes);
 	tt_control_break(ctl, TT_USAGE, peer, 0, text, NULL);
 	return true;
@@ -39,7 +42,8 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4), count = tt_get_upto(&r, 4, (uint64_t)ctl->nranks);
+	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4),
+		 count = tt_get_upto(&r, 4, (uint64_t)ctl->nranks);
 
 	if (r.failed || number != ctl->gathers)
 		return false;
@@ -65,8 +69,8 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 
 	if (!ctl->gathering || !absent(ctl, rank))
 		return;
-	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it", rank,
-		 (unsigned long long)ctl->gathers);
+	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it",
+		 rank, (unsigned long long)ctl->gathers);
 	tt_control_break(ctl, TT_REMOTE, rank, 0, text, NULL);
 }
 
@@ -74,7 +78,8 @@ static int subtree(int rank, int nranks)
 {
 	int n = 0;
 
-	for (int low = rank, high = rank; low < nranks; low = low * TT_FANOUT + 1, high = high * TT_FANOUT + TT_FANOUT)
+	for (int low = rank, high = rank; low < nranks;
+	     low = low * TT_FANOUT + 1, high = high * TT_FANOUT + TT_FANOUT)
 		n += (high < nranks ? high : nranks - 1) - low + 1;
 	return n;
 }
@@ -102,7 +107,8 @@ static void send_up(struct tt_control *ctl)
 	for (int r = 0; r < ctl->nranks; r++)
 		if (ctl->gather_have[r]) {
 			tt_put(&w, (uint64_t)r, 4);
-			tt_put_bytes(&w, ctl->gather_all + (size_t)r * ctl->gather_bytes, ctl->gather_bytes);
+			tt_put_bytes(&w, ctl->gather_all + (size_t)r * ctl->gather_bytes,
+				     ctl->gather_bytes);
 		}
 	tt_conn_send_all(ctl, TT_ROLE_PARENT, NULL, TT_F_GATHER_UP, w.data, w.have);
 	free(w.data);
@@ -147,7 +153,8 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 		return false;
 	if (!ctl->gathering || ctl->gathered)
 		return ctl->broken;              /* this rank gave up waiting */
-	if (number != ctl->gathers || each != ctl->gather_bytes || r.left != each * (size_t)ctl->nranks)
+	if (number != ctl->gathers || each != ctl->gather_bytes ||
+	    r.left != each * (size_t)ctl->nranks)
 		return false;
 	if (each)
 		memcpy(ctl->gather_all, r.at, r.left);
@@ -197,29 +204,38 @@ static int too_late(struct tt_control *ctl)
 	if (in[0])
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
-		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
-			 ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
+		snprintf(
+			text, sizeof(text),
+			"rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
+			ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
 	else
-		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
-			 "its parent in the tree", ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
+		snprintf(text, sizeof(text),
+			 "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
+			 "its parent in the tree",
+			 ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
 	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
 	return tt_control_fail(ctl);
 }
 
-int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all, uint64_t deadline_ns)
+int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
+			 uint64_t deadline_ns)
 {
 	int rc = 0;
 
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
-		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large", bytes, ctl->nranks);
+		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
+			       bytes, ctl->nranks);
 	pthread_mutex_lock(&ctl->lock);
 	ctl->gathered = false;           /* the last one may have been */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
-		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step", NULL);
+		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
+				 NULL);
 	while (!ctl->broken && !ctl->gathered && tt_control_await(ctl, deadline_ns))
 		;
-	if (!ctl->broken && !ctl->gathered && ctl->rank && ctl->gather_count == subtree(ctl->rank, ctl->nranks))
-		while (!ctl->broken && !ctl->gathered && tt_control_await(ctl, deadline_ns + GRACE_NS))
+	if (!ctl->broken && !ctl->gathered && ctl->rank &&
+	    ctl->gather_count == subtree(ctl->rank, ctl->nranks))
+		while (!ctl->broken && !ctl->gathered &&
+		       tt_control_await(ctl, deadline_ns + GRACE_NS))
 			;
 	if (!ctl->gathered)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
@@ -228,7 +244,7 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 	return rc;
 }
 
-/* ---- how did it go everywhere? ---------------------------------------------------------------------------------- */
+/* ---- how did it go everywhere? --------------------------------------------------------------- */
 
 struct outcome { int32_t code; char text[508]; };
 
@@ -239,8 +255,8 @@ static int weight(int code)
 }
 
 /* Some rank failed: exchange the sentences, and take one. */
-static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *what, struct outcome *all,
-			 uint64_t deadline_ns)
+static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *what,
+			 struct outcome *all, uint64_t deadline_ns)
 {
 	struct outcome mine = { .code = code };
 	int rc, first = 0;
@@ -255,8 +271,8 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 	all[first].text[sizeof(mine.text) - 1] = '\0';
 	if (weight(code) == 3 || first == ctl->rank)
 		return tt_fail(code, "%s", why);
-	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s", ctl->rank, what, first,
-		       all[first].text);
+	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s",
+		       ctl->rank, what, first, all[first].text);
 }
 
 int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns)
@@ -268,7 +284,8 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank, ctl->nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank,
+			       ctl->nranks);
 	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
 	for (int r = 0; !rc && r < ctl->nranks; r++) {
 		memcpy(&mine, (char *)all + (size_t)r * sizeof(mine), sizeof(mine));

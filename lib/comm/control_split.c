@@ -1,9 +1,10 @@
 /*
  * control_split.c - a control for some ranks of an existing one
  *
- * Called by comm. The ranks know and trust each other already: they exchange colours and the ports of new listeners
- * over the parent's tree, and connect by a key made from the parent's. Nobody keeps a desk. A rank that cannot connect
- * floods the reason over the parent, since the others wait for it where it cannot reach them.
+ * Called by comm. The ranks know and trust each other already: they exchange colours and the ports
+ * of new listeners over the parent's tree, and connect by a key made from the parent's. Nobody
+ * keeps a desk. A rank that cannot connect floods the reason over the parent, since the others wait
+ * for it where it cannot reach them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ struct offer {
 };
 
 /* members[] in the new order; returns how many, and this rank's place. */
-static int choose_members(const struct offer *offers, int nranks, int me, int *members, int *ret_rank)
+static int choose_members(const struct offer *offers, int nranks, int me, int *members,
+			  int *ret_rank)
 {
 	int n = 0;
 
@@ -39,8 +41,10 @@ static int choose_members(const struct offer *offers, int nranks, int me, int *m
 	return n;
 }
 
-/* The new control was made before its rank and size were known, with room for all. ports: by rank in the parent. */
-static void settle(struct tt_control *ctl, const struct tt_control *parent, const struct tt_members *m)
+/* The new control was made before its rank and size were known, with room for all. ports: by rank
+ * in the parent. */
+static void settle(struct tt_control *ctl, const struct tt_control *parent,
+		   const struct tt_members *m)
 {
 	char label[32];
 
@@ -67,10 +71,11 @@ static int connect_all(struct tt_control *ctl, uint64_t deadline_ns)
 	return rc || ctl->nranks == 1 ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* ---- failing ----------------------------------------------------------------------------------------------------- */
+/* ---- failing --------------------------------------------------------------------------------- */
 
 /* The first failure of split `number` wins; locked. */
-static void fail_split(struct tt_control *parent, uint64_t number, int code, const char *text, const struct tt_conn *from)
+static void fail_split(struct tt_control *parent, uint64_t number, int code, const char *text,
+		       const struct tt_conn *from)
 {
 	struct tt_writer w = { 0 };
 
@@ -88,7 +93,8 @@ static void fail_split(struct tt_control *parent, uint64_t number, int code, con
 		tt_control_raise(parent->child, parent->split_code, -1, text);
 }
 
-bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		     size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t number = tt_get(&r, 8);
@@ -116,7 +122,7 @@ static int give_up(struct tt_control *parent, struct tt_control *ctl, int code)
 	return tt_fail(code, "%s", text);
 }
 
-/* ---- splitting --------------------------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 /* From here on a failure elsewhere breaks the child; it may have come before. */
 static void set_child(struct tt_control *parent, struct tt_control *child)
@@ -136,10 +142,12 @@ static bool any_failed(const struct offer *offers, int nranks)
 	return false;
 }
 
-static int connect_members(struct tt_control *parent, struct tt_control *ctl, const struct offer *offers, int *members,
-			   uint64_t deadline_ns)
+static int connect_members(struct tt_control *parent, struct tt_control *ctl,
+			   const struct offer *offers, int *members, uint64_t deadline_ns)
 {
-	struct tt_members m = { .member = members, .port = members + parent->nranks, .label = "split" };
+	struct tt_members m = { .member = members,
+				.port = members + parent->nranks,
+				.label = "split" };
 	int rc;
 
 	m.n = choose_members(offers, parent->nranks, parent->rank, members, &m.rank);
@@ -156,20 +164,23 @@ static int connect_members(struct tt_control *parent, struct tt_control *ctl, co
 }
 
 /* Takes ctl, which is NULL without a color, or when code says why there is none. */
-static int split(struct tt_control *parent, struct tt_control *ctl, struct offer *mine, int code, uint32_t timeout_ms,
-		 struct tt_control **ret_ctl)
+static int split(struct tt_control *parent, struct tt_control *ctl, struct offer *mine, int code,
+		 uint32_t timeout_ms, struct tt_control **ret_ctl)
 {
 	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
 	struct offer *offers = calloc((size_t)parent->nranks, sizeof(*offers));
-	int *members = calloc(2 * (size_t)parent->nranks, sizeof(*members));     /* and their ports */
+	/* and their ports */
+	int *members = calloc(2 * (size_t)parent->nranks, sizeof(*members));
 	int rc = TT_SYSTEM;
 
 	if (offers && members)
 		rc = tt_control_allgather(parent, mine, sizeof(*mine), offers, deadline_ns);
 	else
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank, parent->nranks);
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank,
+			parent->nranks);
 	if (!rc && any_failed(offers, parent->nranks))
-		rc = code ? code : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
+		rc = code ? code
+			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
 	if (!rc && ctl)
 		rc = connect_members(parent, ctl, offers, members, deadline_ns);
 	else if (ctl)
@@ -206,7 +217,7 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 	return rc && code ? tt_fail(code, "%s", why) : rc;
 }
 
-/* ---- shrinking --------------------------------------------------------------------------------------------------- */
+/* ---- shrinking ------------------------------------------------------------------------------- */
 
 int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port)
 {
@@ -220,8 +231,8 @@ int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int
 }
 
 /* A death that the parent hears of meanwhile breaks the child (control_flood.c). */
-int tt_control_form(struct tt_control *parent, struct tt_control *ctl, const struct tt_members *members,
-		    uint64_t deadline_ns)
+int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
+		    const struct tt_members *members, uint64_t deadline_ns)
 {
 	int rc, gone = -1;
 
@@ -233,7 +244,8 @@ int tt_control_form(struct tt_control *parent, struct tt_control *ctl, const str
 		if (parent->dead[members->member[i]] || parent->left[members->member[i]])
 			gone = members->member[i];
 	pthread_mutex_unlock(&parent->lock);
-	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone) : connect_all(ctl, deadline_ns);
+	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone)
+		       : connect_all(ctl, deadline_ns);
 	if (rc)
 		tt_control_raise(ctl, rc, ctl->rank, tt_error_text());
 	return rc;
@@ -247,9 +259,10 @@ void tt_control_formed(struct tt_control *parent)
 	pthread_mutex_unlock(&parent->lock);
 }
 
-/* Those who are not in it learn that the others went on without them, also when they wake up later. */
-static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded, const struct tt_conn *from,
-			const uint8_t *data, size_t bytes)
+/* Those who are not in it learn that the others went on without them, also when they wake up
+ * later. */
+static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded,
+			const struct tt_conn *from, const uint8_t *data, size_t bytes)
 {
 	if (epoch <= ctl->shrunk_epoch)
 		return;
@@ -259,7 +272,8 @@ static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded, c
 	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_SHRUNK, data, bytes);
 }
 
-bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		     size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t epoch = tt_get(&r, 8);
@@ -271,7 +285,8 @@ bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	return true;
 }
 
-void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch, const struct tt_members *members)
+void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch,
+			    const struct tt_members *members)
 {
 	struct tt_writer w = { 0 };
 

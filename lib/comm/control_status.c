@@ -1,9 +1,10 @@
 /*
  * control_status.c - statuses: what every rank is doing, told only while somebody waits long
  *
- * Called by run (through waiting and missing) and by the service thread. A rank that waits long floods its status;
- * whoever gets one compares it with its own board, so that calls that differ are found, and answers with its own, so
- * that who does not answer is known. Nothing of this runs while calls are quick.
+ * Called by run (through waiting and missing) and by the service thread. A rank that waits long
+ * floods its status; whoever gets one compares it with its own board, so that calls that differ are
+ * found, and answers with its own, so that who does not answer is known. Nothing of this runs while
+ * calls are quick.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,13 @@
 #include "plan/plan.h"
 
 #define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
-#define HASTE_NS (TT_SECOND / 5)         /* between two statuses when there is news or a deadline; else a second */
-#define LOOK_NS (TT_SECOND / 50)         /* from news of who waits for whom to a look at all of it */
+/* between two statuses when there is news or a deadline; else a second */
+#define HASTE_NS (TT_SECOND / 5)
+/* from news of who waits for whom to a look at all of it */
+#define LOOK_NS (TT_SECOND / 50)
 #define ASK_NS TT_SECOND                 /* at a deadline: who has not answered by then is silent */
 
-/* ---- on the wire ------------------------------------------------------------------------------------------------- */
+/* ---- on the wire ----------------------------------------------------------------------------- */
 
 void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 {
@@ -82,10 +85,11 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	s->awaited = (int)tt_get(&r, 4);
 	s->heard = tt_get(&r, 8);
 	get_messages(&r, nranks, s);
-	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
+	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 &&
+	       s->awaited < nranks;
 }
 
-/* ---- telling -------------------------------------------------------------------------------------------------- */
+/* ---- telling --------------------------------------------------------------------------------- */
 
 /* How many messages this rank has begun with those who want one of it. */
 static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
@@ -101,7 +105,8 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 			continue;
 		s->pair[s->npairs].peer = r;
 		for (int way = 0; way < 2; way++)
-			s->pair[s->npairs].started[way] = pair ? atomic_load(&pair->started[way]) : 0;
+			s->pair[s->npairs].started[way] =
+				pair ? atomic_load(&pair->started[way]) : 0;
 		s->npairs++;
 	}
 }
@@ -114,9 +119,11 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 	s.finished = atomic_load(&ctl->finished);
 	do
 		s.started = atomic_load(&ctl->started);
-	while (!tt_board_trail(ctl, s.started, &s.trail));       /* overtaken by 64 calls meanwhile */
+	/* overtaken by 64 calls meanwhile */
+	while (!tt_board_trail(ctl, s.started, &s.trail));
 	s.exchanging = ctl->gathering && !ctl->gathered;
-	if (ctl->is_stuck && ctl->stuck_started == s.started && ctl->stuck_done == s.finished + atomic_load(&ctl->messages_done)) {
+	if (ctl->is_stuck && ctl->stuck_started == s.started &&
+	    ctl->stuck_done == s.finished + atomic_load(&ctl->messages_done)) {
 		s.stuck = ctl->stuck.open ? TT_STUCK_OPEN : TT_STUCK;
 		s.awaited = ctl->stuck.awaited;
 		s.heard = s.awaited >= 0 ? ctl->stuck.heard : 0;
@@ -169,8 +176,9 @@ static void hear(struct tt_control *ctl, int rank, uint64_t seq)
 
 bool tt_status_needs_all(const struct tt_call *call)
 {
-	return call->count && (call->collective == TT_ALLREDUCE || call->collective == TT_REDUCE_SCATTER ||
-			       call->collective == TT_ALLGATHER || call->collective == TT_ALLTOALL);
+	return call->count &&
+	       (call->collective == TT_ALLREDUCE || call->collective == TT_REDUCE_SCATTER ||
+		call->collective == TT_ALLGATHER || call->collective == TT_ALLTOALL);
 }
 
 uint64_t tt_status_last(struct tt_control *ctl, int rank)
@@ -187,7 +195,8 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank)
 /* Both of two ranks that differ find it; they say the same, the lower rank first. */
 static void compare(struct tt_control *ctl, const struct tt_status *s)
 {
-	struct tt_call mine, theirs, *low = ctl->rank < s->origin ? &mine : &theirs, *high = low == &mine ? &theirs : &mine;
+	struct tt_call mine, theirs, *low = ctl->rank < s->origin ? &mine : &theirs,
+				     *high = low == &mine ? &theirs : &mine;
 	uint64_t seq = tt_board_differs(ctl, s->started, &s->trail, &mine, &theirs);
 	char a[128], b[128], text[400];
 
@@ -205,7 +214,8 @@ static void compare(struct tt_control *ctl, const struct tt_status *s)
 	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
 }
 
-bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		     size_t bytes)
 {
 	struct tt_status s;
 	uint64_t now = tt_now_ns(), at;
@@ -213,7 +223,8 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 
 	if (!tt_get_status(data, bytes, ctl->nranks, &s))
 		return false;
-	if (s.origin == ctl->rank || (ctl->status_at_ns[s.origin] && s.serial <= ctl->status[s.origin].serial))
+	if (s.origin == ctl->rank ||
+	    (ctl->status_at_ns[s.origin] && s.serial <= ctl->status[s.origin].serial))
 		return true;
 	ctl->status[s.origin] = s;
 	ctl->status_at_ns[s.origin] = now;
@@ -235,17 +246,19 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	return true;
 }
 
-/* ---- waiting -------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* In a send or receive whose peer has left: what it had sent has come by now, or never will. */
 static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 {
 	char text[160];
 
-	if (peer < 0 || !ctl->left[peer] || atomic_load(&ctl->started) != atomic_load(&ctl->finished) ||
+	if (peer < 0 || !ctl->left[peer] ||
+	    atomic_load(&ctl->started) != atomic_load(&ctl->finished) ||
 	    now - ctl->left_at_ns[peer] < TT_SECOND)
 		return;
-	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive", peer, ctl->rank);
+	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive",
+		 peer, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
 }
 
@@ -260,7 +273,8 @@ static void remember(struct tt_control *ctl, const struct tt_stuck *stuck)
 
 void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
 {
-	uint64_t now = tt_now_ns(), asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
+	uint64_t now = tt_now_ns(),
+		 asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
 
 	if (asked && now - asked < TT_SECOND)
 		return;
@@ -273,7 +287,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
 	pthread_mutex_unlock(&ctl->lock);
 }
 
-/* ---- who is missing ------------------------------------------------------------------------------------------- */
+/* ---- who is missing -------------------------------------------------------------------------- */
 
 static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
@@ -291,9 +305,10 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
 }
 
-/* What is wrong with rank, for operation seq, or for a message that it is wanted for; false: nothing */
-static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want, uint64_t since_ns,
-		     char *text, size_t bytes)
+/* What is wrong with rank, for operation seq, or for a message that it is wanted for; false:
+ * nothing */
+static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want,
+		     uint64_t since_ns, char *text, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
 	const struct tt_status *s = &ctl->status[rank];
@@ -308,22 +323,27 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 	tt_waits_words(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
 	if (ctl->left[rank]) {
-		snprintf(text, bytes, "rank %d left after operation %llu", rank, (unsigned long long)ctl->left_after[rank]);
+		snprintf(text, bytes, "rank %d left after operation %llu", rank,
+			 (unsigned long long)ctl->left_after[rank]);
 		return want || ctl->left_after[rank] < seq;
 	}
 	if (!answers(ctl, rank, since_ns)) {
-		snprintf(text, bytes, "rank %d is not answering (stopped?); the last operation it was heard of in: %s",
-			 rank, name);
+		snprintf(
+			text, bytes,
+			"rank %d is not answering (stopped?); the last operation it was heard of in: %s",
+			rank, name);
 		return true;
 	}
 	if (want) {
-		tt_want_words(&(struct tt_want){ !want->send, ctl->rank, want->number, want->call }, half, sizeof(half));
-		snprintf(text, bytes, "rank %d has not made the matching call, %s; its last operation was: %s%s", rank, half,
-			 name, in);
+		tt_want_words(&(struct tt_want){ !want->send, ctl->rank, want->number, want->call },
+			      half, sizeof(half));
+		snprintf(text, bytes,
+			 "rank %d has not made the matching call, %s; its last operation was: %s%s",
+			 rank, half, name, in);
 		return !tt_waits_met(ctl, want);
 	}
-	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank, (unsigned long long)seq,
-		 name, in);
+	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank,
+		 (unsigned long long)seq, name, in);
 	return rank != ctl->rank && ctl->status[rank].started < seq;
 }
 
@@ -338,7 +358,8 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 
 		have = strlen(text);
 		if (awaited >= 0 && have + 48 < bytes)
-			snprintf(text + have, bytes - have, ", rank %d waits for rank %d", r, awaited);
+			snprintf(text + have, bytes - have, ", rank %d waits for rank %d", r,
+				 awaited);
 	}
 }
 
@@ -352,10 +373,11 @@ static const struct tt_want *want_of(const struct tt_stuck *stuck, int rank)
 }
 
 /* In a collective every rank may be missing; otherwise those that messages are expected of. */
-static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck, uint64_t since_ns, char *text,
-			size_t bytes)
+static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck,
+			uint64_t since_ns, char *text, size_t bytes)
 {
-	bool collective = !stuck->nwants || atomic_load(&ctl->started) > atomic_load(&ctl->finished);
+	bool collective =
+		!stuck->nwants || atomic_load(&ctl->started) > atomic_load(&ctl->finished);
 	int first = -1, others = 0;
 	size_t have = 0;
 	char one[600];
@@ -363,11 +385,13 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_st
 	for (int r = 0; r < ctl->nranks; r++) {
 		const struct tt_want *want = collective ? NULL : want_of(stuck, r);
 
-		if ((!collective && !want) || !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
+		if ((!collective && !want) ||
+		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
 		if (have + strlen(one) + 32 < bytes)
-			have += (size_t)snprintf(text + have, bytes - have, "%s%s", have ? "; " : "", one);
+			have += (size_t)snprintf(text + have, bytes - have, "%s%s",
+						 have ? "; " : "", one);
 		else
 			others++;
 	}
@@ -378,7 +402,8 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_st
 	return first;
 }
 
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck, char *text, size_t bytes)
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck,
+		       char *text, size_t bytes)
 {
 	uint64_t now = tt_now_ns();
 	int first;

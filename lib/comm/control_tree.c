@@ -1,16 +1,16 @@
 /*
  * control_tree.c - how the tree and the ring come to be, seen from each rank
  *
- * Called by bootstrap and split (connect), and by the service thread (frames of joining). Rank r hangs below rank
- * (r - 1) / 8. Who hangs in the tree is reported upwards; when all do, rank 0 sends the table of cards down, and then
- * the lower of two ring neighbours dials the higher.
+ * Called by bootstrap and split (connect), and by the service thread (frames of joining). Rank r
+ * hangs below rank (r - 1) / 8. Who hangs in the tree is reported upwards; when all do, rank 0
+ * sends the table of cards down, and then the lower of two ring neighbours dials the higher.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/control_inside.h"
 
-/* ---- the tree ---------------------------------------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void report(struct tt_control *ctl, int only)
 {
@@ -51,7 +51,7 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_card *parent, uint64_t 
 	return rc;
 }
 
-/* ---- the ring ---------------------------------------------------------------------------------------------------- */
+/* ---- the ring -------------------------------------------------------------------------------- */
 
 /* Is peer a neighbour by the ring only? */
 static bool needs_ring(const struct tt_control *ctl, int peer)
@@ -61,7 +61,9 @@ static bool needs_ring(const struct tt_control *ctl, int peer)
 
 static int dial_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_ns)
 {
-	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_RING, .deadline_ns = deadline_ns };
+	struct tt_dial dial = { .to = &ctl->cards[peer],
+				.purpose = TT_P_RING,
+				.deadline_ns = deadline_ns };
 	int fd, rc = tt_control_connect(ctl, &dial, &fd);
 
 	if (rc)
@@ -80,8 +82,10 @@ static int await_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_n
 	pthread_mutex_lock(&ctl->lock);
 	while (!rc && !ctl->broken && !tt_conn_to(ctl, peer, TT_ROLE_RING))
 		if (!tt_control_await(ctl, deadline_ns))
-			rc = tt_fail(TT_TIMEOUT, "rank %d: rank %d, its neighbour in the ring, did not connect in time",
-				     ctl->rank, peer);
+			rc = tt_fail(
+				TT_TIMEOUT,
+				"rank %d: rank %d, its neighbour in the ring, did not connect in time",
+				ctl->rank, peer);
 	if (ctl->broken)
 		rc = tt_control_fail(ctl);
 	pthread_mutex_unlock(&ctl->lock);
@@ -113,7 +117,7 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 	return rc;
 }
 
-/* ---- frames of joining ------------------------------------------------------------------------------------------- */
+/* ---- frames of joining ----------------------------------------------------------------------- */
 
 static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
@@ -177,15 +181,18 @@ static bool got_table(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 	return true;
 }
 
-bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind, const uint8_t *data, size_t bytes)
+bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
+		   const uint8_t *data, size_t bytes)
 {
 	bool from_above = ctl->rank && (conn->roles & (TT_ROLE_PARENT | TT_ROLE_REGISTER));
 
 	switch (kind) {
 	case TT_F_REGISTER:
-		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) && tt_desk_register(ctl, conn, data, bytes);
+		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
+		       tt_desk_register(ctl, conn, data, bytes);
 	case TT_F_DECLINE:
-		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) && tt_desk_declined(ctl, conn, data, bytes);
+		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
+		       tt_desk_declined(ctl, conn, data, bytes);
 	case TT_F_PARENT:
 		return from_above && got_parent(ctl, data, bytes);
 	case TT_F_RELEASE:

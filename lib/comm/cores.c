@@ -1,9 +1,9 @@
 /*
  * cores.c - how many processors the ranks of one host really have
  *
- * Called by comm when ranks join. Affinity masks say where a rank may run, the control groups it is in how much of it
- * (cpu.max; in version 1 cpu.cfs_quota_us). Users run more ranks than cores, and a rank that spins on a core its peer
- * needs costs a thousand times what it saves.
+ * Called by comm when ranks join. Affinity masks say where a rank may run, the control groups it is
+ * in how much of it (cpu.max; in version 1 cpu.cfs_quota_us). Users run more ranks than cores, and
+ * a rank that spins on a core its peer needs costs a thousand times what it saves.
  */
 #include <limits.h>
 #include <sched.h>
@@ -47,8 +47,9 @@ static uint32_t quota_of(const char *folder, bool v2)
 	return (uint32_t)((quota + period - 1) / period);
 }
 
-/* The least of a group and of those that it is in: folder below the mounted root, whose name is its first `top` bytes. In a
- * container the path may be one of the host's, which is not there: its own group is mounted as the root then. */
+/* The least of a group and of those that it is in: folder below the mounted root, whose name is its
+ * first `top` bytes. In a container the path may be one of the host's, which is not there: its own
+ * group is mounted as the root then. */
 static uint32_t least_up(char *folder, size_t top, bool v2)
 {
 	uint32_t least = 0;
@@ -74,7 +75,8 @@ static bool has_cpu(const char *controllers)
 	return false;
 }
 
-/* A line of /proc/self/cgroup is `number:controllers:path`; version 2 has the number 0 and no controllers. */
+/* A line of /proc/self/cgroup is `number:controllers:path`; version 2 has the number 0 and no
+ * controllers. */
 uint32_t tt_cores_quota(const char *root)
 {
 	char line[PATH_MAX], folder[2 * PATH_MAX], *controllers, *path;
@@ -92,7 +94,8 @@ uint32_t tt_cores_quota(const char *root)
 		*path++ = '\0';
 		if (*controllers && !has_cpu(controllers))
 			continue;
-		snprintf(folder, sizeof(folder), "%s/sys/fs/cgroup%s%s%s", root, *controllers ? "/" : "", controllers, path);
+		snprintf(folder, sizeof(folder), "%s/sys/fs/cgroup%s%s%s", root,
+			 *controllers ? "/" : "", controllers, path);
 		quota = least_up(folder, strlen(folder) - strlen(path), !*controllers);
 		if (quota && (!least || quota < least))
 			least = quota;

@@ -1,8 +1,9 @@
 /*
  * endpoints.c - which transport carries which pair of ranks
  *
- * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first transport of the
- * table that reaches a peer carries the pair; both sides come to the same answer because `reaches` is symmetric.
+ * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first
+ * transport of the table that reaches a peer carries the pair; both sides come to the same answer
+ * because `reaches` is symmetric.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
 	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
-		return false;                  /* shared memory is there; the exchange of addresses would be for nothing */
+		return false;                  /* shared memory is there; the exchange of addresses
+					        * would be for nothing */
 	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
 }
 
@@ -71,11 +73,14 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 
 	if (!t->probe(why, sizeof(why))) {
 		if (!strcmp(c->transport, t->name))
-			return tt_fail(TT_SYSTEM, "rank %d: transport %s cannot be used on this host: %s", c->rank, t->name,
-				       why);
-		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name, why);
+			return tt_fail(TT_SYSTEM,
+				       "rank %d: transport %s cannot be used on this host: %s",
+				       c->rank, t->name, why);
+		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name,
+		       why);
 	}
-	/* open is collective: a rank that cannot use the transport still takes part and reaches nobody by it */
+	/* open is collective: a rank that cannot use the transport still takes part and reaches
+	 * nobody by it */
 	rc = t->open(&c->world, &c->ep[c->nep]);
 	if (!rc)
 		c->nep++;
@@ -93,7 +98,8 @@ static void choose_ways(tuttiComm_t c)
 		if (c->via[peer] && (!peer || c->via[peer]->t->spins < c->spins))
 			c->spins = c->via[peer]->t->spins;
 		if (c->via[peer])
-			tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer, c->via[peer]->t->name);
+			tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer,
+			       c->via[peer]->t->name);
 	}
 	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->caster && peer < c->nranks; peer++)
@@ -104,20 +110,32 @@ static void choose_ways(tuttiComm_t c)
 int tt_endpoints_open(tuttiComm_t c)
 {
 	struct tt_paths paths;
-	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;     /* a tile must not end within an element */
+	/* a tile must not end within an element */
+	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
 
 	if (rc)
 		return rc;
 	c->over_tcp = !strcmp(c->transport, "tcp") || !strcmp(c->transport, "verbs");
-	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp,
-				    .cores = c->cores };
+	paths = (struct tt_paths){ .nranks = c->nranks,
+				   .one_host = c->one_host,
+				   .over_tcp = c->over_tcp,
+				   .cores = c->cores };
 	c->world = (struct tt_world){
-		.rank = c->rank, .nranks = c->nranks, .host_of = c->topology.host_of, .nchannels = TT_CHANNELS,
+		.rank = c->rank,
+		.nranks = c->nranks,
+		.host_of = c->topology.host_of,
+		.nchannels = TT_CHANNELS,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
-		.deadline_ns = tt_deadline_ns(c->timeout_ms), .cma = c->cma, .crowded = c->crowded,
-		.insist = strcmp(c->transport, "auto") != 0, .ib = &c->ib,
-		.dial = dial, .take = take, .allgather = allgather, .ctx = c,
+		.deadline_ns = tt_deadline_ns(c->timeout_ms),
+		.cma = c->cma,
+		.crowded = c->crowded,
+		.insist = strcmp(c->transport, "auto") != 0,
+		.ib = &c->ib,
+		.dial = dial,
+		.take = take,
+		.allgather = allgather,
+		.ctx = c,
 	};
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
@@ -126,8 +144,9 @@ int tt_endpoints_open(tuttiComm_t c)
 	return 0;
 }
 
-/* A rank that reaches nobody by the transport that was asked for may have said why, and is the cause; so who is not
- * reached says so only when all have come this far, and then all say the same. */
+/* A rank that reaches nobody by the transport that was asked for may have said why, and is the
+ * cause; so who is not reached says so only when all have come this far, and then all say the
+ * same. */
 int tt_endpoints_agree(tuttiComm_t c)
 {
 	int32_t lost = -1, *all = malloc((size_t)c->nranks * sizeof(*all));
@@ -141,8 +160,11 @@ int tt_endpoints_agree(tuttiComm_t c)
 	rc = tt_control_allgather(c->ctl, &lost, sizeof(lost), all, tt_deadline_ns(c->timeout_ms));
 	for (int r = 0; r < c->nranks && !rc; r++)
 		if (all[r] >= 0)
-			rc = tt_fail(TT_USAGE, "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				     "or tcp where ranks are on several hosts", r, all[r], c->transport);
+			rc = tt_fail(
+				TT_USAGE,
+				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
+				"or tcp where ranks are on several hosts",
+				r, all[r], c->transport);
 	free(all);
 	return rc;
 }
@@ -155,7 +177,7 @@ void tt_endpoints_close(tuttiComm_t c)
 	}
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* Break the communicator with who is missing, or else with what the dial heard last. */
 static int late(tuttiComm_t c, int peer, const struct tt_stuck *stuck)
@@ -169,14 +191,15 @@ static int late(tuttiComm_t c, int peer, const struct tt_stuck *stuck)
 		snprintf(missing, sizeof(missing), "%s", heard);
 	else if (who < 0)
 		snprintf(missing, sizeof(missing), "rank %d has made no call that needs it", peer);
-	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s", c->rank, peer, c->timeout_ms,
-		 missing);
+	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
+		 c->rank, peer, c->timeout_ms, missing);
 	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
 	return TT_TIMEOUT;
 }
 
 /* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
-static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stuck *stuck, uint64_t deadline_ns)
+static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stuck *stuck,
+		 uint64_t deadline_ns)
 {
 	uint64_t began_ns = tt_now_ns(), pause_ns = PAUSE_MIN_NS;
 	int rc;
@@ -200,7 +223,8 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stu
 	return rc < 0 ? rc : 0;
 }
 
-int tt_comm_connect(tuttiComm_t c, int peer, int channel, const struct tt_stuck *in, uint64_t deadline_ns)
+int tt_comm_connect(tuttiComm_t c, int peer, int channel, const struct tt_stuck *in,
+		    uint64_t deadline_ns)
 {
 	struct tt_link **l = &c->links[channel * c->nranks + peer];
 	struct tt_endpoint *ep = c->via[peer];

@@ -1,12 +1,15 @@
-/* endpoints.h - a communicator's transports: open them, choose one for each pair, connect links. Used by comm and run. */
+/* endpoints.h - a communicator's transports: open them, choose one for each pair, connect links.
+ * Used by comm and run. */
 #ifndef TT_ENDPOINTS_H
 #define TT_ENDPOINTS_H
 
 #include "comm/comm.h"
 
-/* Opens the transports that the setting allows and fills via[], NULL for ranks that none reaches. Collective. */
+/* Opens the transports that the setting allows and fills via[], NULL for ranks that none reaches.
+ * Collective. */
 int tt_endpoints_open(tuttiComm_t comm);
-/* Is everybody reached? Collective; no rank is through before all have come. 0 | TT_USAGE, the same on all ranks | < 0 */
+/* Is everybody reached? Collective; no rank is through before all have come. 0 | TT_USAGE, the same
+ * on all ranks | < 0 */
 int tt_endpoints_agree(tuttiComm_t comm);
 void tt_endpoints_close(tuttiComm_t comm);
 

@@ -1,8 +1,8 @@
 /*
  * fork.c - which process is this: a communicator made before a fork must not be used in the child
  *
- * Its sockets, threads and shared counters belong to the parent. A counter that every fork raises in the child is
- * cheaper than asking for the pid at every call.
+ * Its sockets, threads and shared counters belong to the parent. A counter that every fork raises
+ * in the child is cheaper than asking for the pid at every call.
  */
 #include <pthread.h>
 

@@ -1,9 +1,11 @@
 /*
- * gpu.c - a rank's GPU side of a communicator: made when it joins, tried with its peers, closed with it
+ * gpu.c - a rank's GPU side of a communicator: made when it joins, tried with its peers, closed
+ * with it
  *
- * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who could read the others'
- * (a pattern is copied and compared) and wrote into them; who found there what the others wrote. One no is a no for all,
- * and no error: calls on device memory then go through pinned host memory (run/gpu_stage.c).
+ * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who
+ * could read the others' (a pattern is copied and compared) and wrote into them; who found there
+ * what the others wrote. One no is a no for all, and no error: calls on device memory then go
+ * through pinned host memory (run/gpu_stage.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,19 +51,28 @@ int tt_gpu_open(tuttiComm_t c, const char *setting)
 	d->staged_only = !strcmp(setting, "staged");
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->work, NULL);
-	if ((rc = cu->ctx_device(&d->device)) || (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||
+	if ((rc = cu->ctx_device(&d->device)) ||
+	    (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||
 	    (rc = cu->event_create(&d->last, TT_CU_EVENT_UNTIMED))) {
 		free(d);
-		return tt_cuda_fail(rc, "rank %d: a stream of its own on the current device", c->rank);
+		return tt_cuda_fail(rc, "rank %d: a stream of its own on the current device",
+				    c->rank);
 	}
 	c->gpu = d;
-	atomic_store(&c->queued, true);          /* calls take turns, and the short ways, which read memory, are closed */
+	atomic_store(&c->queued, true);          /* calls take turns, and the short ways, which read
+						  * memory, are closed */
 	return 0;
 }
 
-/* ---- can everybody reach everybody? ------------------------------------------------------------------------------ */
+/* ---- can everybody reach everybody? ---------------------------------------------------------- */
 
-struct card { struct tt_area_card area; struct tt_fd_card box; int32_t blocks; uint32_t ok; uint64_t proof; };
+struct card {
+	struct tt_area_card area;
+	struct tt_fd_card box;
+	int32_t blocks;
+	uint32_t ok;
+	uint64_t proof;
+};
 
 static uint64_t proof_of(uint64_t proof, int reader)
 {
@@ -80,7 +91,8 @@ static int copy_back(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
 	return rc ? rc : d->cu->stream_synchronize(d->own);
 }
 
-/* An area and the kernels, each of them launched once, so that the driver loads nothing while peers wait. */
+/* An area and the kernels, each of them launched once, so that the driver loads nothing while peers
+ * wait. */
 static int prepare(struct tt_gpu *d, struct card *mine)
 {
 	tuttiComm_t c = d->comm;
@@ -93,12 +105,15 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	job.desk[0] = d->area->at;
 	job.report = d->area->report_at;
 	for (int t = 0; !rc && t < tuttiNumTypes; t++)
-		rc = d->cu->launch(d->k->fn[t], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params, NULL);
+		rc = d->cu->launch(d->k->fn[t], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params,
+				   NULL);
 	mine->proof = tt_mix(tt_now_ns(), (uint64_t)c->rank);
 	if (!rc)
-		rc = d->cu->htod_async(proof_at(d->area->at, c->rank), &mine->proof, sizeof(mine->proof), d->own);
+		rc = d->cu->htod_async(proof_at(d->area->at, c->rank), &mine->proof,
+				       sizeof(mine->proof), d->own);
 	if (rc || (rc = d->cu->stream_synchronize(d->own)))
-		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank, d->device);
+		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank,
+				    d->device);
 	tt_area_describe(d->area, d->device, &mine->area);
 	mine->blocks = d->k->blocks;
 	return 0;
@@ -109,11 +124,13 @@ static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 {
 	tuttiComm_t c = d->comm;
 	uint64_t read = 0, left = proof_of(card->proof, c->rank);
-	int rc = tt_area_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer], &d->opened[peer]);
+	int rc = tt_area_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer],
+			       &d->opened[peer]);
 
 	if (rc)
 		return rc;
-	rc = d->cu->dtod_async(d->area->at + TT_DEV_STAGED_AT, proof_at(d->at[peer], peer), sizeof(read), d->own);
+	rc = d->cu->dtod_async(d->area->at + TT_DEV_STAGED_AT, proof_at(d->at[peer], peer),
+			       sizeof(read), d->own);
 	if (!rc)
 		rc = copy_back(d, &read, d->area->at + TT_DEV_STAGED_AT, sizeof(read));
 	if (!rc)
@@ -121,10 +138,13 @@ static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 	if (!rc)
 		rc = d->cu->stream_synchronize(d->own);
 	if (rc)
-		return tt_cuda_fail(rc, "rank %d: copy from and to rank %d's device memory", c->rank, peer);
+		return tt_cuda_fail(rc, "rank %d: copy from and to rank %d's device memory",
+				    c->rank, peer);
 	if (read != card->proof)
-		return tt_fail(TT_CUDA, "rank %d: what was copied from rank %d's device memory is not what is there", c->rank,
-			       peer);
+		return tt_fail(
+			TT_CUDA,
+			"rank %d: what was copied from rank %d's device memory is not what is there",
+			c->rank, peer);
 	return 0;
 }
 
@@ -138,7 +158,10 @@ static int check_left(struct tt_gpu *d, uint64_t proof)
 		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank && left[p] != proof_of(proof, p))
-			return tt_fail(TT_CUDA, "rank %d: what rank %d wrote into its device memory did not come", c->rank, p);
+			return tt_fail(
+				TT_CUDA,
+				"rank %d: what rank %d wrote into its device memory did not come",
+				c->rank, p);
 	return 0;
 }
 
@@ -147,7 +170,8 @@ static int all_agree(tuttiComm_t c, struct card *mine, struct card *all, int rc,
 {
 	mine->ok = !rc;
 	if (rc)
-		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank, tt_error_text());
+		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank,
+		       tt_error_text());
 	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all, tt_deadline_ns(c->timeout_ms));
 	*ret_yes = true;
 	for (int r = 0; !rc && r < c->nranks; r++)
@@ -155,7 +179,8 @@ static int all_agree(tuttiComm_t c, struct card *mine, struct card *all, int rc,
 	return rc;
 }
 
-/* Kernels that wait for each other must all be on the device at once: half of it is theirs, for two communicators. */
+/* Kernels that wait for each other must all be on the device at once: half of it is theirs, for two
+ * communicators. */
 static void share_out(struct tt_gpu *d, const struct card *all)
 {
 	int n = d->comm->nranks;
@@ -184,7 +209,8 @@ static void shut_peers(struct tt_gpu *d)
 }
 
 /* Hand this rank's descriptor to all others; after an exchange all have come. */
-static int swap_descriptors(struct tt_gpu *d, struct tt_fd_box *box, struct card *mine, struct card *all, bool *ret_yes)
+static int swap_descriptors(struct tt_gpu *d, struct tt_fd_box *box, struct card *mine,
+			    struct card *all, bool *ret_yes)
 {
 	tuttiComm_t c = d->comm;
 	int rc = 0;
@@ -253,7 +279,9 @@ static int meet(tuttiComm_t c, struct card *all)
 		return rc;
 	share_out(d, all);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s", c->rank, d->device,
-	       d->meets ? "which meet" : d->by_fd ? "ordered by streams, areas shared by descriptor" : "ordered by streams");
+	       d->meets	  ? "which meet"
+	       : d->by_fd ? "ordered by streams, areas shared by descriptor"
+			  : "ordered by streams");
 	return tt_gpu_watch(d);
 }
 
@@ -305,8 +333,9 @@ int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 	int rc = classify(c->gpu, p, &m);
 
 	if (!rc && m.kind >= TT_MEM_DEVICE)
-		rc = tt_fail(TT_ARG, "rank %d: %s: %p is %s memory; this call takes host memory only", c->rank, call, p,
-			     tt_mem_name(m.kind));
+		rc = tt_fail(TT_ARG,
+			     "rank %d: %s: %p is %s memory; this call takes host memory only",
+			     c->rank, call, p, tt_mem_name(m.kind));
 	return rc;
 }
 

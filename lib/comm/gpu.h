@@ -1,10 +1,12 @@
 /*
- * gpu.h - a communicator's GPU side: the device of this rank, the areas of all ranks, and who watches over them
+ * gpu.h - a communicator's GPU side: the device of this rank, the areas of all ranks, and who
+ * watches over them
  *
- * gpu.c opens and closes it, gpu_watch.c is its thread; run (gpu*.c) gives it work. A rank that joins while a CUDA
- * context is current in its thread has one. Where every rank has one, all on one host, and each can really read and write
- * the others' areas, `kernels` is set: an agreed fact. `meets`: all ranks are threads of this process, so their kernels
- * run at once and may wait for each other; else streams order them.
+ * gpu.c opens and closes it, gpu_watch.c is its thread; run (gpu*.c) gives it work. A rank that
+ * joins while a CUDA context is current in its thread has one. Where every rank has one, all on one
+ * host, and each can really read and write the others' areas, `kernels` is set: an agreed fact.
+ * `meets`: all ranks are threads of this process, so their kernels run at once and may wait for
+ * each other; else streams order them.
  */
 #ifndef TT_GPU_H
 #define TT_GPU_H
@@ -24,7 +26,8 @@ struct tt_gpu {
 	tt_cuctx ctx;
 	int device;
 	tt_custream own;                       /* for calls without a stream */
-	tt_cuevent last;                       /* after the newest operation that was not captured, on: */
+	tt_cuevent last;                       /* after the newest operation that was not captured,
+					        * on: */
 	tt_custream last_stream;
 	bool any;                              /* there is one */
 	bool staged_only;                      /* TUTTI_GPU=staged */
@@ -36,17 +39,21 @@ struct tt_gpu {
 	struct tt_area *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
 	size_t opened[TT_DEV_RANKS];           /* bytes that are to be closed, 0: none */
-	bool by_fd;                            /* areas are shared by descriptor: IPC handles were refused */
+	bool by_fd;                            /* areas are shared by descriptor: IPC handles were
+					        * refused */
 
 	/* plans that have run on it (run/gpu_plan.c), each in one piece of memory */
 	struct tt_gpu_program *programs;
 	void (*free_programs)(struct tt_gpu_program *first);
 
 	/* staging (run/gpu_stage.c) */
-	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not yet */
+	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not
+					        * yet */
 	struct tt_staged *staged;
-	tt_custream copies_in, copies_out;     /* of the worker's: to and from stages; NULL: not yet */
-	atomic_uint_fast64_t overlaps;         /* looks at inputs of which a part had come; for tests */
+	tt_custream copies_in, copies_out;     /* of the worker's: to and from stages; NULL: not
+					        * yet */
+	atomic_uint_fast64_t overlaps;         /* looks at inputs of which a part had come; for
+					        * tests */
 	void (*close_stages)(struct tt_gpu *d);
 
 	/* watching */
@@ -55,20 +62,24 @@ struct tt_gpu {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
 	bool stop;                             /* under lock */
-	atomic_bool captured;                  /* some operation is in a graph: it may run unseen at any time */
+	atomic_bool captured;                  /* some operation is in a graph: it may run unseen at
+					        * any time */
 	atomic_uint_fast64_t given;            /* sequence number of the newest operation */
 	atomic_bool enters;                    /* it is still being put on its stream */
 };
 
-/* The context in which a rank joins: its caller's, also where other threads do the joining. NULL: no CUDA, or none. */
+/* The context in which a rank joins: its caller's, also where other threads do the joining. NULL:
+ * no CUDA, or none. */
 tt_cuctx tt_gpu_context(void);
 /* Make ctx current, and what was current again; nothing for NULL. */
 void tt_gpu_enter(tt_cuctx ctx);
 void tt_gpu_leave(tt_cuctx ctx);
 
-/* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0 | TT_CUDA */
+/* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0
+ * | TT_CUDA */
 int tt_gpu_open(struct tuttiComm *comm, const char *setting);
-/* Collective, where every rank has one: meet the others. What fails is no error: then there are no kernels. 0 | < 0 */
+/* Collective, where every rank has one: meet the others. What fails is no error: then there are no
+ * kernels. 0 | < 0 */
 int tt_gpu_meet(struct tuttiComm *comm);
 /* Waits for what it was given, which ends at once when the communicator is broken. */
 void tt_gpu_close(struct tuttiComm *comm);
@@ -83,7 +94,8 @@ int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes
 int tt_gpu_watch(struct tt_gpu *d);
 void tt_gpu_unwatch(struct tt_gpu *d);
 
-/* transports/cuda_ipc.c: areas. take: an unused one of this context, zeroed by stream; give: for the next one. */
+/* transports/cuda_ipc.c: areas. take: an unused one of this context, zeroed by stream; give: for
+ * the next one. */
 struct tt_area {
 	struct tt_area *next;
 	tt_cuctx ctx;
@@ -95,28 +107,36 @@ struct tt_area {
 	struct tt_dev_report *report;
 	tt_cuptr report_at;
 };
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream, struct tt_area **ret_area);
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream,
+		 struct tt_area **ret_area);
 void tt_area_give(struct tt_area *area);
 /* The same for one that is never to be used again, because a peer may still write into it. */
 void tt_area_lose(struct tt_area *area);
 /* How peers come to it: told in an exchange among all ranks. */
-struct tt_area_card { uint64_t process, at, ctx, bytes; int32_t device; uint32_t ok; struct tt_cuipc handle; };
+struct tt_area_card {
+	uint64_t process, at, ctx, bytes;
+	int32_t device;
+	uint32_t ok;
+	struct tt_cuipc handle;
+};
 void tt_area_describe(const struct tt_area *area, int device, struct tt_area_card *ret_card);
-/* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_area_shut, 0: none. fd: of the peer's area if areas are
- * shared so, else -1. 0 | TT_CUDA */
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd, int fd, tt_cuptr *ret_at,
-		  size_t *ret_opened);
+/* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_area_shut, 0: none. fd: of the
+ * peer's area if areas are shared so, else -1. 0 | TT_CUDA */
+int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
+		  int fd, tt_cuptr *ret_at, size_t *ret_opened);
 void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd);
 uint64_t tt_area_process(void);                /* of this process; others have another */
 
-/* transports/cuda_fd.c. Memory of the current device that has a descriptor; somebody else's; for another device of the
- * process too; away with the mapping. Driver's codes. */
-int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd, tt_cuptr *ret_at);
+/* transports/cuda_fd.c. Memory of the current device that has a descriptor; somebody else's; for
+ * another device of the process too; away with the mapping. Driver's codes. */
+int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd,
+		tt_cuptr *ret_at);
 int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_cuptr *ret_at);
 int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes);
 void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
 
-/* Where descriptors of all ranks come together. Cards are told in an exchange; after a second one all were sent. 0 | < 0 */
+/* Where descriptors of all ranks come together. Cards are told in an exchange; after a second one
+ * all were sent. 0 | < 0 */
 struct tt_fd_card { uint64_t name, token; };
 struct tt_fd_box { int socket; struct tt_fd_card card; int fd[TT_DEV_RANKS]; };
 int tt_fd_box_open(struct tt_fd_box *box);

@@ -1,11 +1,13 @@
 /*
  * gpu_watch.c - a thread that watches over what a rank's GPU was given
  *
- * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps while nothing is
- * under way, else looks every few milliseconds.
- *   a kernel gave up (its report says so), or streams stand still for the time-out    the communicator's error
- *   the communicator is broken       all waiting on the GPU is ended: kernels by the abort word, streams by writing what
- *                                    they wait for; the results are then worthless, but everything comes to an end
+ * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps
+ * while nothing is under way, else looks every few milliseconds.
+ *   a kernel gave up (its report says so), or streams stand still for the time-out    the
+ *   communicator's error
+ *   the communicator is broken       all waiting on the GPU is ended: kernels by the abort word,
+ *                                    streams by writing what they wait for; the results are then
+ *                                    worthless, but everything comes to an end
  */
 #include <errno.h>
 #include <signal.h>
@@ -45,11 +47,13 @@ static void let_streams_go(struct watch *w)
 	uint32_t ones[3 * TT_DEV_RANKS + TT_DEV_WORDS];
 	struct tt_gpu *d = w->d;
 
-	_Static_assert(offsetof(struct tt_dev_desk, told) == offsetof(struct tt_dev_desk, arrived) + 12 * TT_DEV_RANKS,
+	_Static_assert(offsetof(struct tt_dev_desk, told) ==
+			       offsetof(struct tt_dev_desk, arrived) + 12 * TT_DEV_RANKS,
 		       "the four lie in a row");
 	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
 		ones[i] = 1;
-	d->cu->htod_async(d->area->at + offsetof(struct tt_dev_desk, arrived), ones, sizeof(ones), w->rescue);
+	d->cu->htod_async(d->area->at + offsetof(struct tt_dev_desk, arrived), ones, sizeof(ones),
+			  w->rescue);
 	d->cu->stream_synchronize(w->rescue);
 }
 
@@ -84,8 +88,10 @@ static void late(struct tt_gpu *d, int rank)
 		return;                                /* another rank was first, and knew better */
 	if (!missing[0] && rank >= 0)
 		snprintf(missing, sizeof(missing), "rank %d did not come to it", rank);
-	tt_fail(TT_TIMEOUT, "rank %d: operation %llu, on device %d, timed out after %u ms without progress: %s", c->rank,
-		(unsigned long long)seq, d->device, c->timeout_ms, missing[0] ? missing : "the others are in it as well");
+	tt_fail(TT_TIMEOUT,
+		"rank %d: operation %llu, on device %d, timed out after %u ms without progress: %s",
+		c->rank, (unsigned long long)seq, d->device, c->timeout_ms,
+		missing[0] ? missing : "the others are in it as well");
 	give_up(c, TT_TIMEOUT, first >= 0 ? first : rank);
 }
 
@@ -99,7 +105,8 @@ static void other_call(struct tt_gpu *d)
 
 	memcpy(&theirs, r->call, sizeof(theirs));
 	tt_call_text(&theirs, atomic_load(&d->given), text, sizeof(text));
-	tt_fail(TT_USAGE, "rank %d: rank %u made a different call on device memory: %s", c->rank, r->rank, text);
+	tt_fail(TT_USAGE, "rank %d: rank %u made a different call on device memory: %s", c->rank,
+		r->rank, text);
 	give_up(c, TT_USAGE, (int)r->rank);
 }
 
@@ -110,7 +117,8 @@ static void look(struct watch *w, uint64_t given, bool busy)
 	tuttiComm_t c = d->comm;
 	const struct tt_dev_report *r = d->area->report;
 	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + given;
-	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->meets ? ASK_MS : 0);      /* kernels know better who is missing */
+	/* kernels know better who is missing */
+	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->meets ? ASK_MS : 0);
 	struct tt_stuck stuck = { .awaited = -1 };
 
 	if (progress != w->progress || !busy) {
@@ -152,7 +160,8 @@ static void *watch(void *arg)
 	uint64_t done = 0;
 	bool busy;
 
-	d->cu->capture_mode(&relaxed);                 /* else a question of ours could spoil a capture of the program's */
+	d->cu->capture_mode(&relaxed);                 /* else a question of ours could spoil a
+						        * capture of the program's */
 	if (d->cu->ctx_set(d->ctx) || d->cu->stream_create(&w.rescue, TT_CU_STREAM_APART))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
@@ -188,7 +197,9 @@ int tt_gpu_watch(struct tt_gpu *d)
 	rc = pthread_create(&d->thread, NULL, watch, d);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->watched = !rc;
-	return rc ? tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s", d->comm->rank, strerror(rc)) : 0;
+	return rc ? tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s", d->comm->rank,
+			    strerror(rc))
+		  : 0;
 }
 
 void tt_gpu_unwatch(struct tt_gpu *d)

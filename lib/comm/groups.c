@@ -1,14 +1,16 @@
 /*
  * groups.c - which ranks of a host belong together (place.h)
  *
- * Called by comm.c with what all ranks told each other, so that all come to the same groups; and by `tutti info`.
+ * Called by comm.c with what all ranks told each other, so that all come to the same groups; and by
+ * `tutti info`.
  */
 #include "comm/place.h"
 
 /* Is rank r on that host, and in one place of this level with rank `like`? */
 static bool together(const struct tt_place *places, const int *host_of, int like, int r, int level)
 {
-	return host_of[r] == host_of[like] && (level == TT_LEVELS || places[r].in[level] == places[like].in[level]);
+	return host_of[r] == host_of[like] &&
+	       (level == TT_LEVELS || places[r].in[level] == places[like].in[level]);
 }
 
 /* The outermost level at which ranks differ, if it does not leave every one alone. */
@@ -31,7 +33,8 @@ int tt_groups_level(const struct tt_place *places, const int *host_of, int n, in
 }
 
 /* Gives the ranks of the host of rank `first`, its lowest, their groups. */
-static void divide_host(const struct tt_place *places, const int *host_of, int n, int first, int *group_of, int *ngroups)
+static void divide_host(const struct tt_place *places, const int *host_of, int n, int first,
+			int *group_of, int *ngroups)
 {
 	int level = tt_groups_level(places, host_of, n, first);
 

@@ -18,7 +18,8 @@
 #define PROTOCOL 1
 #define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
 
-void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret, size_t ret_bytes)
+void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
+		 size_t ret_bytes)
 {
 	uint8_t sum[EVP_MAX_MD_SIZE];
 	char text[64];
@@ -28,7 +29,8 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	memcpy(ret, sum, ret_bytes);
 }
 
-/* What a side proves covers its role and all that was said, so no message of one talk serves in another. */
+/* What a side proves covers its role and all that was said, so no message of one talk serves in
+ * another. */
 static void sign(const struct tt_key *key, const char *role, const uint8_t hello[TT_HELLO_BYTES],
 		 const uint8_t reply[TT_REPLY_BYTES], uint8_t ret_mac[TT_MAC])
 {
@@ -55,7 +57,8 @@ void tt_hello_put(const struct tt_hello *hello, uint8_t ret_wire[TT_HELLO_BYTES]
 	tt_put_bytes(&w, hello->nonce, sizeof(hello->nonce));
 }
 
-bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello, enum tt_verdict *ret_verdict)
+bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello,
+		  enum tt_verdict *ret_verdict)
 {
 	struct tt_reader r = { .at = wire, .left = TT_HELLO_BYTES };
 	uint64_t magic = tt_get(&r, 4), protocol = tt_get(&r, 2);
@@ -72,8 +75,8 @@ bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello
 	return protocol != PROTOCOL || (!r.failed && ret_hello->purpose);
 }
 
-bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES], enum tt_verdict verdict,
-		  uint8_t ret_wire[TT_REPLY_BYTES])
+bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		  enum tt_verdict verdict, uint8_t ret_wire[TT_REPLY_BYTES])
 {
 	struct tt_writer w = { .data = ret_wire, .room = TT_REPLY_BYTES };
 	uint8_t nonce[16], mac[TT_MAC];
@@ -92,8 +95,8 @@ bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
 	return true;
 }
 
-bool tt_proof_check(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES], const uint8_t reply[TT_REPLY_BYTES],
-		    const uint8_t proof[TT_MAC])
+bool tt_proof_check(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		    const uint8_t reply[TT_REPLY_BYTES], const uint8_t proof[TT_MAC])
 {
 	uint8_t mac[TT_MAC];
 
@@ -109,7 +112,8 @@ static int refused(enum tt_verdict verdict)
 		[TT_V_OTHER_VERSION] = "another version of Tutti listens there",
 		[TT_V_OTHER_SECRET] = "the other side has another secret",
 		[TT_V_FULL] = "the other side has no file descriptor left (raise its ulimit -n)",
-		[TT_V_STALE] = "a later attempt of this job listens there; this rank's attempt is over",
+		[TT_V_STALE] =
+			"a later attempt of this job listens there; this rank's attempt is over",
 		[TT_V_EARLY] = "an earlier attempt of this job still listens there",
 	};
 
@@ -118,7 +122,8 @@ static int refused(enum tt_verdict verdict)
 	return tt_fail(TT_REMOTE, "%s", why[verdict]);
 }
 
-/* The server's proof is checked first; a wrong one is still answered, so that the other side learns it too. */
+/* The server's proof is checked first; a wrong one is still answered, so that the other side learns
+ * it too. */
 int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
 		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
 {
@@ -136,7 +141,8 @@ int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *h
 		return rc;
 	if (tt_get(&r, 4) != REPLY_MAGIC)
 		return refused(0);
-	*ret_verdict = tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2) : TT_V_OTHER_VERSION;
+	*ret_verdict =
+		tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2) : TT_V_OTHER_VERSION;
 	if (*ret_verdict != TT_V_WELCOME)
 		return refused(*ret_verdict);
 	sign(key, "client", said, reply, mac);

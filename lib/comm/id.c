@@ -1,8 +1,9 @@
 /*
  * id.c - make and read unique ids
  *
- * Called by api (make, from root) and bootstrap (unpack). Making one starts no thread: it only reserves a port, by a
- * socket that is bound and never listens, so that a parent may make the id and a forked or started child be rank 0.
+ * Called by api (make, from root) and bootstrap (unpack). Making one starts no thread: it only
+ * reserves a port, by a socket that is bound and never listens, so that a parent may make the id
+ * and a forked or started child be rank 0.
  */
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -25,11 +26,12 @@
 static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
 static int reserved_fd = -1, reserved_port;      /* the latest id's; forked children inherit it */
 
-/* ---- layout ----------------------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 {
-	struct tt_writer w = { .data = (uint8_t *)ret_id->internal, .room = sizeof(ret_id->internal) };
+	struct tt_writer w = { .data = (uint8_t *)ret_id->internal,
+			       .room = sizeof(ret_id->internal) };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 
 	memset(ret_id, 0, sizeof(*ret_id));
@@ -42,7 +44,8 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 	tt_put_bytes(&w, id->nonce, TT_NONCE);
 	tt_put(&w, id->place, 8);
 	for (int i = 0; i < id->naddresses; i++) {
-		uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };     /* IPv4 as RFC 4291 maps it into IPv6 */
+		/* IPv4 as RFC 4291 maps it into IPv6 */
+		uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
 
 		if (id->addresses[i].family == 4)
 			memcpy(mapped + 12, id->addresses[i].bytes, 4);
@@ -70,11 +73,13 @@ static void get_address(struct tt_reader *r, struct tt_address *ret_a)
 		memcpy(ret_a->bytes, p + 12, 4);
 }
 
-/* The check value first: then the fields are as they were packed, or somebody has gone to great lengths. */
+/* The check value first: then the fields are as they were packed, or somebody has gone to great
+ * lengths. */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 {
 	tuttiUniqueId blank = *bytes;
-	struct tt_reader r = { .at = (const uint8_t *)bytes->internal, .left = sizeof(bytes->internal) };
+	struct tt_reader r = { .at = (const uint8_t *)bytes->internal,
+			       .left = sizeof(bytes->internal) };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 	uint64_t magic = tt_get(&r, 4);
 	uint8_t check[4];
@@ -91,12 +96,17 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	ret_id->place = tt_get(&r, 8);
 	if (magic != ID_MAGIC && (magic & 0xffffff) == (ID_MAGIC & 0xffffff))
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
-	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port || ret_id->naddresses > TT_ID_ADDRESSES)
-		return tt_fail(TT_ARG, "these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
-			       TUTTI_UNIQUE_ID_BYTES);
+	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port ||
+	    ret_id->naddresses > TT_ID_ADDRESSES)
+		return tt_fail(
+			TT_ARG,
+			"these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
+			TUTTI_UNIQUE_ID_BYTES);
 	for (int i = 0; i < ret_id->naddresses; i++)
 		get_address(&r, &ret_id->addresses[i]);
-	r = (struct tt_reader){ .at = (const uint8_t *)bytes->internal + sizeof(bytes->internal) - 4, .left = 4 };
+	r = (struct tt_reader){
+		.at = (const uint8_t *)bytes->internal + sizeof(bytes->internal) - 4, .left = 4
+	};
 	ret_id->epoch = (int)tt_get(&r, 2);
 	ret_id->nports = (int)tt_get(&r, 1);
 	if (!ret_id->nports || ret_id->port + ret_id->nports > 65536)
@@ -104,7 +114,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	return 0;
 }
 
-/* ---- places ----------------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 uint64_t tt_id_place(const char *override)
 {
@@ -121,13 +131,14 @@ uint64_t tt_id_place(const char *override)
 	if (!override[0] && !boot[0])
 		gethostname(boot, sizeof(boot) - 1);
 	stat("/proc/self/ns/net", &st);
-	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot, (unsigned long long)st.st_ino);
+	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
+		 (unsigned long long)st.st_ino);
 	SHA256((const uint8_t *)text, strlen(text), sum);
 	memcpy(&place, sum, sizeof(place));
 	return place;
 }
 
-/* ---- the reserved port ------------------------------------------------------------------------------------------ */
+/* ---- the reserved port ----------------------------------------------------------------------- */
 
 /* A later id replaces an earlier one, so the process holds one such socket at most. */
 static void keep(int fd, int port)
@@ -170,7 +181,7 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* ---- making ----------------------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id)
 {
@@ -201,7 +212,8 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 	long port = colon ? strtol(colon + 1, &end, 10) : 0;
 
 	if (!bytes || bytes >= room || port < 1 || port > 65535 || *end)
-		return tt_fail(TT_ARG, "\"%s\" is not host:port, with IPv6 addresses in brackets", host_port);
+		return tt_fail(TT_ARG, "\"%s\" is not host:port, with IPv6 addresses in brackets",
+			       host_port);
 	if (host_port[0] == '[' && colon[-1] == ']' && bytes > 2) {
 		host_port++;
 		bytes -= 2;
@@ -214,15 +226,18 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 
 int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_id id = { .from_root = true, .port = where->port, .nports = where->nports, .epoch = where->epoch };
+	struct tt_id id = { .from_root = true,
+			    .port = where->port,
+			    .nports = where->nports,
+			    .epoch = where->epoch };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 
 	for (int i = 0; i < where->naddresses && i < TT_ID_ADDRESSES; i++)
 		id.addresses[id.naddresses++] = where->addresses[i];
 	SHA256((const uint8_t *)where->job, strlen(where->job), sum);
 	memcpy(id.nonce, sum, TT_NONCE);
-	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS, EVP_sha256(), TT_SECRET,
-			      id.secret) != 1)
+	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS,
+			      EVP_sha256(), TT_SECRET, id.secret) != 1)
 		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
 	tt_id_pack(&id, ret_id);
 	return 0;
@@ -236,7 +251,8 @@ int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *re
 
 	if (rc || (rc = tt_address_resolve(host, where.addresses, &where.naddresses)))
 		return rc;
-	snprintf(job, sizeof(job), "tutti root %d", where.port);     /* not the host: ranks may name it differently */
+	/* not the host: ranks may name it differently */
+	snprintf(job, sizeof(job), "tutti root %d", where.port);
 	where.job = job;
 	return tt_id_at(&where, secret, ret_id);
 }

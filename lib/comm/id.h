@@ -14,9 +14,11 @@
 #define TT_ID_ADDRESSES 5
 
 struct tt_id {
-	bool from_root;                  /* the user named the address; otherwise it is the maker's host */
+	bool from_root;                  /* the user named the address; otherwise it is the maker's
+					  * host */
 	int port, naddresses;
-	int nports;                      /* rank 0 listens at the first of port, port + 1, ... that is free; 1: only port */
+	int nports;                      /* rank 0 listens at the first of port, port + 1, ... that
+					  * is free; 1: only port */
 	int epoch;                       /* attempt of the job; ranks of another one are refused */
 	uint64_t place;                  /* of the maker: who is there too may use its loopback */
 	uint8_t secret[TT_SECRET];
@@ -41,7 +43,8 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id);
 /* This process no longer needs the port that tt_id_make reserved. */
 void tt_id_release(int port);
 
-/* Numbers that tell places apart: the boot of the kernel and the network namespace; override instead of the boot. */
+/* Numbers that tell places apart: the boot of the kernel and the network namespace; override
+ * instead of the boot. */
 uint64_t tt_id_place(const char *override);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * mail.c - make a mail, its service thread, who is gone, and closing it
  *
- * Called by comm. The thread sleeps in epoll until a socket has something, there is room in one for what waits, or an
- * operation of quorum.c is due.
+ * Called by comm. The thread sleeps in epoll until a socket has something, there is room in one for
+ * what waits, or an operation of quorum.c is due.
  */
 #include <linux/sockios.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 #define GOODBYE_BROKEN_MS 500
 #define NEVER UINT64_MAX
 
-/* ---- who is gone ------------------------------------------------------------------------------------------------- */
+/* ---- who is gone ----------------------------------------------------------------------------- */
 
 void tt_mail_gone(struct tt_mail *mail, int rank, tuttiRankState_t how)
 {
@@ -44,7 +44,7 @@ tuttiRankState_t tt_mail_state(struct tt_mail *mail, int rank)
 	return state;
 }
 
-/* ---- control's side ---------------------------------------------------------------------------------------------- */
+/* ---- control's side -------------------------------------------------------------------------- */
 
 /* Another rank dialled. Thread: control's. */
 static void on_socket(void *ctx, int peer, int fd)
@@ -68,7 +68,7 @@ static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 	pthread_mutex_unlock(&mail->lock);
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static int sleep_ms(uint64_t due)
 {
@@ -124,7 +124,8 @@ int tt_mail_start(struct tt_mail *mail)
 	rc = pthread_create(&mail->thread, NULL, serve, mail);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread for messages: %s", mail->rank, strerror(rc));
+		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread for messages: %s",
+			       mail->rank, strerror(rc));
 	mail->threaded = true;
 	pthread_setname_np(mail->thread, "tutti-mail");
 	return 0;
@@ -141,7 +142,7 @@ bool tt_mail_await(struct tt_mail *mail, uint64_t deadline_ns)
 	return true;
 }
 
-/* ---- make and close ---------------------------------------------------------------------------------------------- */
+/* ---- make and close -------------------------------------------------------------------------- */
 
 static void release(struct tt_mail *mail)
 {
@@ -157,7 +158,8 @@ static void release(struct tt_mail *mail)
 	free(mail);
 }
 
-int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms, struct tt_mail **ret_mail)
+int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
+		 struct tt_mail **ret_mail)
 {
 	struct tt_mail *mail = calloc(1, sizeof(*mail));
 	pthread_condattr_t attr;
@@ -182,7 +184,8 @@ int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_
 	mail->gone = calloc((size_t)nranks, sizeof(*mail->gone));
 	if (!mail->out || !mail->dialling || !mail->gone) {
 		release(mail);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank, nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
+			       nranks);
 	}
 	tt_control_on_mail(ctl, on_socket, on_gone, mail);
 	*ret_mail = mail;
@@ -202,7 +205,8 @@ static bool all_sent(struct tt_mail *mail)
 	int pending;
 
 	for (struct tt_mail_conn *c = mail->conns; c; c = c->next)
-		if (!c->dead && !mail->gone[c->peer] && (c->out || (!ioctl(c->fd, SIOCOUTQ, &pending) && pending)))
+		if (!c->dead && !mail->gone[c->peer] &&
+		    (c->out || (!ioctl(c->fd, SIOCOUTQ, &pending) && pending)))
 			return false;
 	return true;
 }
@@ -210,7 +214,8 @@ static bool all_sent(struct tt_mail *mail)
 /* After an abort nothing is waited for. */
 static void say_goodbye(struct tt_mail *mail)
 {
-	uint64_t until = tt_deadline_ns(tt_control_broken(mail->ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
+	uint64_t until =
+		tt_deadline_ns(tt_control_broken(mail->ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
 	struct tt_letter_head bye = { .kind = TT_M_BYE };
 
 	pthread_mutex_lock(&mail->lock);

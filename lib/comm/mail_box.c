@@ -1,9 +1,9 @@
 /*
  * mail_box.c - letters that have come, and who waits for them
  *
- * Called by callers (receive, cancel) and by the connections. A letter that somebody waits for is read straight into his
- * buffer; others are kept, as many as there is room for. Beyond that a connection is held: its letter's head can be seen
- * and asked for, its body stays with the sender.
+ * Called by callers (receive, cancel) and by the connections. A letter that somebody waits for is
+ * read straight into his buffer; others are kept, as many as there is room for. Beyond that a
+ * connection is held: its letter's head can be seen and asked for, its body stays with the sender.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,13 @@ static bool fits(const struct tt_mail_want *want, const struct tt_letter_head *h
 	       (want->tag < 0 || want->tag == h->tag);
 }
 
-/* ---- from a connection ------------------------------------------------------------------------------------------- */
+/* ---- from a connection ----------------------------------------------------------------------- */
 
 static struct tt_waiter *find_waiter(struct tt_mail *mail, const struct tt_letter_head *h)
 {
 	for (struct tt_waiter *w = mail->waiters; w; w = w->next)
-		if (w->state == TT_W_WAITING && !w->want->look && w->want->room >= h->bytes && fits(w->want, h))
+		if (w->state == TT_W_WAITING && !w->want->look && w->want->room >= h->bytes &&
+		    fits(w->want, h))
 			return w;
 	return NULL;
 }
@@ -31,7 +32,8 @@ static struct tt_letter *make_letter(struct tt_mail *mail, const struct tt_lette
 {
 	struct tt_letter *l;
 
-	if (h->kind == TT_M_MESSAGE && (h->bytes > TT_MAIL_BOX || mail->box_bytes > TT_MAIL_BOX - h->bytes))
+	if (h->kind == TT_M_MESSAGE &&
+	    (h->bytes > TT_MAIL_BOX || mail->box_bytes > TT_MAIL_BOX - h->bytes))
 		return NULL;
 	l = aligned_alloc(64, (sizeof(*l) + h->bytes + 63) / 64 * 64);
 	if (!l)
@@ -98,7 +100,8 @@ static bool answer_standing(struct tt_mail *mail, const struct tt_letter_head *h
 
 void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision, size_t bytes)
 {
-	struct tt_shared *s = decision ? aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64) : NULL;
+	struct tt_shared *s =
+		decision ? aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64) : NULL;
 
 	if (s) {
 		s->users = 1;
@@ -171,7 +174,7 @@ int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const vo
 	return 1;
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* There is room again: those that were held read on. */
 static void make_way(struct tt_mail *mail)
@@ -189,8 +192,10 @@ static void make_way(struct tt_mail *mail)
 
 static int too_large(struct tt_mail *mail, const struct tt_letter_head *h, size_t room)
 {
-	return tt_fail(TT_ARG, "rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
-		       mail->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
+	return tt_fail(
+		TT_ARG,
+		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
+		mail->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
 }
 
 /* From the box: 0 | 1 none there | TT_ARG. Locked, but not while it copies. */
@@ -220,7 +225,8 @@ static int take_kept(struct tt_mail *mail, struct tt_waiter *w, struct tt_letter
 	return 0;
 }
 
-/* A connection that is held with such a letter: 0 seen (only to look) | 1 none, or it is being read for waiter | TT_ARG */
+/* A connection that is held with such a letter: 0 seen (only to look) | 1 none, or it is being read
+ * for waiter | TT_ARG */
 static int ask_held(struct tt_mail *mail, struct tt_waiter *waiter, struct tt_letter_head *ret_head)
 {
 	const struct tt_mail_want *want = waiter->want;
@@ -247,7 +253,8 @@ static int ask_held(struct tt_mail *mail, struct tt_waiter *waiter, struct tt_le
 static bool hopeless(const struct tt_mail *mail, int source)
 {
 	for (int r = 0; r < mail->nranks; r++)
-		if ((source < 0 ? r != mail->rank : source == r) && (!mail->gone[r] || tt_mail_live(mail, r)))
+		if ((source < 0 ? r != mail->rank : source == r) &&
+		    (!mail->gone[r] || tt_mail_live(mail, r)))
 			return false;
 	return mail->nranks > 1 && source != mail->rank;
 }
@@ -255,8 +262,10 @@ static bool hopeless(const struct tt_mail *mail, int source)
 static int no_hope(struct tt_mail *mail, int source)
 {
 	if (source < 0)
-		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left", mail->rank);
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and nothing more of it can come", mail->rank, source,
+		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
+			       mail->rank);
+	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and nothing more of it can come",
+		       mail->rank, source,
 		       mail->gone[source] == tuttiRankLeft ? "has left" : "is dead");
 }
 
@@ -282,7 +291,8 @@ static bool withdraw(struct tt_mail *mail, struct tt_waiter *w)
 	return true;
 }
 
-static int wait_for(struct tt_mail *mail, struct tt_waiter *w, uint64_t deadline_ns, struct tt_letter_head *ret_head)
+static int wait_for(struct tt_mail *mail, struct tt_waiter *w, uint64_t deadline_ns,
+		    struct tt_letter_head *ret_head)
 {
 	uint64_t patience_ns = mail->timeout_ms * 1000000ull;
 	int rc;
@@ -293,7 +303,8 @@ static int wait_for(struct tt_mail *mail, struct tt_waiter *w, uint64_t deadline
 			return 0;
 		}
 		if (mail->cut)
-			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);
+			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
+				       mail->rank);
 		if (w->state == TT_W_CANCELLED)
 			return 1;
 		if (w->state == TT_W_CALLED)
@@ -338,7 +349,7 @@ int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t
 	return rc;
 }
 
-/* ---- cancel ------------------------------------------------------------------------------------------------------ */
+/* ---- cancel ---------------------------------------------------------------------------------- */
 
 static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint64_t version)
 {
@@ -346,7 +357,8 @@ static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint
 	uint64_t dropped = 0;
 
 	for (at = &mail->box; (l = *at);) {
-		if (!fits(such, &l->head) || (l->head.version >= version && version != UINT64_MAX)) {
+		if (!fits(such, &l->head) ||
+		    (l->head.version >= version && version != UINT64_MAX)) {
 			at = &l->next;
 			continue;
 		}
@@ -375,8 +387,8 @@ uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t vers
 	pthread_mutex_lock(&mail->lock);
 	dropped = drop(mail, &such, version);
 	for (struct tt_waiter *w = mail->waiters; w; w = w->next)
-		if (w->state == TT_W_WAITING && w->want->kind == TT_M_MESSAGE && w->want->source == source &&
-		    w->want->tag == tag)
+		if (w->state == TT_W_WAITING && w->want->kind == TT_M_MESSAGE &&
+		    w->want->source == source && w->want->tag == tag)
 			w->state = TT_W_CANCELLED;
 	make_way(mail);
 	pthread_cond_broadcast(&mail->changed);

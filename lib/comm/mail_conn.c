@@ -1,8 +1,8 @@
 /*
  * mail_conn.c - the sockets of mail: letters out, letters in
  *
- * Called by mail_send.c, quorum.c and the service thread. A letter is a head of 48 bytes and its body. What the kernel
- * does not take at once is written by the service thread, from where it lies.
+ * Called by mail_send.c, quorum.c and the service thread. A letter is a head of 48 bytes and its
+ * body. What the kernel does not take at once is written by the service thread, from where it lies.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #define READ_AT_ONCE (1u << 20)          /* of one socket, before others have their turn */
 
-/* ---- heads ------------------------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 void tt_letter_put(const struct tt_letter_head *h, uint8_t ret_raw[TT_HEAD_BYTES])
 {
@@ -45,7 +45,7 @@ static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_letter_head *re
 	return !r.failed && ret_head->kind;
 }
 
-/* ---- connections ------------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 struct tt_mail_conn *tt_mail_live(const struct tt_mail *mail, int peer)
 {
@@ -58,7 +58,8 @@ struct tt_mail_conn *tt_mail_live(const struct tt_mail *mail, int peer)
 
 void tt_mail_conn_watch(struct tt_mail *mail, struct tt_mail_conn *c)
 {
-	struct epoll_event ev = { .events = (c->held ? 0u : EPOLLIN) | (c->out ? EPOLLOUT : 0u), .data.ptr = c };
+	struct epoll_event ev = { .events = (c->held ? 0u : EPOLLIN) | (c->out ? EPOLLOUT : 0u),
+				  .data.ptr = c };
 
 	if (c->dead || (c->watched && c->events == ev.events))
 		return;
@@ -73,7 +74,8 @@ int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd)
 
 	if (!c) {
 		tt_sock_close(fd);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a connection with rank %d", mail->rank, peer);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a connection with rank %d",
+			       mail->rank, peer);
 	}
 	tt_sock_set_blocking(fd, false);
 	c->fd = fd;
@@ -137,7 +139,7 @@ void tt_mail_bury(struct tt_mail *mail)
 	}
 }
 
-/* ---- out --------------------------------------------------------------------------------------------------------- */
+/* ---- out ------------------------------------------------------------------------------------- */
 
 void tt_shared_drop(struct tt_shared *shared)
 {
@@ -145,13 +147,15 @@ void tt_shared_drop(struct tt_shared *shared)
 		free(shared);
 }
 
-/* What the kernel takes now. A connection that fails is found by the service thread when it reads it. */
+/* What the kernel takes now. A connection that fails is found by the service thread when it reads
+ * it. */
 static void push(struct tt_mail *mail, struct tt_mail_conn *c)
 {
 	struct tt_parcel *p;
 
 	while ((p = c->out)) {
-		size_t head = p->sent < TT_HEAD_BYTES ? TT_HEAD_BYTES - p->sent : 0, body = p->sent + head - TT_HEAD_BYTES;
+		size_t head = p->sent < TT_HEAD_BYTES ? TT_HEAD_BYTES - p->sent : 0,
+		       body = p->sent + head - TT_HEAD_BYTES;
 		struct iovec iov[2] = {
 			{ .iov_base = p->head + TT_HEAD_BYTES - head, .iov_len = head },
 			{ .iov_base = (void *)(uintptr_t)(p->data ? p->data + body : NULL),
@@ -188,7 +192,8 @@ void tt_mail_append(struct tt_mail *mail, struct tt_mail_conn *c, struct tt_parc
 }
 
 /* Without memory for it the peer waits until its deadline. */
-void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *head, struct tt_shared *shared)
+void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+		  struct tt_shared *shared)
 {
 	struct tt_mail_conn *c = mail->out[peer];
 	struct tt_parcel *p = c ? calloc(1, sizeof(*p)) : NULL;
@@ -205,13 +210,14 @@ void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *h
 	tt_mail_append(mail, c, p);
 }
 
-/* ---- in ---------------------------------------------------------------------------------------------------------- */
+/* ---- in -------------------------------------------------------------------------------------- */
 
 static bool begin_body(struct tt_mail *mail, struct tt_mail_conn *c)
 {
 	c->head.source = c->peer;
 	if (!get_head(c->raw, &c->head)) {
-		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a letter that makes no sense", mail->rank, c->peer);
+		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a letter that makes no sense",
+		       mail->rank, c->peer);
 		tt_mail_conn_end(mail, c, tuttiRankDead);
 		return false;
 	}
@@ -283,7 +289,8 @@ void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *c, uint32_t e
 	if (!c->dead && (events & EPOLLOUT))
 		push(mail, c);
 	if (!c->dead && c->held && (events & (EPOLLHUP | EPOLLERR))) {
-		epoll_ctl(mail->epoll, EPOLL_CTL_DEL, c->fd, NULL);      /* or it would be reported for ever */
+		/* or it would be reported for ever */
+		epoll_ctl(mail->epoll, EPOLL_CTL_DEL, c->fd, NULL);
 		c->watched = false;
 		return;
 	}

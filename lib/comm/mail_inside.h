@@ -1,8 +1,9 @@
 /*
- * mail_inside.h - what the files of mail, and quorum.c, share: connections, the box, the service thread's state
+ * mail_inside.h - what the files of mail, and quorum.c, share: connections, the box, the service
+ * thread's state
  *
- * mail->lock guards everything; the service thread lets it go only while it sleeps, callers while they wait. "locked"
- * means that the caller holds it. Reads and writes of sockets never block.
+ * mail->lock guards everything; the service thread lets it go only while it sleeps, callers while
+ * they wait. "locked" means that the caller holds it. Reads and writes of sockets never block.
  */
 #ifndef TT_MAIL_INSIDE_H
 #define TT_MAIL_INSIDE_H
@@ -39,7 +40,8 @@ struct tt_letter {
 struct tt_waiter {
 	struct tt_waiter *next;
 	const struct tt_mail_want *want;
-	/* CALLED: a letter for it was kept before it woke up, so that no later one may overtake that */
+	/* CALLED: a letter for it was kept before it woke up, so that no later one may overtake
+	 * that */
 	enum { TT_W_WAITING, TT_W_CALLED, TT_W_FILLING, TT_W_DONE, TT_W_CANCELLED } state;
 	struct tt_letter_head head;      /* DONE */
 };
@@ -47,13 +49,15 @@ struct tt_waiter {
 struct tt_mail_conn {
 	struct tt_mail_conn *next;
 	int fd, peer;
-	bool dead, watched;              /* dead: freed at the end of the round; watched: in epoll, for: */
+	bool dead, watched;              /* dead: freed at the end of the round; watched: in epoll,
+					  * for: */
 	uint32_t events;
 	struct tt_parcel *out, **out_last;
 	/* in */
 	uint8_t raw[TT_HEAD_BYTES];
 	size_t have;                     /* of raw, then of the body */
-	bool in_body, held;              /* held: no room for the body, nothing is read until there is */
+	bool in_body, held;              /* held: no room for the body, nothing is read until there
+					  * is */
 	struct tt_letter_head head;
 	uint8_t *to;                     /* the body goes there; NULL: it is thrown away */
 	struct tt_letter *letter;        /* ... which is in this one, */
@@ -72,7 +76,8 @@ struct tt_mail {
 	pthread_t thread;
 	int epoll, wake;
 	bool threaded, stop, cut;
-	struct tt_mail_conn *conns, **out;       /* out[nranks]: the one that letters to that rank take */
+	struct tt_mail_conn *conns, **out;       /* out[nranks]: the one that letters to that rank
+						  * take */
 	bool *dialling;                  /* [nranks] */
 	uint8_t *gone;                   /* [nranks] tuttiRankState_t */
 	struct tt_letter *box, **box_last;
@@ -85,24 +90,30 @@ struct tt_mail {
 };
 
 /* mail.c */
-int tt_mail_start(struct tt_mail *mail);                 /* locked; the thread, if there is none yet. 0 | TT_SYSTEM */
+/* locked; the thread, if there is none yet. 0 | TT_SYSTEM */
+int tt_mail_start(struct tt_mail *mail);
 void tt_mail_gone(struct tt_mail *mail, int rank, tuttiRankState_t how);        /* locked */
 /* Wait for a change; locked. false: deadline_ns has passed */
 bool tt_mail_await(struct tt_mail *mail, uint64_t deadline_ns);
 
 /* mail_conn.c, locked */
-int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd);            /* takes fd. 0 | TT_SYSTEM */
+/* takes fd. 0 | TT_SYSTEM */
+int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd);
 void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *conn, uint32_t events);
 void tt_mail_conn_watch(struct tt_mail *mail, struct tt_mail_conn *conn);
 void tt_mail_conn_end(struct tt_mail *mail, struct tt_mail_conn *conn, tuttiRankState_t how);
-void tt_mail_bury(struct tt_mail *mail);                                 /* free dead ones; service thread */
-/* Queue a letter without waiting; the service thread's way. data: NULL, or in shared, which gets one more user. */
-void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *head, struct tt_shared *shared);
+/* free dead ones; service thread */
+void tt_mail_bury(struct tt_mail *mail);
+/* Queue a letter without waiting; the service thread's way. data: NULL, or in shared, which gets
+ * one more user. */
+void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+		  struct tt_shared *shared);
 /* Queue a parcel and send what the kernel takes. A caller's must stay until it is done. */
 void tt_mail_append(struct tt_mail *mail, struct tt_mail_conn *conn, struct tt_parcel *parcel);
 void tt_letter_put(const struct tt_letter_head *head, uint8_t ret_raw[TT_HEAD_BYTES]);
 void tt_shared_drop(struct tt_shared *shared);
-struct tt_mail_conn *tt_mail_live(const struct tt_mail *mail, int peer);        /* some connection with it, or NULL */
+/* some connection with it, or NULL */
+struct tt_mail_conn *tt_mail_live(const struct tt_mail *mail, int peer);
 
 /* mail_box.c, locked */
 /* Where does the body of conn->head go? Sets to, letter, waiter, or held. */
@@ -117,7 +128,8 @@ void tt_box_free(struct tt_mail *mail);
 /* A contribution begins: where its body goes; NULL: it is not wanted, and has been answered */
 uint8_t *tt_quorum_place(struct tt_mail *mail, const struct tt_letter_head *head);
 void tt_quorum_arrived(struct tt_mail *mail, const struct tt_letter_head *head);
-void tt_quorum_lost(struct tt_mail *mail, int source);                   /* it is gone, perhaps amid a body */
+/* it is gone, perhaps amid a body */
+void tt_quorum_lost(struct tt_mail *mail, int source);
 uint64_t tt_quorum_timers(struct tt_mail *mail, uint64_t now);
 void tt_quorum_free(struct tt_mail *mail);
 size_t tt_quorum_memory(const struct tt_mail *mail);

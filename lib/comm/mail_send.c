@@ -1,16 +1,16 @@
 /*
  * mail_send.c - a caller's letter: dial if there is no connection yet, send, wait until it is out
  *
- * Called by api, quorum and shrink calls, in the caller's thread. A letter is written from where it lies: at once as far
- * as the kernel takes it, by the service thread after that, while the caller sleeps. What is given up amid its body is
- * copied, since the stream must go on.
+ * Called by api, quorum and shrink calls, in the caller's thread. A letter is written from where it
+ * lies: at once as far as the kernel takes it, by the service thread after that, while the caller
+ * sleeps. What is given up amid its body is copied, since the stream must go on.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/mail_inside.h"
 
-/* ---- dialling ---------------------------------------------------------------------------------------------------- */
+/* ---- dialling -------------------------------------------------------------------------------- */
 
 static int gone(struct tt_mail *mail, int peer)
 {
@@ -32,7 +32,8 @@ static int reach(struct tt_mail *mail, int peer, uint64_t deadline_ns)
 	if (mail->out[peer])
 		return 0;
 	if (mail->dialling[peer])
-		return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", mail->rank, peer);
+		return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", mail->rank,
+			       peer);
 	if ((rc = tt_mail_start(mail)))
 		return rc;
 	mail->dialling[peer] = true;
@@ -48,7 +49,7 @@ static int reach(struct tt_mail *mail, int peer, uint64_t deadline_ns)
 	return mail->out[peer] ? 0 : rc;
 }
 
-/* ---- a caller's letter ------------------------------------------------------------------------------------------- */
+/* ---- a caller's letter ----------------------------------------------------------------------- */
 
 /* The caller gives up: what has not begun is taken back, the rest of what has begun is copied. */
 static void leave_parcel(struct tt_mail *mail, struct tt_mail_conn *c, struct tt_parcel *mine)
@@ -77,10 +78,12 @@ static void leave_parcel(struct tt_mail *mail, struct tt_mail_conn *c, struct tt
 		c->out_last = at;
 }
 
-static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *head, const void *data,
-		   uint64_t deadline_ns)
+static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+		   const void *data, uint64_t deadline_ns)
 {
-	struct tt_parcel p = { .data = data, .bytes = TT_HEAD_BYTES + head->bytes, .callers = true };
+	struct tt_parcel p = { .data = data,
+			       .bytes = TT_HEAD_BYTES + head->bytes,
+			       .callers = true };
 	struct tt_mail_conn *c = mail->out[peer];
 	uint64_t moved = 0, now = tt_now_ns(), wait_ns = deadline_ns > now ? deadline_ns - now : 0;
 
@@ -97,28 +100,34 @@ static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *
 	if (p.done)
 		return p.rc ? gone(mail, peer) : 0;
 	leave_parcel(mail, c, &p);
-	return mail->cut ? tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank) :
-	       tt_fail(TT_TIMEOUT, "rank %d: rank %d took nothing of a message of %llu bytes for %llu ms: it is stopped, or "
-		       "does not receive what it has got", mail->rank, peer, (unsigned long long)head->bytes,
-		       (unsigned long long)(wait_ns / 1000000));
+	return mail->cut
+		       ? tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank)
+		       : tt_fail(TT_TIMEOUT,
+				 "rank %d: rank %d took nothing of a message of %llu bytes for %llu ms: it is stopped, or "
+				 "does not receive what it has got",
+				 mail->rank, peer, (unsigned long long)head->bytes,
+				 (unsigned long long)(wait_ns / 1000000));
 }
 
-static int deliver_here(struct tt_mail *mail, const struct tt_letter_head *head, const void *data, uint64_t deadline_ns)
+static int deliver_here(struct tt_mail *mail, const struct tt_letter_head *head, const void *data,
+			uint64_t deadline_ns)
 {
 	int rc;
 
 	while (!(rc = tt_box_put(mail, head, data)) && !mail->cut)
 		if (!tt_mail_await(mail, deadline_ns))
-			return tt_fail(TT_TIMEOUT, "rank %d: no room for a message of %llu bytes to itself: it has %zu bytes "
-				       "that it did not receive", mail->rank, (unsigned long long)head->bytes,
-				       mail->box_bytes);
+			return tt_fail(
+				TT_TIMEOUT,
+				"rank %d: no room for a message of %llu bytes to itself: it has %zu bytes "
+				"that it did not receive",
+				mail->rank, (unsigned long long)head->bytes, mail->box_bytes);
 	if (rc < 0)
 		return rc;
 	return rc ? 0 : tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);
 }
 
-int tt_mail_send(struct tt_mail *mail, int peer, const struct tt_letter_head *head, const void *data,
-		 uint64_t deadline_ns)
+int tt_mail_send(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+		 const void *data, uint64_t deadline_ns)
 {
 	int rc;
 

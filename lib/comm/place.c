@@ -1,8 +1,9 @@
 /*
  * place.c - the package, NUMA node and L3 cache that a rank's processors are in
  *
- * Called by comm.c and `tutti info` (place.h). Straight from /sys: hwloc knows the same and more, but reads all of the
- * machine, which takes longer than joining may. tests/test_groups.c holds this against hwloc.
+ * Called by comm.c and `tutti info` (place.h). Straight from /sys: hwloc knows the same and more,
+ * but reads all of the machine, which takes longer than joining may. tests/test_groups.c holds this
+ * against hwloc.
  */
 #include "comm/place.h"
 
@@ -40,7 +41,7 @@ static int holder(const char *path, const uint64_t mask[TT_CPU_WORDS])
 	return lowest(list);
 }
 
-/* ---- the file of each level that lists the processors which share it with cpu ------------------------------------- */
+/* ---- the file of each level that lists the processors which share it with cpu ---------------- */
 
 static void package_file(const char *sys, int cpu, char *path, size_t bytes)
 {

@@ -1,15 +1,18 @@
 /*
- * quorum.c - rank 0's books of quorum allreduces: who has contributed, when it is enough, the sum, late ones
+ * quorum.c - rank 0's books of quorum allreduces: who has contributed, when it is enough, the sum,
+ * late ones
  *
- * Called by mail with its lock held: by rank 0's service thread, or in rank 0's own call. One operation is open at a time,
- * the one after the newest. It is complete with its k-th contribution, at its deadline, or when everybody who is alive has
- * contributed; then it is summed in rank order over the mask, and whoever contributed or asked is answered. Contributions
- * to complete operations are answered at once by a result that is kept; their bytes are thrown away as they come.
+ * Called by mail with its lock held: by rank 0's service thread, or in rank 0's own call. One
+ * operation is open at a time, the one after the newest. It is complete with its k-th contribution,
+ * at its deadline, or when everybody who is alive has contributed; then it is summed in rank order
+ * over the mask, and whoever contributed or asked is answered. Contributions to complete operations
+ * are answered at once by a result that is kept; their bytes are thrown away as they come.
  *
- *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type, op, k, deadline; a
- *                 wish only (nothing to contribute) has the flag WISH, EVERY says which result a late one gets
- *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in it, the newest number;
- *                 the mask. Then RESULT: the bytes.
+ *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type,
+ *                 op, k, deadline; a wish only (nothing to contribute) has the flag WISH, EVERY
+ *                 says which result a late one gets
+ *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in
+ *                 it, the newest number; the mask. Then RESULT: the bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +29,8 @@ struct given {
 	uint8_t *data;                   /* kept from operation to operation */
 	size_t room;
 	bool coming, here;               /* its bytes are being read; are complete */
-	bool asks;                       /* has nothing to contribute to the open operation, and waits for its result */
+	bool asks;                       /* has nothing to contribute to the open operation, and
+					  * waits for its result */
 	int tag;                         /* of its call */
 };
 
@@ -41,9 +45,10 @@ struct tt_quorum {
 	size_t kept_bytes;
 };
 
-/* ---- answers ----------------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
-static void post(struct tt_mail *mail, int to, const struct tt_letter_head *head, struct tt_shared *shared)
+static void post(struct tt_mail *mail, int to, const struct tt_letter_head *head,
+		 struct tt_shared *shared)
 {
 	if (to == mail->rank)
 		tt_box_put(mail, head, shared ? shared->data : NULL);
@@ -54,8 +59,11 @@ static void post(struct tt_mail *mail, int to, const struct tt_letter_head *head
 static void answer(struct tt_mail *mail, int to, const struct kept *k, uint32_t mine)
 {
 	struct tt_quorum *q = mail->quorum;
-	struct tt_letter_head head = { .kind = TT_M_VERDICT, .tag = q->given[to].tag, .version = k->number,
-				       .bytes = k->mask->bytes, .call = { mine, (uint32_t)k->count } };
+	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+				       .tag = q->given[to].tag,
+				       .version = k->number,
+				       .bytes = k->mask->bytes,
+				       .call = { mine, (uint32_t)k->count } };
 
 	head.call[2] = (uint32_t)q->newest;
 	head.call[3] = (uint32_t)(q->newest >> 32);
@@ -69,8 +77,11 @@ static void answer(struct tt_mail *mail, int to, const struct kept *k, uint32_t 
 static void refuse(struct tt_mail *mail, int to, uint32_t why)
 {
 	const struct tt_quorum *q = mail->quorum;
-	struct tt_letter_head head = { .kind = TT_M_VERDICT, .tag = q->given[to].tag, .version = q->newest + 1,
-				       .call = { why, (uint32_t)q->first.source, (uint32_t)q->first.bytes, q->first.call[2] } };
+	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+				       .tag = q->given[to].tag,
+				       .version = q->newest + 1,
+				       .call = { why, (uint32_t)q->first.source,
+						 (uint32_t)q->first.bytes, q->first.call[2] } };
 
 	post(mail, to, &head, NULL);
 }
@@ -85,11 +96,11 @@ static void answer_late(struct tt_mail *mail, const struct tt_letter_head *h)
 	answer(mail, h->source, k, h->call[0] & TT_GIVE_WISH ? tuttiQuorumNone : tuttiQuorumLate);
 }
 
-/* ---- the sum ----------------------------------------------------------------------------------------------------- */
+/* ---- the sum --------------------------------------------------------------------------------- */
 
 /* As reduce-to-one does it: the first eight at once, then seven by seven. */
-static void sum_tile(tt_reduce_fn *reduce, uint8_t *dst, const uint8_t *const *from, int n, size_t at, size_t count,
-		     size_t element)
+static void sum_tile(tt_reduce_fn *reduce, uint8_t *dst, const uint8_t *const *from, int n,
+		     size_t at, size_t count, size_t element)
 {
 	const void *src[TT_MAX_SOURCES];
 	int done = 0;
@@ -116,7 +127,8 @@ static void sum(const struct tt_quorum *q, const uint8_t *const *from, int n, ui
 	struct tt_fpmode mode = tt_fpmode_enter();
 
 	for (int i = 0; average && tt_average_scales(type) && i < n; i++)
-		tt_average_scale((void *)(uintptr_t)from[i], from[i], (uint32_t)n, bytes / element, type);
+		tt_average_scale((void *)(uintptr_t)from[i], from[i], (uint32_t)n, bytes / element,
+				 type);
 	for (size_t at = 0; at < bytes; at += TILE_BYTES)
 		sum_tile(tt_reduce_kernel(type, op), dst, from, n, at,
 			 (bytes - at < TILE_BYTES ? bytes - at : TILE_BYTES) / element, element);
@@ -151,7 +163,8 @@ static void forget(struct tt_quorum *q, struct kept *k)
 static bool conclude(struct tt_mail *mail)
 {
 	struct tt_quorum *q = mail->quorum;
-	struct tt_shared *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8), *result = shared_of(q->first.bytes);
+	struct tt_shared *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8),
+			 *result = shared_of(q->first.bytes);
 	const uint8_t **from = malloc((size_t)mail->nranks * sizeof(*from));
 	struct kept *k = &q->kept[(q->newest + 1) % TUTTI_QUORUM_KEPT];
 	int n = 0;
@@ -165,7 +178,8 @@ static bool conclude(struct tt_mail *mail)
 	memset(mask->data, 0, mask->bytes);
 	for (int r = 0; r < mail->nranks; r++)
 		if (q->given[r].here) {
-			mask->data[r / 8] |= (uint8_t)(1 << r % 8);      /* little-endian words of 64 */
+			/* little-endian words of 64 */
+			mask->data[r / 8] |= (uint8_t)(1 << r % 8);
 			from[n++] = q->given[r].data;
 		}
 	sum(q, from, n, result->data);
@@ -220,12 +234,13 @@ static void check(struct tt_mail *mail)
 	if (!q->open || !q->here)
 		return;
 	for (int r = 0; r < mail->nranks; r++)
-		awaited += q->given[r].coming || (!q->given[r].here && !q->given[r].asks && !mail->gone[r]);
+		awaited += q->given[r].coming ||
+			   (!q->given[r].here && !q->given[r].asks && !mail->gone[r]);
 	if (q->here >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
 		complete(mail);
 }
 
-/* ---- contributions ----------------------------------------------------------------------------------------------- */
+/* ---- contributions --------------------------------------------------------------------------- */
 
 static bool make_books(struct tt_mail *mail)
 {
@@ -250,7 +265,8 @@ static bool is_sane(const struct tt_letter_head *h)
 {
 	uint32_t type = h->call[0] & 0xff, op = h->call[1];
 
-	return type < tuttiNumTypes && op < tuttiNumOps && tt_reduce_kernel((tuttiDataType_t)type, (tuttiRedOp_t)op) &&
+	return type < tuttiNumTypes && op < tuttiNumOps &&
+	       tt_reduce_kernel((tuttiDataType_t)type, (tuttiRedOp_t)op) &&
 	       h->bytes % tt_type_bytes((tuttiDataType_t)type) == 0 && h->version && h->call[2];
 }
 
@@ -267,8 +283,8 @@ static void open_operation(struct tt_mail *mail, const struct tt_letter_head *h)
 /* Is it the call that the first one made? */
 static bool is_same(const struct tt_letter_head *a, const struct tt_letter_head *b)
 {
-	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) && a->call[1] == b->call[1] &&
-	       a->call[2] == b->call[2];
+	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) &&
+	       a->call[1] == b->call[1] && a->call[2] == b->call[2];
 }
 
 /* Room for a contribution; NULL: no memory */
@@ -300,12 +316,14 @@ uint8_t *tt_quorum_place(struct tt_mail *mail, const struct tt_letter_head *h)
 		return NULL;
 	}
 	if (h->call[0] & TT_GIVE_WISH) {
-		g->asks = !g->here && !g->coming;        /* it has contributed, but did not wait for the result */
+		/* it has contributed, but did not wait for the result */
+		g->asks = !g->here && !g->coming;
 		check(mail);
 		return NULL;
 	}
 	if (h->version > q->newest + 1 || (q->open && !is_same(&q->first, h))) {
-		refuse(mail, h->source, h->version > q->newest + 1 ? TT_VERDICT_AHEAD : TT_VERDICT_DIFFERS);
+		refuse(mail, h->source,
+		       h->version > q->newest + 1 ? TT_VERDICT_AHEAD : TT_VERDICT_DIFFERS);
 		return NULL;
 	}
 	if (g->here || g->coming)

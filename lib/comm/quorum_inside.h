@@ -1,4 +1,5 @@
-/* quorum_inside.h - what rank 0's books (quorum.c) and a caller (quorum_call.c) say to each other */
+/* quorum_inside.h - what rank 0's books (quorum.c) and a caller (quorum_call.c) say to each
+ * other */
 #ifndef TT_QUORUM_INSIDE_H
 #define TT_QUORUM_INSIDE_H
 
@@ -10,7 +11,8 @@
 #define TT_GIVE_WISH 0x100u
 #define TT_GIVE_EVERY 0x200u
 
-/* In call[0] of a VERDICT, beside tuttiQuorumMine_t. DIFFERS: call[1..3] are the first rank, its bytes and its k */
+/* In call[0] of a VERDICT, beside tuttiQuorumMine_t. DIFFERS: call[1..3] are the first rank, its
+ * bytes and its k */
 enum { TT_VERDICT_DIFFERS = 16, TT_VERDICT_AHEAD };
 
 #endif

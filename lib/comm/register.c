@@ -1,8 +1,9 @@
 /*
- * register.c - buffers that a user promises to keep: known as memory that lasts (mem/lasting.h) until taken back
+ * register.c - buffers that a user promises to keep: known as memory that lasts (mem/lasting.h)
+ * until taken back
  *
- * Called by api, and by comm.c when the communicator goes. A handle is looked for in the communicator's list before
- * anything is read from it, so a wrong one is an error.
+ * Called by api, and by comm.c when the communicator goes. A handle is looked for in the
+ * communicator's list before anything is read from it, so a wrong one is an error.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,9 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 	}
 	r = (uintptr_t)start + bytes < bytes ? NULL : calloc(1, sizeof(*r));
 	if (!r)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory to note a registration of %zu bytes at %p", c->rank, bytes, start);
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: no memory to note a registration of %zu bytes at %p",
+			       c->rank, bytes, start);
 	tt_lasting_add(&r->lasting, start, bytes);
 	pthread_mutex_lock(&c->lock);
 	r->next = c->registrations;
@@ -48,8 +51,10 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 		*at = r->next;
 	pthread_mutex_unlock(&c->lock);
 	if (!r)
-		return tt_fail(TT_ARG, "rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back", c->rank,
-			       handle);
+		return tt_fail(
+			TT_ARG,
+			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back",
+			c->rank, handle);
 	tt_lasting_remove(&r->lasting);
 	free(r);
 	return 0;

@@ -1,11 +1,12 @@
 /*
  * shrink.c - a communicator of the ranks that are left
  *
- * Called by api. Each caller makes a control that listens and offers its port to the lowest rank that it takes for
- * alive, the chair, by mail, which goes on when the communicator is broken. The chair waits until all that are alive have
- * offered, for half the time-out at most, decides who is in it and tells them; they connect as after a split, by a key
- * made of the parent's and the new epoch. If the chair dies, offers go to the next; if anybody dies while they connect,
- * they start over. Whoever is not in it hears of the decision over the parent's control.
+ * Called by api. Each caller makes a control that listens and offers its port to the lowest rank
+ * that it takes for alive, the chair, by mail, which goes on when the communicator is broken. The
+ * chair waits until all that are alive have offered, for half the time-out at most, decides who is
+ * in it and tells them; they connect as after a split, by a key made of the parent's and the new
+ * epoch. If the chair dies, offers go to the next; if anybody dies while they connect, they start
+ * over. Whoever is not in it hears of the decision over the parent's control.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@
 #include "comm/wire.h"
 
 #define SLICE_MS 50                      /* between looks at who is gone */
-#define ALONE_MS 300                     /* so long a last survivor listens whether it was the one left out */
+/* so long a last survivor listens whether it was the one left out */
+#define ALONE_MS 300
 #define DECISION_BYTES(n) (1200 + 8 * (size_t)(n))
 
 struct attempt {
@@ -42,12 +44,18 @@ static int left_out(struct attempt *a)
 	if (newest > a->epoch)
 		a->epoch = newest;
 	if (a->tried && newest >= a->tried)
-		return tt_fail(TT_REMOTE, "rank %d: the others went on as epoch %llu, in which a death in the last moment kept "
-			       "this rank from taking part", a->parent->rank, (unsigned long long)newest);
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: the others went on as epoch %llu, in which a death in the last moment kept "
+			"this rank from taking part",
+			a->parent->rank, (unsigned long long)newest);
 	if (!without)
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, or did "
-		       "not call tuttiCommShrink in time", a->parent->rank, (unsigned long long)without);
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, or did "
+		"not call tuttiCommShrink in time",
+		a->parent->rank, (unsigned long long)without);
 }
 
 static bool is_gone(const struct attempt *a, int rank)
@@ -64,13 +72,16 @@ static int chair(const struct attempt *a)
 	return r;
 }
 
-/* ---- letters ----------------------------------------------------------------------------------------------------- */
+/* ---- letters --------------------------------------------------------------------------------- */
 
 static int send_letter(struct attempt *a, int to, enum tt_mail_kind kind, struct tt_writer *w)
 {
-	struct tt_letter_head head = { .kind = kind, .version = a->parent->shrinks, .bytes = w->have };
-	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a letter", a->parent->rank) :
-		 tt_mail_send(a->parent->mail, to, &head, w->data, tt_now_ns() + a->half_ns);
+	struct tt_letter_head head = { .kind = kind,
+				       .version = a->parent->shrinks,
+				       .bytes = w->have };
+	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a letter", a->parent->rank)
+			   : tt_mail_send(a->parent->mail, to, &head, w->data,
+					  tt_now_ns() + a->half_ns);
 
 	free(w->data);
 	return rc;
@@ -110,9 +121,10 @@ static void send_decision(struct attempt *a, int to, int code, const char *text)
 	send_letter(a, to, TT_M_DECISION, &w);   /* one that is gone now shows when they connect */
 }
 
-/* The next letter of source (-1: any) within so long; letters of earlier shrinkings are dropped. As tt_mail_recv. */
-static int next_letter(struct attempt *a, enum tt_mail_kind kind, int source, int ms, struct tt_letter_head *ret_head,
-		       struct tt_reader *ret_r)
+/* The next letter of source (-1: any) within so long; letters of earlier shrinkings are dropped. As
+ * tt_mail_recv. */
+static int next_letter(struct attempt *a, enum tt_mail_kind kind, int source, int ms,
+		       struct tt_letter_head *ret_head, struct tt_reader *ret_r)
 {
 	struct tt_mail_want want = { .kind = kind, .source = source, .tag = -1, .to = a->letter,
 				     .room = DECISION_BYTES(a->parent->nranks) };
@@ -126,7 +138,7 @@ static int next_letter(struct attempt *a, enum tt_mail_kind kind, int source, in
 	return rc;
 }
 
-/* ---- the chair --------------------------------------------------------------------------------------------------- */
+/* ---- the chair ------------------------------------------------------------------------------- */
 
 /* 0 | TT_USAGE: its list is another one */
 static int note_offer(struct attempt *a, int source, struct tt_reader *r)
@@ -138,8 +150,12 @@ static int note_offer(struct attempt *a, int source, struct tt_reader *r)
 	if (epoch > a->epoch)
 		a->epoch = epoch;
 	a->port_of[source] = (int)port;
-	return digest == a->digest ? 0 : tt_fail(TT_USAGE, "ranks %d and %d call tuttiCommShrink with different lists of ranks "
-						 "to exclude", a->parent->rank, source);
+	return digest == a->digest
+		       ? 0
+		       : tt_fail(TT_USAGE,
+				 "ranks %d and %d call tuttiCommShrink with different lists of ranks "
+				 "to exclude",
+				 a->parent->rank, source);
 }
 
 /* Ranks that may still come; those that are listed as staying and are gone. */
@@ -187,11 +203,14 @@ static int gather(struct attempt *a)
 	if ((rc = left_out(a)))
 		return rc;
 	if (lost >= 0)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
-			       a->parent->rank, lost);
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
+			a->parent->rank, lost);
 	if (a->listed && tt_rank_list(a->parent->nranks, missing, a, ranks, sizeof(ranks)))
-		return tt_fail(TT_TIMEOUT, "rank %d: tuttiCommShrink: %s did not call it within %llu ms", a->parent->rank, ranks,
-			       (unsigned long long)(a->half_ns / 1000000));
+		return tt_fail(TT_TIMEOUT,
+			       "rank %d: tuttiCommShrink: %s did not call it within %llu ms",
+			       a->parent->rank, ranks, (unsigned long long)(a->half_ns / 1000000));
 	return 0;
 }
 
@@ -201,7 +220,8 @@ static int listen_alone(struct attempt *a)
 	uint64_t until = tt_deadline_ns(ALONE_MS);
 	int rc = 0;
 
-	while (a->in.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until && !(rc = left_out(a)))
+	while (a->in.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until &&
+	       !(rc = left_out(a)))
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	return rc;
 }
@@ -220,8 +240,11 @@ static int preside(struct attempt *a)
 	}
 	for (int r = 0; !rc && a->tried && r < a->parent->nranks; r++)
 		if (tt_mail_state(a->parent->mail, r) == tuttiRankLeft)
-			rc = tt_fail(TT_REMOTE, "rank %d: rank %d left the old communicator while this rank still shrank it: the "
-				     "others went on", a->parent->rank, r);
+			rc = tt_fail(
+				TT_REMOTE,
+				"rank %d: rank %d left the old communicator while this rank still shrank it: the "
+				"others went on",
+				a->parent->rank, r);
 	a->epoch++;
 	if (!rc)
 		rc = listen_alone(a);
@@ -233,7 +256,7 @@ static int preside(struct attempt *a)
 	return rc ? tt_fail(rc, "%s", text) : 0;
 }
 
-/* ---- the others -------------------------------------------------------------------------------------------------- */
+/* ---- the others ------------------------------------------------------------------------------ */
 
 /* 0 decided | 1 of an earlier attempt | what the chair could not do */
 static int get_decision(struct attempt *a, struct tt_reader *r)
@@ -255,8 +278,11 @@ static int get_decision(struct attempt *a, struct tt_reader *r)
 	if (code || mine)
 		a->epoch = epoch;
 	if (!code && !mine && epoch > a->epoch)
-		return tt_fail(TT_REMOTE, "rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
-			       "or did not call tuttiCommShrink in time", a->parent->rank, (unsigned long long)epoch);
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
+			"or did not call tuttiCommShrink in time",
+			a->parent->rank, (unsigned long long)epoch);
 	return code ? tt_fail(code, "%s", text) : !mine;
 }
 
@@ -282,7 +308,7 @@ static int attend(struct attempt *a, int chair_rank)
 	return rc == TT_SYSTEM ? rc : 1;
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int decide(struct attempt *a)
 {
@@ -298,8 +324,9 @@ static int decide(struct attempt *a)
 	return rc;
 }
 
-/* A rank died in the last moment: nobody is through, and all start over; or some are, and then this communicator is the
- * one, broken as it is. Those that are through say so, by flood, or when they are asked. */
+/* A rank died in the last moment: nobody is through, and all start over; or some are, and then this
+ * communicator is the one, broken as it is. Those that are through say so, by flood, or when they
+ * are asked. */
 static bool others_are_through(struct attempt *a)
 {
 	uint64_t until = tt_deadline_ns(ALONE_MS), newest;
@@ -311,7 +338,8 @@ static bool others_are_through(struct attempt *a)
 			send_offer(a, a->in.member[i], 0);
 	do {
 		tt_control_excluded(a->parent->ctl, &newest);
-		if (newest >= a->epoch || (!next_letter(a, TT_M_DECISION, -1, 5, &head, &r) && tt_get(&r, 8) >= a->epoch))
+		if (newest >= a->epoch ||
+		    (!next_letter(a, TT_M_DECISION, -1, 5, &head, &r) && tt_get(&r, 8) >= a->epoch))
 			return true;
 	} while (tt_now_ns() < until);
 	return false;
@@ -369,12 +397,13 @@ static int shrink(struct attempt *a, const tuttiConfig_t *config, tuttiComm_t *r
 	tt_mail_stand(a->parent->mail, 0, NULL, 0);
 	while ((rc = try_once(a, config, ret_comm)) > 0)
 		if (tt_now_ns() > until)
-			return tt_fail(TT_TIMEOUT, "rank %d: tuttiCommShrink: %s", a->parent->rank, tt_error_text());
+			return tt_fail(TT_TIMEOUT, "rank %d: tuttiCommShrink: %s", a->parent->rank,
+				       tt_error_text());
 	return rc;
 }
 
-int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded, const tuttiConfig_t *config,
-		   tuttiComm_t *ret_comm)
+int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
+		   const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	size_t n = (size_t)parent->nranks;
 	struct attempt a = { .parent = parent, .excluded = excluded, .listed = nexcluded > 0,

@@ -1,7 +1,8 @@
 /*
  * split.c - a communicator of some ranks of another one
  *
- * Called by api. All ranks of the parent take part; shrink.c does the same without those that are gone.
+ * Called by api. All ranks of the parent take part; shrink.c does the same without those that are
+ * gone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,13 @@
 #include "comm/comm.h"
 #include "comm/comm_inside.h"
 
-/* What control compares when ranks join, a split compares here: each rank may have brought a config of its own. */
+/* What control compares when ranks join, a split compares here: each rank may have brought a config
+ * of its own. */
 int tt_comm_agree(tuttiComm_t c)
 {
-	struct { char transport[16], algo[64]; } mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
+	struct {
+		char transport[16], algo[64];
+	} mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
 	int rc;
 
 	if (!all)
@@ -23,22 +27,26 @@ int tt_comm_agree(tuttiComm_t c)
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
 	for (int r = 0; !rc && r < c->nranks; r++)
 		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
-			rc = tt_fail(TT_USAGE, "rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
-				     "algo %s: they must be equal", all[0].transport, all[0].algo, r,
-				     all[r].transport, all[r].algo);
+			rc = tt_fail(
+				TT_USAGE,
+				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
+				"algo %s: they must be equal",
+				all[0].transport, all[0].algo, r, all[r].transport, all[r].algo);
 	free(all);
 	return rc;
 }
 
-/* The communicator of a split with its settings, with room for all ranks of the parent: its size is not known yet. */
-int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env, tuttiComm_t *ret_comm)
+/* The communicator of a split with its settings, with room for all ranks of the parent: its size is
+ * not known yet. */
+int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,
+		  tuttiComm_t *ret_comm)
 {
 	tuttiComm_t c = tt_comm_blank(parent->rank, parent->nranks);
 	int rc;
 
 	if (!c)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", parent->rank,
-			       parent->nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks",
+			       parent->rank, parent->nranks);
 	rc = tt_comm_settings(c, parent, config, ret_env);
 	ret_env->tuning = "";                    /* the parent's goes on */
 	if (!rc && parent->cost)
@@ -50,7 +58,8 @@ int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env
 	return rc;
 }
 
-int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code, tuttiComm_t *ret_comm)
+int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
+		  tuttiComm_t *ret_comm)
 {
 	struct tt_env env;
 	struct tt_control *ctl = NULL;
@@ -59,7 +68,8 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 
 	if (!code && color >= 0)
 		code = tt_comm_child(parent, config, &env, &c);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->timeout_ms, &ctl, &rank, &nranks);
+	rc = tt_control_split(parent->ctl, color, key, code, parent->timeout_ms, &ctl, &rank,
+			      &nranks);
 	if (!rc && c) {
 		c->ctl = ctl;
 		c->rank = rank;

@@ -1,15 +1,16 @@
 /*
  * tuning.c - one table of costs for all ranks: read by rank 0, handed out over the control plane
  *
- * Called by comm when ranks join. Algorithms are chosen by the table, so ranks with different ones would not meet; what
- * TUTTI_TUNING says elsewhere than at rank 0 is therefore never looked at.
+ * Called by comm when ranks join. Algorithms are chosen by the table, so ranks with different ones
+ * would not meet; what TUTTI_TUNING says elsewhere than at rank 0 is therefore never looked at.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/tuning.h"
 
-#define PIECE_ALL (1u << 20)           /* of all ranks together: an exchange carries as much of everyone */
+/* of all ranks together: an exchange carries as much of everyone */
+#define PIECE_ALL (1u << 20)
 
 int tt_tuning_read(tuttiComm_t c, const char *path, uint64_t *ret_bytes)
 {
@@ -39,7 +40,8 @@ static int pass(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 	for (uint64_t at = 0; at < bytes && !rc; at += piece) {
 		uint64_t some = bytes - at < piece ? bytes - at : piece;
 
-		rc = tt_control_allgather(c->ctl, packed + at, some, all, tt_deadline_ns(c->timeout_ms));
+		rc = tt_control_allgather(c->ctl, packed + at, some, all,
+					  tt_deadline_ns(c->timeout_ms));
 		if (!rc)
 			memcpy(packed + at, all, some);
 	}

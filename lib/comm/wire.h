@@ -1,8 +1,9 @@
 /*
- * wire.h - bytes between ranks: little-endian fields written to a growing buffer, read back with every bound checked
+ * wire.h - bytes between ranks: little-endian fields written to a growing buffer, read back with
+ * every bound checked
  *
- * Called by everything in comm that speaks to another rank. Errors are sticky: write or read a whole message, then
- * look at `failed` once.
+ * Called by everything in comm that speaks to another rank. Errors are sticky: write or read a
+ * whole message, then look at `failed` once.
  */
 #ifndef TT_WIRE_H
 #define TT_WIRE_H
@@ -16,8 +17,10 @@ struct tt_writer {
 };
 void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes);
 void tt_put(struct tt_writer *w, uint64_t value, int bytes);           /* 1, 2, 4 or 8 bytes */
-void tt_put_text(struct tt_writer *w, const char *text);              /* at most 65535 bytes of it */
-void tt_text_plain(char *text);                                        /* control characters become blanks */
+/* at most 65535 bytes of it */
+void tt_put_text(struct tt_writer *w, const char *text);
+/* control characters become blanks */
+void tt_text_plain(char *text);
 
 struct tt_reader {
 	const uint8_t *at;
@@ -28,11 +31,12 @@ const void *tt_get_bytes(struct tt_reader *r, size_t bytes);           /* NULL w
 void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);         /* zeros when failed */
 uint64_t tt_get(struct tt_reader *r, int bytes);                       /* 0 when failed */
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most);   /* larger: failed */
-void tt_get_text(struct tt_reader *r, char *text, size_t room);       /* ended by NUL; too long, unprintable: failed */
+/* ended by NUL; too long, unprintable: failed */
+void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* All read, nothing left over, nothing failed? */
 bool tt_get_end(const struct tt_reader *r);
 
-/* ---- frames of a control connection: length (of the payload), kind, payload ----------------------------------- */
+/* ---- frames of a control connection: length (of the payload), kind, payload ------------------ */
 
 #define TT_FRAME_HEAD 5
 #define TT_FRAME_MOST (16u << 20)
@@ -47,22 +51,25 @@ enum tt_frame {
 	TT_F_TABLE,              /* down: all cards */
 	TT_F_GATHER_UP, TT_F_GATHER_DOWN,
 	TT_F_ABORT, TT_F_STATUS, TT_F_GOODBYE,     /* floods */
-	TT_F_SPLIT_FAILED,                         /* flood: why the split under way comes to nothing */
+	TT_F_SPLIT_FAILED,                         /* flood: why the split under way comes to
+						    * nothing */
 	TT_F_DEAD,                                 /* flood: a rank died */
-	TT_F_SHRUNK,                               /* flood: who went on in a communicator without the others */
+	TT_F_SHRUNK,                               /* flood: who went on in a communicator without
+						    * the others */
 	TT_F_KINDS
 };
 
-/* Is a whole frame at the start of data? 1: *ret_bytes is its payload's length | 0 more is needed | < 0 no such kind,
- * or longer than its kind may be */
+/* Is a whole frame at the start of data? 1: *ret_bytes is its payload's length | 0 more is needed |
+ * < 0 no such kind, or longer than its kind may be */
 int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes);
 
-/* ---- what travels in them --------------------------------------------------------------------------------------- */
+/* ---- what travels in them -------------------------------------------------------------------- */
 
 #define TT_HOST_NAME 64
 #define TT_SETTINGS 512
 
-/* Where and what a rank is. place: equal numbers share a loopback interface. host: equal numbers count as one host. */
+/* Where and what a rank is. place: equal numbers share a loopback interface. host: equal numbers
+ * count as one host. */
 struct tt_card {
 	int rank, port, naddresses;
 	uint32_t pid;

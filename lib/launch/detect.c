@@ -1,16 +1,21 @@
 /*
  * detect.c - which of the engines started this process
  *
- * Called by api. An engine counts only with a complete environment. The first one of the table wins; a later one that
- * says something else of this process is an error, because nobody can tell which is meant but the user.
+ * Called by api. An engine counts only with a complete environment. The first one of the table
+ * wins; a later one that says something else of this process is an error, because nobody can tell
+ * which is meant but the user.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "launch/launch.h"
 
-static const struct tt_job alone = { .engine = "alone", .nranks = 1, .local_nranks = 1, .one_host = true,
-				     .beside_root = true, .name = "alone" };
+static const struct tt_job alone = { .engine = "alone",
+				     .nranks = 1,
+				     .local_nranks = 1,
+				     .one_host = true,
+				     .beside_root = true,
+				     .name = "alone" };
 
 static int describe(const struct tt_engine *e, const struct tt_env *env, struct tt_job *ret_job)
 {
@@ -31,8 +36,10 @@ static int named(const struct tt_env *env, struct tt_job *ret_job)
 	while (strcmp(e->name, env->launch))
 		e++;
 	rc = describe(e, env, ret_job);
-	return rc ? (rc > 0 ? 0 : rc) : tt_fail(TT_USAGE, "TUTTI_LAUNCH=%s, but this process has nothing of its environment",
-						env->launch);
+	return rc ? (rc > 0 ? 0 : rc)
+		  : tt_fail(TT_USAGE,
+			    "TUTTI_LAUNCH=%s, but this process has nothing of its environment",
+			    env->launch);
 }
 
 int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
@@ -50,9 +57,12 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
 			snprintf(text, sizeof(text), "%s", tt_error_text());
 		half |= rc < 0;
 		if (rc > 0 && found && disagree(&first, &job))
-			return tt_fail(TT_USAGE, "two environments disagree: rank %d of %d by %s, rank %d of %d by %s; "
-				       "TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides", first.rank, first.nranks, first.engine,
-				       job.rank, job.nranks, job.engine, first.engine, job.engine);
+			return tt_fail(
+				TT_USAGE,
+				"two environments disagree: rank %d of %d by %s, rank %d of %d by %s; "
+				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides",
+				first.rank, first.nranks, first.engine, job.rank, job.nranks,
+				job.engine, first.engine, job.engine);
 		if (rc > 0 && !found)
 			first = job;
 		found |= rc > 0;

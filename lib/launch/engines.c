@@ -1,8 +1,8 @@
 /*
  * engines.c - what each launcher puts into the environment of the processes that it starts
  *
- * Called by detect.c. A variable that is missing from an otherwise present set makes it half set. Numbers that are none
- * count as missing, so they are named too.
+ * Called by detect.c. A variable that is missing from an otherwise present set makes it half set.
+ * Numbers that are none count as missing, so they are named too.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -15,7 +15,8 @@
 
 #include "launch/launch.h"
 
-#define ROOT_PORTS 8             /* rank 0 of an engine without a store takes the first of so many */
+/* rank 0 of an engine without a store takes the first of so many */
+#define ROOT_PORTS 8
 #define SLURM_FIRST_PORT 20000   /* below Linux's ephemeral ports */
 #define SLURM_PORTS 12000
 
@@ -34,8 +35,10 @@ static int number(const char *name)
 
 static int half_set(const char *engine, const char *missing, const char *all)
 {
-	return tt_fail(TT_USAGE, "the environment of %s is half set: %s is missing or no number; %s belong together", engine,
-		       missing, all);
+	return tt_fail(
+		TT_USAGE,
+		"the environment of %s is half set: %s is missing or no number; %s belong together",
+		engine, missing, all);
 }
 
 /* rank and nranks are there and fit together? */
@@ -46,7 +49,8 @@ static int check(const struct tt_job *job, const char *rank, const char *nranks,
 	if (job->nranks < 1)
 		return half_set(job->engine, nranks, all);
 	if (job->rank >= job->nranks)
-		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->engine, rank, job->rank, nranks, job->nranks);
+		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->engine, rank, job->rank,
+			       nranks, job->nranks);
 	return 1;
 }
 
@@ -70,12 +74,13 @@ static int use_root(const struct tt_env *env, struct tt_job *job)
 	return tt_id_split_root(env->root, job->host, sizeof(job->host), &job->port) ? TT_USAGE : 1;
 }
 
-/* ---- TUTTI_* ------------------------------------------------------------------------------------------------------ */
+/* ---- TUTTI_* --------------------------------------------------------------------------------- */
 
 static int describe_tutti(const struct tt_env *env, struct tt_job *job)
 {
-	static const char all[] = "TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT (host:port or file:/path) and, unless that is a file, "
-				  "TUTTI_SECRET or TUTTI_SECRET_FILE";
+	static const char all[] =
+		"TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT (host:port or file:/path) and, unless that is a file, "
+		"TUTTI_SECRET or TUTTI_SECRET_FILE";
 	bool kubernetes = getenv("JOB_COMPLETION_INDEX") && env->rank < 0;
 	int rc;
 
@@ -93,7 +98,8 @@ static int describe_tutti(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- torchrun: MASTER_PORT is its own store's, so rank 0 listens at one of the ports behind it ---------------------- */
+/* ---- torchrun: MASTER_PORT is its own store's, so rank 0 listens at one of the ports behind it
+ * --- */
 
 static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 {
@@ -124,7 +130,7 @@ static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix ------------------------------------------------------------------ */
+/* ---- PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix ----------------------------------------- */
 
 static int describe_pmix(const struct tt_env *env, struct tt_job *job)
 {
@@ -147,7 +153,7 @@ static int describe_pmix(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- PMI-1: Hydra of MPICH and of Intel MPI ----------------------------------------------------------------------------- */
+/* ---- PMI-1: Hydra of MPICH and of Intel MPI -------------------------------------------------- */
 
 static int describe_pmi(const struct tt_env *env, struct tt_job *job)
 {
@@ -169,7 +175,7 @@ static int describe_pmi(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- Slurm without PMIx --------------------------------------------------------------------------------------------------- */
+/* ---- Slurm without PMIx ---------------------------------------------------------------------- */
 
 /* The first host of "node[01-03,07],other3", which is where rank 0 is. */
 static void first_host(const char *list, char *host, size_t room)
@@ -179,30 +185,37 @@ static void first_host(const char *list, char *host, size_t room)
 	if (list[plain] == '[')
 		digits = strspn(list + plain + 1, "0123456789");
 	snprintf(host, room, "%.*s%.*s", (int)plain, list, (int)digits, list + plain + 1);
-	if (list[plain] == '[') {                /* what stands behind the brackets belongs to the name: "n[1-2]-ib" */
+	if (list[plain] == '[') {                /* what stands behind the brackets belongs to the
+						  * name: "n[1-2]-ib" */
 		const char *close = strchr(list, ']');
 		size_t have = strlen(host);
 
 		if (close && have < room)
-			snprintf(host + have, room - have, "%.*s", (int)strcspn(close + 1, ","), close + 1);
+			snprintf(host + have, room - have, "%.*s", (int)strcspn(close + 1, ","),
+				 close + 1);
 	}
 }
 
-/* A launcher that Slurm started hands Slurm's variables on to its ranks; then they are not about these. */
+/* A launcher that Slurm started hands Slurm's variables on to its ranks; then they are not about
+ * these. */
 static bool is_inherited(void)
 {
 	int task = number("SLURM_TASK_PID");
 
 	return task >= 0 && task != (int)getpid() &&
-	       (getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("RANK") || getenv("TUTTI_RANK"));
+	       (getenv("PMI_RANK") || getenv("PMIX_RANK") || getenv("RANK") ||
+		getenv("TUTTI_RANK"));
 }
 
 static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 {
-	static const char all[] = "SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID";
+	static const char all[] =
+		"SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID";
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
-	const char *reserved = getenv("SLURM_STEP_RESV_PORTS");      /* "12000-12003", where Slurm has such */
-	int id = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID"), ports = reserved ? atoi(reserved) : 0, rc;
+	/* "12000-12003", where Slurm has such */
+	const char *reserved = getenv("SLURM_STEP_RESV_PORTS");
+	int id = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID"),
+	    ports = reserved ? atoi(reserved) : 0, rc;
 
 	/* a batch script has Slurm's variables too, but is no task of a step */
 	if (!getenv("SLURM_STEP_NUM_TASKS") || !getenv("SLURM_PROCID") || is_inherited())
@@ -213,7 +226,11 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	if ((rc = check(job, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", all)) < 0)
 		return rc;
 	if (!nodes || id < 0 || step < 0)
-		return half_set("Slurm", !nodes ? "SLURM_STEP_NODELIST" : id < 0 ? "SLURM_JOB_ID" : "SLURM_STEP_ID", all);
+		return half_set("Slurm",
+				!nodes	 ? "SLURM_STEP_NODELIST"
+				: id < 0 ? "SLURM_JOB_ID"
+					 : "SLURM_STEP_ID",
+				all);
 	first_host(nodes, job->host, sizeof(job->host));
 	snprintf(job->name, sizeof(job->name), "slurm %d.%d", id, step);
 	job->port = ports > 0 ? ports : SLURM_FIRST_PORT + (id * 64 + step * 8) % SLURM_PORTS;
@@ -227,12 +244,14 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- Kubernetes: an indexed Job behind a headless service ------------------------------------------------------------- */
+/* ---- Kubernetes: an indexed Job behind a headless service ------------------------------------ */
 
-/* This pod is JOB-INDEX.SERVICE...; the one of rank 0 has 0 for INDEX. "" when its name is not like that. */
+/* This pod is JOB-INDEX.SERVICE...; the one of rank 0 has 0 for INDEX. "" when its name is not like
+ * that. */
 static void pod_of_root(int index, char *host, size_t room)
 {
-	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM }, *all = NULL;
+	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM },
+			*all = NULL;
 	char name[256] = "", end[16];
 	const char *full = name, *dot;
 
@@ -242,7 +261,8 @@ static void pod_of_root(int index, char *host, size_t room)
 	snprintf(end, sizeof(end), "-%d", index);
 	dot = full + strcspn(full, ".");
 	host[0] = '\0';
-	if ((size_t)(dot - full) > strlen(end) && !strncmp(dot - strlen(end), end, strlen(end)) && *dot)
+	if ((size_t)(dot - full) > strlen(end) && !strncmp(dot - strlen(end), end, strlen(end)) &&
+	    *dot)
 		snprintf(host, room, "%.*s-0%s", (int)(dot - full - (long)strlen(end)), full, dot);
 	if (all)
 		freeaddrinfo(all);
@@ -264,8 +284,11 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 		return use_root(env, job);
 	pod_of_root(job->rank, job->host, sizeof(job->host));
 	if (!job->host[0] && job->rank && job->nranks > 1)
-		return tt_fail(TT_USAGE, "rank %d: kubernetes: this pod's name does not tell where rank 0 is; set TUTTI_ROOT to "
-			       "JOB-0.SERVICE:29500, and subdomain: SERVICE in the Job's template", job->rank);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d: kubernetes: this pod's name does not tell where rank 0 is; set TUTTI_ROOT to "
+			"JOB-0.SERVICE:29500, and subdomain: SERVICE in the Job's template",
+			job->rank);
 	snprintf(job->name, sizeof(job->name), "kubernetes");
 	job->port = 29500;
 	return 1;

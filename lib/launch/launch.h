@@ -1,10 +1,12 @@
 /*
  * launch.h - joining the job that somebody else's launcher started: who am I, and where is rank 0?
  *
- * Called by api (tuttiCommInitEnv, tuttiCommInitStore, tuttiCommInitOob); calls comm (ids) and base.
+ * Called by api (tuttiCommInitEnv, tuttiCommInitStore, tuttiCommInitOob); calls comm (ids) and
+ * base.
  *   detect.c      which engine's environment is complete; engines.c reads each of them
  *   rendezvous.c  from there to a unique id, in one of two ways:
- *     a store     the engine carries a few hundred bytes privately (struct tt_store): rank 0 makes an id and puts it there
+ *     a store     the engine carries a few hundred bytes privately (struct tt_store): rank 0 makes
+ *                 an id and puts it there
  *     a place     it does not: rank 0 listens where all expect it, and the user gives the secret
  *   store_*.c     the stores
  */
@@ -14,9 +16,10 @@
 #include "comm/control.h"
 #include "comm/id.h"
 
-/* ---- stores ------------------------------------------------------------------------------------------------------ */
+/* ---- stores ---------------------------------------------------------------------------------- */
 
-#define TT_STORE_VALUE 512               /* the longest value, with its NUL; printable, without blanks */
+/* the longest value, with its NUL; printable, without blanks */
+#define TT_STORE_VALUE 512
 
 struct tt_job;
 
@@ -32,18 +35,21 @@ struct tt_store_ops {
 	/* Fills in what the store knows of the job and the environment does not. 0 | < 0 */
 	int (*open)(struct tt_store *s);
 	int (*put)(struct tt_store *s, const char *key, const char *value);
-	/* Until every rank is here: what was put before can be got after. NULL: get waits by itself. */
+	/* Until every rank is here: what was put before can be got after. NULL: get waits by
+	 * itself. */
 	int (*fence)(struct tt_store *s, uint64_t deadline_ns);
 	/* Wait until rank 0 has put it. 0 | TT_TIMEOUT, and others */
-	int (*get)(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns);
+	int (*get)(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		   uint64_t deadline_ns);
 	/* Rank 0 cannot join, for this reason. NULL or false: it puts the reason. */
 	bool (*abort)(struct tt_store *s, const char *why);
 	void (*close)(struct tt_store *s);       /* NULL: nothing to do */
 };
 
-extern const struct tt_store_ops tt_store_pmix, tt_store_pmi, tt_store_file, tt_store_local, tt_store_user, tt_store_oob;
+extern const struct tt_store_ops tt_store_pmix, tt_store_pmi, tt_store_file, tt_store_local,
+	tt_store_user, tt_store_oob;
 
-/* ---- engines ----------------------------------------------------------------------------------------------------- */
+/* ---- engines --------------------------------------------------------------------------------- */
 
 /* What an environment says. */
 struct tt_job {
@@ -53,8 +59,10 @@ struct tt_job {
 	bool one_host;                           /* all ranks are on this host */
 	bool beside_root;                        /* rank 0 is on this host */
 	int epoch;                               /* attempt of the job */
-	char name[300];                          /* no other job has it: engine, its id of the job, its port */
-	char host[256];                          /* of rank 0, "" unknown, and where it tries to listen: */
+	char name[300];                          /* no other job has it: engine, its id of the job,
+						  * its port */
+	char host[256];                          /* of rank 0, "" unknown, and where it tries to
+						  * listen: */
 	int port, nports;
 	const struct tt_store_ops *store;        /* NULL: the engine carries nothing for us */
 	const char *path;                        /* file's */
@@ -63,15 +71,17 @@ struct tt_job {
 
 struct tt_engine {
 	const char *name;
-	/* 1: this engine started this process | 0: it did not | TT_USAGE: its environment is half set, in words */
+	/* 1: this engine started this process | 0: it did not | TT_USAGE: its environment is half
+	 * set, in words */
 	int (*describe)(const struct tt_env *env, struct tt_job *job);
 };
 extern const struct tt_engine tt_engines[];      /* in order of precedence, ends with a name NULL */
 
-/* Who started this process. TT_USAGE: two disagree, one is half set, TUTTI_LAUNCH names one that did not. */
+/* Who started this process. TT_USAGE: two disagree, one is half set, TUTTI_LAUNCH names one that
+ * did not. */
 int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job);
 
-/* ---- rendezvous.c -------------------------------------------------------------------------------------------------- */
+/* ---- rendezvous.c ---------------------------------------------------------------------------- */
 
 struct tt_launch {
 	struct tt_job job;
@@ -80,9 +90,11 @@ struct tt_launch {
 	tuttiUniqueId id;
 };
 
-/* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0. After success the
- * caller joins, and then closes, whether or not that went well. Blocks: until deadline_ns. */
-int tt_launch_open(struct tt_launch *launch, const struct tt_env *env, unsigned number, uint64_t deadline_ns);
+/* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0.
+ * After success the caller joins, and then closes, whether or not that went well. Blocks: until
+ * deadline_ns. */
+int tt_launch_open(struct tt_launch *launch, const struct tt_env *env, unsigned number,
+		   uint64_t deadline_ns);
 void tt_launch_close(struct tt_launch *launch);
 
 #endif

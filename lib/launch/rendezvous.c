@@ -1,8 +1,8 @@
 /*
  * rendezvous.c - from what an engine says to the unique id by which its ranks join
  *
- * Called by api. With a store rank 0 makes an id of its own and hands it over by the store. Without one, everybody makes the
- * same id: from the place where rank 0 listens and from the user's secret.
+ * Called by api. With a store rank 0 makes an id of its own and hands it over by the store. Without
+ * one, everybody makes the same id: from the place where rank 0 listens and from the user's secret.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,10 @@
 #include "launch/launch.h"
 
 #define REFUSE_MS 2000
-#define RESOLVE_AGAIN_NS 200000000l      /* the name of a pod comes into being a little after the pod */
+/* the name of a pod comes into being a little after the pod */
+#define RESOLVE_AGAIN_NS 200000000l
 
-/* ---- the secret ---------------------------------------------------------------------------------------------------- */
+/* ---- the secret ------------------------------------------------------------------------------ */
 
 static int read_secret(const char *path, char *secret, size_t room)
 {
@@ -28,7 +29,8 @@ static int read_secret(const char *path, char *secret, size_t room)
 	struct stat st;
 
 	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & S_IROTH)
-		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s can be read by everybody on this host", path);
+		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s can be read by everybody on this host",
+		       path);
 	if (fd >= 0)
 		close(fd);
 	errno = why;
@@ -43,16 +45,19 @@ static int read_secret(const char *path, char *secret, size_t room)
 static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
-		return tt_fail(TT_USAGE, "both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
+		return tt_fail(
+			TT_USAGE,
+			"both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
 	if (*env->secret_file)
 		return read_secret(env->secret_file, secret, room);
 	snprintf(secret, room, "%s", env->secret);
 	return *secret != '\0';
 }
 
-/* ---- by a place ----------------------------------------------------------------------------------------------------- */
+/* ---- by a place ------------------------------------------------------------------------------ */
 
-/* A rank on another host must not take rank 0's name for a loopback address, as /etc/hosts of many a host has it. */
+/* A rank on another host must not take rank 0's name for a loopback address, as /etc/hosts of many
+ * a host has it. */
 static int drop_loopback(const struct tt_job *job, struct tt_where *where)
 {
 	int n = 0, all = where->naddresses;
@@ -65,8 +70,11 @@ static int drop_loopback(const struct tt_job *job, struct tt_where *where)
 			tt_address_text(&where->addresses[i], 0, text);
 	}
 	where->naddresses = n;
-	return n ? 0 : tt_fail(TT_USAGE, "rank %d: %s, the host of rank 0, is %s here, which is this host itself; rank 0 is on "
-			       "another one: mend /etc/hosts, or set TUTTI_ROOT", job->rank, job->host, text);
+	return n ? 0
+		 : tt_fail(TT_USAGE,
+			   "rank %d: %s, the host of rank 0, is %s here, which is this host itself; rank 0 is on "
+			   "another one: mend /etc/hosts, or set TUTTI_ROOT",
+			   job->rank, job->host, text);
 }
 
 static int resolve(const struct tt_job *job, struct tt_where *where, uint64_t deadline_ns)
@@ -81,7 +89,8 @@ static int resolve(const struct tt_job *job, struct tt_where *where, uint64_t de
 	return job->beside_root ? 0 : drop_loopback(job, where);
 }
 
-static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned number, uint64_t deadline_ns)
+static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned number,
+		    uint64_t deadline_ns)
 {
 	const struct tt_job *job = &l->job;
 	struct tt_ports range = tt_ports_read(env->ports);
@@ -90,21 +99,25 @@ static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned numb
 	int rc = find_secret(env, secret, sizeof(secret));
 
 	if (rc <= 0)
-		return rc ? rc : tt_fail(TT_USAGE, "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
-					 "set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
-					 "folder that they share", job->rank, job->nranks, job->engine);
+		return rc ? rc
+			  : tt_fail(TT_USAGE,
+				    "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
+				    "set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
+				    "folder that they share",
+				    job->rank, job->nranks, job->engine);
 	if (range.count && !*env->root) {
 		where.port = range.first;
 		where.nports = range.count < job->nports ? range.count : job->nports;
 	}
-	snprintf(name, sizeof(name), *env->root ? "tutti %s %d" : "tutti %s %d.%u", job->name, where.port, number);
+	snprintf(name, sizeof(name), *env->root ? "tutti %s %d" : "tutti %s %d.%u", job->name,
+		 where.port, number);
 	where.job = name;
 	if (job->rank && (rc = resolve(job, &where, deadline_ns)))
 		return rc;
 	return tt_id_at(&where, secret, &l->id);
 }
 
-/* ---- by a store ----------------------------------------------------------------------------------------------------- */
+/* ---- by a store ------------------------------------------------------------------------------ */
 
 static void hex(const void *data, size_t bytes, char *text)
 {
@@ -156,9 +169,11 @@ static int take(struct tt_launch *l, uint64_t deadline_ns)
 	if (rc)
 		return rc;
 	if (*value == '!' && unhex(value + 1, why, strlen(value + 1) / 2))
-		return tt_fail(TT_REMOTE, "rank 0 cannot join: %.*s", (int)(strlen(value + 1) / 2), why);
+		return tt_fail(TT_REMOTE, "rank 0 cannot join: %.*s", (int)(strlen(value + 1) / 2),
+			       why);
 	if (strlen(value) != 2 * sizeof(l->id) || !unhex(value, &l->id, sizeof(l->id)))
-		return tt_fail(TT_REMOTE, "rank %d: what %s says of rank 0 is no unique id", l->job.rank, l->store.ops->name);
+		return tt_fail(TT_REMOTE, "rank %d: what %s says of rank 0 is no unique id",
+			       l->job.rank, l->store.ops->name);
 	return 0;
 }
 
@@ -186,7 +201,7 @@ static int by_store(struct tt_launch *l, const struct tt_env *env, uint64_t dead
 	return rc;
 }
 
-/* ---- the line that says what was found -------------------------------------------------------------------------------- */
+/* ---- the line that says what was found ------------------------------------------------------- */
 
 static void tell(const struct tt_launch *l, const struct tt_env *env)
 {
@@ -198,7 +213,8 @@ static void tell(const struct tt_launch *l, const struct tt_env *env)
 
 	if (tt_id_unpack(&l->id, &id) || tt_address_list(env->ifname, mine, &n))
 		return;
-	if (id.naddresses == 0 && n)                     /* rank 0 that listens at all of its addresses */
+	/* rank 0 that listens at all of its addresses */
+	if (id.naddresses == 0 && n)
 		id.addresses[id.naddresses++] = mine[0];
 	for (int i = id.naddresses - 1; i >= 0; i--)
 		for (int k = 0; k < n; k++)
@@ -209,11 +225,14 @@ static void tell(const struct tt_launch *l, const struct tt_env *env)
 		tt_address_route(&id.addresses[best], via);
 	}
 	if (job->local_rank >= 0 && job->local_nranks > 0)
-		snprintf(local, sizeof(local), ", local %d of %d", job->local_rank, job->local_nranks);
-	tt_log(TT_LOG_DEBUG, "launch %s, rank %d of %d%s, root %s via %s", job->engine, job->rank, job->nranks, local, root, via);
+		snprintf(local, sizeof(local), ", local %d of %d", job->local_rank,
+			 job->local_nranks);
+	tt_log(TT_LOG_DEBUG, "launch %s, rank %d of %d%s, root %s via %s", job->engine, job->rank,
+	       job->nranks, local, root, via);
 }
 
-int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned number, uint64_t deadline_ns)
+int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned number,
+		   uint64_t deadline_ns)
 {
 	int rc;
 
@@ -222,7 +241,8 @@ int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned numbe
 	if (l->job.nranks == 1)
 		rc = tt_id_make(env->ifname, "", &l->id);
 	else
-		rc = l->job.store ? by_store(l, env, deadline_ns) : by_place(l, env, number, deadline_ns);
+		rc = l->job.store ? by_store(l, env, deadline_ns)
+				  : by_place(l, env, number, deadline_ns);
 	if (!rc)
 		tell(l, env);
 	return rc;

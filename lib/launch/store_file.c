@@ -1,9 +1,10 @@
 /*
  * store_file.c - TUTTI_ROOT=file:/path: a file in a folder that all hosts share
  *
- * Rank 0 writes it under another name, locks it and renames it, so that it is there whole or not at all; the lock says that
- * rank 0 is alive. A file that nobody holds locked was left behind by a job that died: it is not believed, and the next
- * rank 0 replaces it. Only its owner can read it, since an id has the secret.
+ * Rank 0 writes it under another name, locks it and renames it, so that it is there whole or not at
+ * all; the lock says that rank 0 is alive. A file that nobody holds locked was left behind by a job
+ * that died: it is not believed, and the next rank 0 replaces it. Only its owner can read it, since
+ * an id has the secret.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +40,8 @@ static void close_file(struct tt_store *s)
 	struct own *own = s->own;
 	struct stat ours, there;
 
-	if (own->fd >= 0 && !fstat(own->fd, &ours) && !stat(own->path, &there) && ours.st_ino == there.st_ino)
+	if (own->fd >= 0 && !fstat(own->fd, &ours) && !stat(own->path, &there) &&
+	    ours.st_ino == there.st_ino)
 		unlink(own->path);
 	tt_sock_close(own->fd);
 	free(own);
@@ -58,10 +60,14 @@ static int put_file(struct tt_store *s, const char *key, const char *value)
 	unlink(fresh);
 	own->fd = tt_sock_own(open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
 	if (own->fd < 0)
-		return tt_fail(TT_SYSTEM, "rank 0: TUTTI_ROOT=file:%s: cannot write %s: %m", s->job->path, fresh);
+		return tt_fail(TT_SYSTEM, "rank 0: TUTTI_ROOT=file:%s: cannot write %s: %m",
+			       s->job->path, fresh);
 	if (fcntl(own->fd, F_OFD_SETLK, &lock))
-		rc = tt_fail(TT_SYSTEM, "rank 0: TUTTI_ROOT=file:%s: this file system cannot lock files: %m", s->job->path);
-	else if (write(own->fd, value, bytes) != (ssize_t)bytes || fsync(own->fd) || rename(fresh, own->path))
+		rc = tt_fail(TT_SYSTEM,
+			     "rank 0: TUTTI_ROOT=file:%s: this file system cannot lock files: %m",
+			     s->job->path);
+	else if (write(own->fd, value, bytes) != (ssize_t)bytes || fsync(own->fd) ||
+		 rename(fresh, own->path))
 		rc = tt_fail(TT_SYSTEM, "rank 0: TUTTI_ROOT=file:%s: %m", s->job->path);
 	if (rc)
 		unlink(fresh);
@@ -77,21 +83,26 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 	ssize_t n;
 
 	if (fd < 0 && errno != ENOENT && errno != ESTALE)
-		return tt_fail(TT_SYSTEM, "rank %d: TUTTI_ROOT: cannot read %s: %m", s->job->rank, own->path);
+		return tt_fail(TT_SYSTEM, "rank %d: TUTTI_ROOT: cannot read %s: %m", s->job->rank,
+			       own->path);
 	if (fd < 0)
 		return 0;
 	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 077)
-		return tt_fail(TT_USAGE, "rank %d: TUTTI_ROOT: %s belongs to somebody else, or others may use it", s->job->rank,
-			       own->path);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d: TUTTI_ROOT: %s belongs to somebody else, or others may use it",
+			s->job->rank, own->path);
 	if (fcntl(fd, F_OFD_GETLK, &lock))
-		return tt_fail(TT_SYSTEM, "rank %d: TUTTI_ROOT: %s: this file system cannot lock files: %m", s->job->rank,
-			       own->path);
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: TUTTI_ROOT: %s: this file system cannot lock files: %m",
+			       s->job->rank, own->path);
 	n = lock.l_type == F_UNLCK ? 0 : read(fd, value, TT_STORE_VALUE - 1);
 	value[n > 0 ? n : 0] = '\0';
 	return n > 0;
 }
 
-static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		    uint64_t deadline_ns)
 {
 	struct own *own = s->own;
 	int rc;
@@ -106,12 +117,18 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 		if (rc)
 			return rc > 0 ? 0 : rc;
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 that is alive wrote %s", s->job->rank,
-				       own->path);
+			return tt_fail(
+				TT_TIMEOUT,
+				"rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
+				s->job->rank, own->path);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 }
 
 const struct tt_store_ops tt_store_file = {
-	.name = "the file of TUTTI_ROOT", .open = open_file, .put = put_file, .get = get_file, .close = close_file,
+	.name = "the file of TUTTI_ROOT",
+	.open = open_file,
+	.put = put_file,
+	.get = get_file,
+	.close = close_file,
 };

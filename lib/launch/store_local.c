@@ -1,8 +1,10 @@
 /*
- * store_local.c - ranks on one host whose engine carries nothing: an abstract socket that only this user's processes use
+ * store_local.c - ranks on one host whose engine carries nothing: an abstract socket that only this
+ * user's processes use
  *
- * Rank 0 listens, and a thread of it answers whoever asks with the one value that was put; both sides look at the other's
- * user, so a name that a stranger has taken before is found out. Nothing is left behind when rank 0 dies.
+ * Rank 0 listens, and a thread of it answers whoever asks with the one value that was put; both
+ * sides look at the other's user, so a name that a stranger has taken before is found out. Nothing
+ * is left behind when rank 0 dies.
  */
 #include <errno.h>
 #include <openssl/sha.h>
@@ -28,14 +30,16 @@ struct own {
 	char value[TT_STORE_VALUE];
 };
 
-/* The name is a digest: every rank of the attempt makes the same one, and no other job of the user does. */
+/* The name is a digest: every rank of the attempt makes the same one, and no other job of the user
+ * does. */
 static socklen_t name_of(const struct tt_store *s, const char *key, struct sockaddr_un *ret_name)
 {
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 	char text[600];
 	int n;
 
-	snprintf(text, sizeof(text), "%s/%d/%s/%u", s->job->name, s->job->epoch, key, (unsigned)geteuid());
+	snprintf(text, sizeof(text), "%s/%d/%s/%u", s->job->name, s->job->epoch, key,
+		 (unsigned)geteuid());
 	SHA256((const uint8_t *)text, strlen(text), sum);
 	*ret_name = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1, "tutti-launch-");
@@ -72,8 +76,8 @@ static void *serve(void *arg)
 	int fd;
 
 	/* shutdown of the listener ends it */
-	while ((fd = accept4(own->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == ECONNABORTED || errno == EINTR ||
-	       errno == EMFILE || errno == ENFILE) {
+	while ((fd = accept4(own->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 ||
+	       errno == ECONNABORTED || errno == EINTR || errno == EMFILE || errno == ENFILE) {
 		if (fd < 0) {
 			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 			continue;
@@ -109,9 +113,13 @@ static int put_local(struct tt_store *s, const char *key, const char *value)
 		return tt_sock_fail("rank 0: cannot make a socket");
 	if (bind(fd, (struct sockaddr *)&name, bytes) || listen(fd, SOMAXCONN)) {
 		tt_sock_close(fd);
-		return errno == EADDRINUSE ? tt_fail(TT_USAGE, "rank 0: another job of %s with the same name is starting on this "
-						     "host (%s)", s->job->engine, s->job->name)
-					   : tt_fail(TT_SYSTEM, "rank 0: cannot listen for the ranks of this host: %m");
+		return errno == EADDRINUSE
+			       ? tt_fail(TT_USAGE,
+					 "rank 0: another job of %s with the same name is starting on this "
+					 "host (%s)",
+					 s->job->engine, s->job->name)
+			       : tt_fail(TT_SYSTEM,
+					 "rank 0: cannot listen for the ranks of this host: %m");
 	}
 	own->listener = fd;
 	if (!start(own))
@@ -134,7 +142,8 @@ static void close_local(struct tt_store *s)
 }
 
 /* The value's bytes, 0: not yet, < 0 */
-static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes, char value[TT_STORE_VALUE])
+static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
+	       char value[TT_STORE_VALUE])
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n = 0;
 	unsigned user = 0;
@@ -142,12 +151,17 @@ static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t byt
 
 	if (fd < 0)
 		return tt_sock_fail("cannot make a socket");
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = ANSWER_S }, sizeof(struct timeval));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S }, sizeof(struct timeval));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = ANSWER_S },
+		   sizeof(struct timeval));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &(struct timeval){ .tv_sec = ANSWER_S },
+		   sizeof(struct timeval));
 	if (!connect(fd, (const struct sockaddr *)name, bytes)) {
 		if (!is_ours(fd, &user))
-			n = tt_fail(TT_USAGE, "rank %d: user %u listens where rank 0 of this job should", s->job->rank, user);
-		while (n >= 0 && n < TT_STORE_VALUE - 1 && (got = recv(fd, value + n, (size_t)(TT_STORE_VALUE - 1 - n), 0)) > 0)
+			n = tt_fail(TT_USAGE,
+				    "rank %d: user %u listens where rank 0 of this job should",
+				    s->job->rank, user);
+		while (n >= 0 && n < TT_STORE_VALUE - 1 &&
+		       (got = recv(fd, value + n, (size_t)(TT_STORE_VALUE - 1 - n), 0)) > 0)
 			n += (int)got;
 	}
 	close(fd);
@@ -155,7 +169,8 @@ static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t byt
 	return n;
 }
 
-static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		     uint64_t deadline_ns)
 {
 	struct sockaddr_un name;
 	socklen_t bytes = name_of(s, key, &name);
@@ -163,14 +178,20 @@ static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VA
 
 	while (!(n = ask(s, &name, bytes, value))) {
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
-				       "ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET", s->job->rank,
-				       s->job->epoch, s->job->name);
+			return tt_fail(
+				TT_TIMEOUT,
+				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
+				"ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET",
+				s->job->rank, s->job->epoch, s->job->name);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 	return n > 0 ? 0 : n;
 }
 
 const struct tt_store_ops tt_store_local = {
-	.name = "rank 0's socket", .open = open_local, .put = put_local, .get = get_local, .close = close_local,
+	.name = "rank 0's socket",
+	.open = open_local,
+	.put = put_local,
+	.get = get_local,
+	.close = close_local,
 };

@@ -1,9 +1,10 @@
 /*
  * store_pmi.c - PMI-1, the text that Hydra (MPICH, Intel MPI) speaks on the socket PMI_FD
  *
- * A line each way: "cmd=put kvsname=K key=k value=v". MPI in the same process speaks on the same socket, only while it
- * starts and ends, so a call of ours must not run beside MPI_Init. Whoever starts to speak must say goodbye before it
- * exits, or Hydra takes its end for a crash: MPI does where it was started, else this file at exit.
+ * A line each way: "cmd=put kvsname=K key=k value=v". MPI in the same process speaks on the same
+ * socket, only while it starts and ends, so a call of ours must not run beside MPI_Init. Whoever
+ * starts to speak must say goodbye before it exits, or Hydra takes its end for a crash: MPI does
+ * where it was started, else this file at exit.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +27,8 @@ static struct {
 	pthread_mutex_t lock;
 	int fd;                          /* -1: not begun */
 	pid_t pid;
-	bool lost;                       /* out of step: an answer that was awaited may still come */
+	bool lost;                       /* out of step: an answer that was awaited may still
+					  * come */
 	char kvs[256];
 } pmi = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -45,7 +47,7 @@ static int lost(const struct tt_store *s, const char *what)
 	return tt_fail(TT_SYSTEM, "rank %d: PMI_FD=%d: %s", s->job->rank, pmi.fd, what);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* It is a socket, whose other end may be gone: no signal then. */
 static int say(const struct tt_store *s, const char *line)
@@ -93,7 +95,8 @@ static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
 	}
 }
 
-/* The value of key in "key=value key=value", NULL: not there. Ends it by NUL, so the last one first. */
+/* The value of key in "key=value key=value", NULL: not there. Ends it by NUL, so the last one
+ * first. */
 static char *field(char *line, const char *key)
 {
 	size_t bytes = strlen(key);
@@ -110,7 +113,8 @@ static char *field(char *line, const char *key)
 }
 
 /* Say line, hear an answer that begins with "cmd=answer" and has rc=0 where it has rc. */
-static int talk(const struct tt_store *s, const char *line, const char *answer, char said[LINE], uint64_t deadline_ns)
+static int talk(const struct tt_store *s, const char *line, const char *answer, char said[LINE],
+		uint64_t deadline_ns)
 {
 	char want[64], copy[LINE], what[256], *rc_text;
 	int rc = say(s, line);
@@ -135,7 +139,7 @@ static int ask(const struct tt_store *s, const char *line, const char *answer, c
 	return rc == TT_TIMEOUT ? lost(s, "the launcher does not answer") : rc;
 }
 
-/* ---- the store --------------------------------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------- */
 
 static void leave(void)
 {
@@ -176,16 +180,21 @@ static int open_pmi(struct tt_store *s)
 
 	pthread_mutex_lock(&pmi.lock);
 	if (mpi_was("MPI_Finalized"))
-		rc = tt_fail(TT_USAGE, "rank %d: MPI_Finalize has ended this process's talk with its launcher; join before it",
-			     s->job->rank);
+		rc = tt_fail(
+			TT_USAGE,
+			"rank %d: MPI_Finalize has ended this process's talk with its launcher; join before it",
+			s->job->rank);
 	else if (pmi.lost)
-		rc = tt_fail(TT_SYSTEM, "rank %d: an earlier join by PMI failed half-way; this process cannot join so again",
-			     s->job->rank);
+		rc = tt_fail(
+			TT_SYSTEM,
+			"rank %d: an earlier join by PMI failed half-way; this process cannot join so again",
+			s->job->rank);
 	else if (pmi.fd < 0)
 		rc = begin(s);
 	if (rc)
 		pthread_mutex_unlock(&pmi.lock);
-	return rc;                               /* the lock is held until it is closed: the talk has one speaker */
+	return rc;                               /* the lock is held until it is closed: the talk
+						  * has one speaker */
 }
 
 static void close_pmi(struct tt_store *s)
@@ -207,11 +216,16 @@ static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 	char said[LINE];
 	int rc = talk(s, "cmd=barrier_in\n", "barrier_out", said, deadline_ns);
 
-	return rc != TT_TIMEOUT ? rc : tt_fail(TT_TIMEOUT, "rank %d: joining timed out: not all %d ranks came to the launcher's "
-					       "barrier; PMI-1 does not say which", s->job->rank, s->job->nranks);
+	return rc != TT_TIMEOUT
+		       ? rc
+		       : tt_fail(TT_TIMEOUT,
+				 "rank %d: joining timed out: not all %d ranks came to the launcher's "
+				 "barrier; PMI-1 does not say which",
+				 s->job->rank, s->job->nranks);
 }
 
-static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		   uint64_t deadline_ns)
 {
 	char line[LINE], said[LINE], *found;
 	int rc;
@@ -232,6 +246,11 @@ static bool abort_pmi(struct tt_store *s, const char *why)
 }
 
 const struct tt_store_ops tt_store_pmi = {
-	.name = "PMI-1", .open = open_pmi, .put = put_pmi, .fence = fence_pmi, .get = get_pmi, .abort = abort_pmi,
+	.name = "PMI-1",
+	.open = open_pmi,
+	.put = put_pmi,
+	.fence = fence_pmi,
+	.get = get_pmi,
+	.abort = abort_pmi,
 	.close = close_pmi,
 };

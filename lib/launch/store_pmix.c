@@ -1,9 +1,10 @@
 /*
  * store_pmix.c - PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix
  *
- * libpmix is looked for when it is needed, so that the library runs where it is not. What we use of its interface is
- * below; it has been the same since PMIx 2. PMIx counts its users within a process, so MPI may start and end beside us.
- * It is left at exit: a process that ends without is taken for one that failed.
+ * libpmix is looked for when it is needed, so that the library runs where it is not. What we use of
+ * its interface is below; it has been the same since PMIx 2. PMIx counts its users within a
+ * process, so MPI may start and end beside us. It is left at exit: a process that ends without is
+ * taken for one that failed.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,7 +18,7 @@
 
 #define PAUSE_NS 10000000l
 
-/* ---- PMIx's interface --------------------------------------------------------------------------------------------- */
+/* ---- PMIx's interface ------------------------------------------------------------------------ */
 
 enum { PMIX_OK = 0, PMIX_STRING = 3, PMIX_UINT32 = 14, PMIX_GLOBAL = 3 };
 #define PMIX_EVERYBODY (UINT32_MAX - 1)
@@ -33,19 +34,22 @@ static struct {
 	int (*finalize)(void *info, size_t ninfo);
 	int (*put)(uint8_t scope, const char *key, struct pmix_value *value);
 	int (*commit)(void);
-	int (*get)(const struct pmix_proc *proc, const char *key, void *info, size_t ninfo, struct pmix_value **ret_value);
+	int (*get)(const struct pmix_proc *proc, const char *key, void *info, size_t ninfo,
+		   struct pmix_value **ret_value);
 	int (*get_nb)(const struct pmix_proc *proc, const char *key, void *info, size_t ninfo,
 		      void (*done)(int status, struct pmix_value *value, void *ctx), void *ctx);
 	const char *(*text)(int status);
 } pmix;
 
-static const struct { const char *name; void **to; } symbols[] = {
-	{ "PMIx_Init", (void **)&pmix.init }, { "PMIx_Finalize", (void **)&pmix.finalize },
-	{ "PMIx_Put", (void **)&pmix.put }, { "PMIx_Commit", (void **)&pmix.commit }, { "PMIx_Get", (void **)&pmix.get },
-	{ "PMIx_Get_nb", (void **)&pmix.get_nb }, { "PMIx_Error_string", (void **)&pmix.text },
+static const struct { const char *name; void **to;
+} symbols[] = {
+	{ "PMIx_Init", (void **)&pmix.init },	      { "PMIx_Finalize", (void **)&pmix.finalize },
+	{ "PMIx_Put", (void **)&pmix.put },	      { "PMIx_Commit", (void **)&pmix.commit },
+	{ "PMIx_Get", (void **)&pmix.get },	      { "PMIx_Get_nb", (void **)&pmix.get_nb },
+	{ "PMIx_Error_string", (void **)&pmix.text },
 };
 
-/* ---- the process's part -------------------------------------------------------------------------------------------- */
+/* ---- the process's part ---------------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmix_proc self;
@@ -58,11 +62,15 @@ static int load(void)
 	if (!library)
 		library = dlopen("libpmix.so", RTLD_LAZY | RTLD_LOCAL);
 	if (!library)
-		return tt_fail(TT_SYSTEM, "a PMIx launcher started this process, but libpmix.so.2 cannot be loaded (Debian: "
-			       "libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET", dlerror());
+		return tt_fail(
+			TT_SYSTEM,
+			"a PMIx launcher started this process, but libpmix.so.2 cannot be loaded (Debian: "
+			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET",
+			dlerror());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
 		if (!(*symbols[i].to = dlsym(library, symbols[i].name)))
-			return tt_fail(TT_SYSTEM, "libpmix has no %s: a version that is not known", symbols[i].name);
+			return tt_fail(TT_SYSTEM, "libpmix has no %s: a version that is not known",
+				       symbols[i].name);
 	return 0;
 }
 
@@ -81,8 +89,9 @@ static int begin(struct tt_store *s)
 		return rc;
 	rc = pmix.init(&self, NULL, 0);
 	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: PMIx: this process's launcher does not answer: %s", s->job->rank,
-			       pmix.text(rc));
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: PMIx: this process's launcher does not answer: %s",
+			       s->job->rank, pmix.text(rc));
 	begun = getpid();
 	atexit(leave);
 	return 0;
@@ -106,7 +115,8 @@ static int ask_number(const char *key, int *ret_number)
 	if (!rc && value && value->type == PMIX_UINT32)
 		*ret_number = (int)value->data.number;
 	else
-		rc = tt_fail(TT_SYSTEM, "rank %u: PMIx does not tell %s: %s", self.rank, key, pmix.text(rc));
+		rc = tt_fail(TT_SYSTEM, "rank %u: PMIx does not tell %s: %s", self.rank, key,
+			     pmix.text(rc));
 	free_value(value);
 	return rc;
 }
@@ -137,12 +147,15 @@ static int put_pmix(struct tt_store *s, const char *key, const char *value)
 	rc = pmix.put(PMIX_GLOBAL, key, &v);
 	if (!rc)
 		rc = pmix.commit();
-	return rc ? tt_fail(TT_SYSTEM, "rank %d: PMIx: %s cannot be put: %s", s->job->rank, key, pmix.text(rc)) : 0;
+	return rc ? tt_fail(TT_SYSTEM, "rank %d: PMIx: %s cannot be put: %s", s->job->rank, key,
+			    pmix.text(rc))
+		  : 0;
 }
 
-/* ---- waiting for a value, but not for ever ------------------------------------------------------------------------------ */
+/* ---- waiting for a value, but not for ever --------------------------------------------------- */
 
-/* Shared by the one that waits and PMIx's thread that answers, perhaps long after; the later one frees it. */
+/* Shared by the one that waits and PMIx's thread that answers, perhaps long after; the later one
+ * frees it. */
 struct question {
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
@@ -171,7 +184,8 @@ static void answer(int status, struct pmix_value *value, void *ctx)
 /* 1: value is there | 0: not yet | TT_TIMEOUT without a sentence */
 static int await(struct question *q, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000), .tv_nsec = (long)(deadline_ns % 1000000000) };
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000),
+				  .tv_nsec = (long)(deadline_ns % 1000000000) };
 	int rc;
 
 	pthread_mutex_lock(&q->lock);
@@ -206,13 +220,17 @@ static int ask(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns
 	return 0;
 }
 
-static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		    uint64_t deadline_ns)
 {
 	int rc;
 
 	while (!(rc = ask(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
-	return rc > 0 ? 0 : tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: it put nothing into PMIx's store", s->job->rank);
+	return rc > 0 ? 0
+		      : tt_fail(TT_TIMEOUT,
+				"rank %d: rank 0 never came: it put nothing into PMIx's store",
+				s->job->rank);
 }
 
 const struct tt_store_ops tt_store_pmix = {

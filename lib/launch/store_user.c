@@ -1,5 +1,6 @@
 /*
- * store_user.c - the program brings its own store (tuttiStore_t), or an allgather as UCC takes it (tuttiOob_t)
+ * store_user.c - the program brings its own store (tuttiStore_t), or an allgather as UCC takes it
+ * (tuttiOob_t)
  *
  * The allgather becomes a store: rank 0's value is what all put, and the fence is the allgather.
  */
@@ -20,7 +21,8 @@ static int open_nothing(struct tt_store *s)
 
 static int failed(const struct tt_store *s, const char *call, int rc)
 {
-	return tt_fail(TT_SYSTEM, "rank %d: %s of the program's store failed with %d", s->job->rank, call, rc);
+	return tt_fail(TT_SYSTEM, "rank %d: %s of the program's store failed with %d", s->job->rank,
+		       call, rc);
 }
 
 static uint32_t left_ms(uint64_t deadline_ns)
@@ -30,7 +32,7 @@ static uint32_t left_ms(uint64_t deadline_ns)
 	return now < deadline_ns ? (uint32_t)((deadline_ns - now) / 1000000 + 1) : 1;
 }
 
-/* ---- tuttiStore_t ----------------------------------------------------------------------------------------------------- */
+/* ---- tuttiStore_t ---------------------------------------------------------------------------- */
 
 static int put_user(struct tt_store *s, const char *key, const char *value)
 {
@@ -49,7 +51,8 @@ static int fence_user(struct tt_store *s, uint64_t deadline_ns)
 	return rc ? failed(s, "fence", rc) : 0;
 }
 
-static int get_user(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_user(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		    uint64_t deadline_ns)
 {
 	const tuttiStore_t *u = s->job->user;
 	int rc = u->get(u->ctx, u->key, value, TT_STORE_VALUE, (int)left_ms(deadline_ns));
@@ -69,11 +72,15 @@ static bool abort_user(struct tt_store *s, const char *why)
 }
 
 const struct tt_store_ops tt_store_user = {
-	.name = "the program's store", .open = open_nothing, .put = put_user, .fence = fence_user, .get = get_user,
+	.name = "the program's store",
+	.open = open_nothing,
+	.put = put_user,
+	.fence = fence_user,
+	.get = get_user,
 	.abort = abort_user,
 };
 
-/* ---- tuttiOob_t ------------------------------------------------------------------------------------------------------- */
+/* ---- tuttiOob_t ------------------------------------------------------------------------------ */
 
 struct own {
 	char mine[TT_STORE_VALUE];
@@ -88,7 +95,8 @@ static int open_oob(struct tt_store *s)
 		own->all = calloc((size_t)s->job->nranks, TT_STORE_VALUE);
 	if (!own || !own->all) {
 		free(own);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for the values of %d ranks", s->job->rank, s->job->nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the values of %d ranks",
+			       s->job->rank, s->job->nranks);
 	}
 	s->own = own;
 	return 0;
@@ -123,14 +131,19 @@ static int fence_oob(struct tt_store *s, uint64_t deadline_ns)
 		return failed(s, "allgather", rc);
 	while ((rc = u->req_test(request)) > 0 && tt_now_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
-	if (rc > 0)                              /* not freed: it still writes to memory that must then stay */
-		return s->own = NULL, tt_fail(TT_TIMEOUT, "rank %d: joining timed out: the program's allgather of %d ranks did not "
-					      "end", s->job->rank, s->job->nranks);
+	/* not freed: it still writes to memory that must then stay */
+	if (rc > 0)
+		return s->own = NULL,
+		       tt_fail(TT_TIMEOUT,
+			       "rank %d: joining timed out: the program's allgather of %d ranks did not "
+			       "end",
+			       s->job->rank, s->job->nranks);
 	u->req_free(request);
 	return rc < 0 ? failed(s, "allgather", rc) : 0;
 }
 
-static int get_oob(struct tt_store *s, const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_oob(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
+		   uint64_t deadline_ns)
 {
 	const struct own *own = s->own;
 
@@ -141,6 +154,10 @@ static int get_oob(struct tt_store *s, const char *key, char value[TT_STORE_VALU
 }
 
 const struct tt_store_ops tt_store_oob = {
-	.name = "the program's allgather", .open = open_oob, .put = put_oob, .fence = fence_oob, .get = get_oob,
+	.name = "the program's allgather",
+	.open = open_oob,
+	.put = put_oob,
+	.fence = fence_oob,
+	.get = get_oob,
 	.close = close_oob,
 };

@@ -4,7 +4,8 @@
 
 #include "base/base.h"
 
-#define TT_PAST_BYTES (8u << 20)         /* outputs of so many bytes are not kept by a core's own cache */
+/* outputs of so many bytes are not kept by a core's own cache */
+#define TT_PAST_BYTES (8u << 20)
 
 /* memcpy for a dst that is not read soon; it is ordered like one. */
 void tt_copy_past(void *dst, const void *src, size_t bytes);

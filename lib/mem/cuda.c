@@ -1,8 +1,8 @@
 /*
  * cuda.c - the table of the CUDA driver's functions, filled once; what a pointer names
  *
- * Called by comm and run. libcuda.so.1 is never unloaded. Until a process has loaded it there can be no device memory,
- * so a look for it costs hosts without a GPU next to nothing.
+ * Called by comm and run. libcuda.so.1 is never unloaded. Until a process has loaded it there can
+ * be no device memory, so a look for it costs hosts without a GPU next to nothing.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -14,7 +14,8 @@
 
 #include "mem/cuda.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the filling, and the cache below */
+/* guards the filling, and the cache below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tt_cuda table;
 static atomic_bool filled;
 
@@ -23,11 +24,11 @@ static bool fill(void *driver, char *why, size_t bytes)
 {
 	int rc;
 
-#define FIND(member, symbol, parameters)								\
-	*(void **)&table.member = dlsym(driver, #symbol);						\
-	if (!table.member) {										\
-		snprintf(why, bytes, "its driver has no function %s: it is too old", #symbol);		\
-		return false;										\
+#define FIND(member, symbol, parameters)							\
+	*(void **)&table.member = dlsym(driver, #symbol);					\
+	if (!table.member) {									\
+		snprintf(why, bytes, "its driver has no function %s: it is too old", #symbol);	\
+		return false;									\
 	}
 	TT_CUDA_FUNCTIONS(FIND)
 #undef FIND
@@ -102,10 +103,11 @@ int tt_cuda_fail(int result, const char *fmt, ...)
 		table.error_name(result, &name);
 		table.error_string(result, &words);
 	}
-	return tt_fail(TT_CUDA, "%s: %s (%s, %d)", text, words ? words : "CUDA failed", name ? name : "unknown", result);
+	return tt_fail(TT_CUDA, "%s: %s (%s, %d)", text, words ? words : "CUDA failed",
+		       name ? name : "unknown", result);
 }
 
-/* ---- pointers ---------------------------------------------------------------------------------------------------- */
+/* ---- pointers -------------------------------------------------------------------------------- */
 
 #define ROWS 64
 static struct tt_mem rows[ROWS];               /* allocations seen lately, by id */
@@ -125,17 +127,20 @@ static int find_range(const struct tt_cuda *cu, tt_cuptr at, struct tt_mem *m)
 		return 0;
 	rc = cu->ptr_range(&m->base, &m->bytes, at);
 	if (rc)
-		return tt_cuda_fail(rc, "device memory at %#llx: its allocation", (unsigned long long)at);
+		return tt_cuda_fail(rc, "device memory at %#llx: its allocation",
+				    (unsigned long long)at);
 	pthread_mutex_lock(&lock);
 	*row = *m;
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
-/* Type and id are asked every time, since a program may free memory and get other memory at the same address. */
+/* Type and id are asked every time, since a program may free memory and get other memory at the
+ * same address. */
 int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret)
 {
-	int what[] = { TT_CU_PTR_TYPE, TT_CU_PTR_ID, TT_CU_PTR_MANAGED, TT_CU_PTR_DEVICE, TT_CU_PTR_IPC };
+	int what[] = { TT_CU_PTR_TYPE, TT_CU_PTR_ID, TT_CU_PTR_MANAGED, TT_CU_PTR_DEVICE,
+		       TT_CU_PTR_IPC };
 	unsigned type = 0, managed = 0;
 	int device = -1;
 	int ipc = 0;
@@ -153,7 +158,9 @@ int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *r
 	else if (type == TT_CU_TYPE_HOST)
 		ret->kind = TT_MEM_PINNED;
 	else if (type == TT_CU_TYPE_DEVICE)
-		*ret = (struct tt_mem){ .kind = ipc ? TT_MEM_DEVICE : TT_MEM_CUMEM, .device = device, .id = id };
+		*ret = (struct tt_mem){ .kind = ipc ? TT_MEM_DEVICE : TT_MEM_CUMEM,
+					.device = device,
+					.id = id };
 	return ret->kind == TT_MEM_DEVICE ? find_range(cu, (tt_cuptr)(uintptr_t)ptr, ret) : 0;
 }
 

@@ -1,8 +1,8 @@
 /*
  * device_kernels.c - load the kernels into a context, once
  *
- * Called by comm. The image is nvcc's fat binary, carried as bytes (device_image.S). A library that was made without nvcc has
- * none and says so; the tests' stand-in brings kernels of its own.
+ * Called by comm. The image is nvcc's fat binary, carried as bytes (device_image.S). A library that
+ * was made without nvcc has none and says so; the tests' stand-in brings kernels of its own.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,9 +29,12 @@ bool tt_kernels_built_in(void)
 static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
 {
 	static const char *const names[tuttiNumTypes] = {
-		[tuttiInt8] = "tt_Int8", [tuttiUint8] = "tt_Uint8", [tuttiInt32] = "tt_Int32", [tuttiUint32] = "tt_Uint32",
-		[tuttiInt64] = "tt_Int64", [tuttiUint64] = "tt_Uint64", [tuttiFloat16] = "tt_Float16",
-		[tuttiFloat32] = "tt_Float32", [tuttiFloat64] = "tt_Float64", [tuttiBfloat16] = "tt_Bfloat16",
+		[tuttiInt8] = "tt_Int8", [tuttiUint8] = "tt_Uint8", [tuttiInt32] = "tt_Int32",
+		[tuttiUint32] = "tt_Uint32",
+		[tuttiInt64] = "tt_Int64", [tuttiUint64] = "tt_Uint64",
+		[tuttiFloat16] = "tt_Float16",
+		[tuttiFloat32] = "tt_Float32", [tuttiFloat64] = "tt_Float64",
+		[tuttiBfloat16] = "tt_Bfloat16",
 		[tuttiFloat8e4m3] = "tt_Float8e4m3", [tuttiFloat8e5m2] = "tt_Float8e5m2",
 	};
 	int rc, device, sms = 0, least = 0;
@@ -44,7 +47,8 @@ static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
 			return tt_cuda_fail(rc, "kernel %s", names[t]);
 		least = !t || blocks < least ? blocks : least;
 	}
-	if ((rc = cu->ctx_device(&device)) || (rc = cu->device_attribute(&sms, TT_CU_ATTR_SMS, device)))
+	if ((rc = cu->ctx_device(&device)) ||
+	    (rc = cu->device_attribute(&sms, TT_CU_ATTR_SMS, device)))
 		return tt_cuda_fail(rc, "the device's multiprocessors");
 	k->blocks = least * sms;
 	return 0;
@@ -59,8 +63,10 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 
 	if (!l)
 		return tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
-	rc = !image ? tt_fail(TT_CUDA, "the GPU kernels are not built in: no nvcc was found when Tutti was configured") :
-	     (rc = cu->module_load(&module, image)) ? tt_cuda_fail(rc, "load the kernels") : find(cu, module, &l->kernels);
+	rc = !image				      ? tt_fail(TT_CUDA,
+								"the GPU kernels are not built in: no nvcc was found when Tutti was configured")
+	     : (rc = cu->module_load(&module, image)) ? tt_cuda_fail(rc, "load the kernels")
+						      : find(cu, module, &l->kernels);
 	if (rc) {
 		free(l);
 		return rc;

@@ -11,8 +11,8 @@ struct tt_kernels {
 	int blocks;                            /* of any of them that fit on the device at once */
 };
 
-/* Those of the context that is current, which is ctx; loaded at the first call and for good. 0 | TT_CUDA: not built in, or
- * not for this device. Blocks: some milliseconds. */
+/* Those of the context that is current, which is ctx; loaded at the first call and for good. 0 |
+ * TT_CUDA: not built in, or not for this device. Blocks: some milliseconds. */
 int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels);
 /* Is there an image? For `tutti info`. */
 bool tt_kernels_built_in(void);

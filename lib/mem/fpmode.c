@@ -1,8 +1,9 @@
 /*
  * fpmode.c - rounding to nearest and denormals kept, around the kernels
  *
- * Another library may have set flush-to-zero or another rounding for this thread; the bits of a result must not depend
- * on that. Called by run around a call's work. The register is written only when it differs: a write is slow.
+ * Another library may have set flush-to-zero or another rounding for this thread; the bits of a
+ * result must not depend on that. Called by run around a call's work. The register is written only
+ * when it differs: a write is slow.
  */
 #include "mem/reduce.h"
 

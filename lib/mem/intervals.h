@@ -1,9 +1,10 @@
 /*
- * intervals.h - a set of address ranges, which may overlap, asked: which of you holds all of this one?
+ * intervals.h - a set of address ranges, which may overlap, asked: which of you holds all of this
+ * one?
  *
- * Used for memory of which somebody will tell us when it goes (lasting.h), and for what cards have registered. Ranges are
- * embedded in what they belong to, so nothing is allocated. Adding, removing and asking take O(log n). Thread: the
- * caller's lock.
+ * Used for memory of which somebody will tell us when it goes (lasting.h), and for what cards have
+ * registered. Ranges are embedded in what they belong to, so nothing is allocated. Adding, removing
+ * and asking take O(log n). Thread: the caller's lock.
  */
 #ifndef TT_INTERVALS_H
 #define TT_INTERVALS_H
@@ -13,7 +14,8 @@
 struct tt_interval {
 	uintptr_t start, end;            /* the caller's; not changed while it is in a set */
 	struct tt_interval *left, *right;
-	struct tt_interval *farthest;    /* of this one and those below it, the one that ends last */
+	struct tt_interval *farthest;    /* of this one and those below it, the one that ends
+					  * last */
 	uint64_t priority;
 };
 

@@ -1,13 +1,15 @@
 /*
  * kernels.cu - combine the memory of several ranks on a GPU: one kernel a type, every op
  *
- * Launched by lib/run/device*.c. nvcc makes a fat binary of it that the library carries; the tests' stand-in compiles it
- * as C, where a block is one thread. The bits are those of lib/mem/reduce*.c: operands in rank order, small floats
- * widened to float and rounded once, a NaN result replaced by the one NaN of its type, no contraction (-fmad=false).
+ * Launched by lib/run/device*.c. nvcc makes a fat binary of it that the library carries; the tests'
+ * stand-in compiles it as C, where a block is one thread. The bits are those of lib/mem/reduce*.c:
+ * operands in rank order, small floats widened to float and rounded once, a NaN result replaced by
+ * the one NaN of its type, no contraction (-fmad=false).
  *
- * A rank's block b speaks to block b of its peers only. MEET: it writes its card and then its epoch to each peer's desk,
- * awaits theirs, works on its share and does the same at the end: then nobody reads or writes its rank's buffers any more.
- * Epochs live in device memory, so a graph can be replayed. Every wait looks at the report's abort word and at a clock.
+ * A rank's block b speaks to block b of its peers only. MEET: it writes its card and then its epoch
+ * to each peer's desk, awaits theirs, works on its share and does the same at the end: then nobody
+ * reads or writes its rank's buffers any more. Epochs live in device memory, so a graph can be
+ * replayed. Every wait looks at the report's abort word and at a clock.
  */
 #include "mem/kernels.h"
 
@@ -29,10 +31,20 @@
 
 struct __align__(16) pair { uint64_t a, b; };
 
-DEV void put_release(uint32_t *p, uint32_t v) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
-/* For counters that only the host looks at: a release would wait for all writes before it, one of them over the bus. */
-DEV void put_count(uint32_t *p, uint32_t v) { asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
-DEV void put_relaxed(uint64_t *p, uint64_t v) { asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory"); }
+DEV void put_release(uint32_t *p, uint32_t v)
+{
+	asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+/* For counters that only the host looks at: a release would wait for all writes before it, one of
+ * them over the bus. */
+DEV void put_count(uint32_t *p, uint32_t v)
+{
+	asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+DEV void put_relaxed(uint64_t *p, uint64_t v)
+{
+	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
 
 DEV uint32_t get_acquire(uint32_t *p)
 {
@@ -107,7 +119,7 @@ DEV double double_of(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
 
 #endif
 
-/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 struct watch { uint64_t since; uint32_t looks; };
 
@@ -159,7 +171,7 @@ DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
 	return (struct tt_dev_desk *)j->desk[rank];
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {
@@ -194,8 +206,9 @@ DEV int meet_start(const struct tt_dev_job *j, uint32_t epoch, int *failed)
 			put_release(&desk_of(j, p)->start[BLOCK][j->rank], epoch);
 		}
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
-		if (p != j->rank && (!await_epoch(j, &desk_of(j, j->rank)->start[BLOCK][p], epoch, p) ||
-				     !same_call(j, p, BLOCK)))
+		if (p != j->rank &&
+		    (!await_epoch(j, &desk_of(j, j->rank)->start[BLOCK][p], epoch, p) ||
+		     !same_call(j, p, BLOCK)))
 			*failed = 1;
 	SYNC();
 	return !*failed;
@@ -214,25 +227,28 @@ DEV void meet_end(const struct tt_dev_job *j, uint32_t epoch)
 	SYNC();
 }
 
-/* ---- elements to operands and back: the formats are those of reduce_types.h ----------------------------------------- */
+/* ---- elements to operands and back: the formats are those of reduce_types.h ------------------ */
 
 DEV uint32_t quiet(uint32_t x)
 {
 	return (x & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : x;
 }
 
-DEV float small_widen(uint32_t code, uint32_t bits, uint32_t mantissa, uint32_t bias, uint32_t special)
+DEV float small_widen(uint32_t code, uint32_t bits, uint32_t mantissa, uint32_t bias,
+		      uint32_t special)
 {
 	uint32_t magnitude = code & ((1u << (bits - 1)) - 1), sign = (code >> (bits - 1)) << 31;
 	uint32_t shifted = magnitude << (23 - mantissa), least = (128 - bias) << 23;
 
-	if (magnitude < 1u << mantissa)          /* put the leading bit there and take it off again */
+	/* put the leading bit there and take it off again */
+	if (magnitude < 1u << mantissa)
 		return float_of(sign | bits_of(float_of(shifted + least) - float_of(least)));
-	return float_of(sign | ((shifted + ((127 - bias) << 23)) | (magnitude >= special ? 0x7f800000u : 0)));
+	return float_of(sign | ((shifted + ((127 - bias) << 23)) |
+				(magnitude >= special ? 0x7f800000u : 0)));
 }
 
-DEV uint32_t small_narrow(float value, uint32_t bits, uint32_t mantissa, uint32_t bias, uint32_t biggest,
-			  uint32_t infinity, uint32_t nan)
+DEV uint32_t small_narrow(float value, uint32_t bits, uint32_t mantissa, uint32_t bias,
+			  uint32_t biggest, uint32_t infinity, uint32_t nan)
 {
 	uint32_t x = bits_of(value), magnitude = x & 0x7fffffffu, cut = 23 - mantissa, code;
 
@@ -240,12 +256,14 @@ DEV uint32_t small_narrow(float value, uint32_t bits, uint32_t mantissa, uint32_
 		return nan;
 	if (magnitude == 0x7f800000u) {
 		code = infinity;
-	} else if (magnitude < (128 - bias) << 23) {      /* the hardware rounds to the format's least step */
+	} else if (magnitude < (128 - bias)
+				       << 23) { /* the hardware rounds to the format's least step */
 		uint32_t step = (151 - bias - mantissa) << 23;
 
 		code = bits_of(float_of(magnitude) + float_of(step)) - step;
 	} else {
-		code = ((magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1)) >> cut) - ((127 - bias) << mantissa);
+		code = ((magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1)) >> cut) -
+		       ((127 - bias) << mantissa);
 		code = code > biggest ? biggest : code;
 	}
 	return ((x & 0x80000000u) >> (32 - bits)) | code;
@@ -269,7 +287,10 @@ DEV uint16_t narrow_Float16(float f)
 }
 #else
 DEV float widen_Float16(uint16_t x) { return small_widen(x, 16, 10, 15, 0x7c00); }
-DEV uint16_t narrow_Float16(float f) { return (uint16_t)small_narrow(f, 16, 10, 15, 0x7c00, 0x7c00, 0x7e00); }
+DEV uint16_t narrow_Float16(float f)
+{
+	return (uint16_t)small_narrow(f, 16, 10, 15, 0x7c00, 0x7c00, 0x7e00);
+}
 #endif
 
 DEV float widen_Bfloat16(uint16_t x) { return float_of((uint32_t)x << 16); }
@@ -281,44 +302,52 @@ DEV uint16_t narrow_Bfloat16(float f)
 }
 
 DEV float widen_Float8e4m3(uint8_t x) { return small_widen(x, 8, 3, 7, 0x7f); }
-DEV uint8_t narrow_Float8e4m3(float f) { return (uint8_t)small_narrow(f, 8, 3, 7, 0x7e, 0x7e, 0x7f); }
+DEV uint8_t narrow_Float8e4m3(float f)
+{
+	return (uint8_t)small_narrow(f, 8, 3, 7, 0x7e, 0x7e, 0x7f);
+}
 DEV float widen_Float8e5m2(uint8_t x) { return small_widen(x, 8, 2, 15, 0x7c); }
-DEV uint8_t narrow_Float8e5m2(float f) { return (uint8_t)small_narrow(f, 8, 2, 15, 0x7b, 0x7c, 0x7f); }
+DEV uint8_t narrow_Float8e5m2(float f)
+{
+	return (uint8_t)small_narrow(f, 8, 2, 15, 0x7b, 0x7c, 0x7f);
+}
 DEV float widen_Float32(uint32_t x) { return float_of(x); }
 DEV uint32_t narrow_Float32(float f) { return quiet(bits_of(f)); }
 DEV double widen_Float64(uint64_t x) { return double_of(x); }
 DEV uint64_t narrow_Float64(double f) { return f == f ? bits_of_double(f) : 0x7ff8000000000000u; }
 
-/* ---- two operands to one ----------------------------------------------------------------------------------------- */
+/* ---- two operands to one --------------------------------------------------------------------- */
 
 /* tuttiRedOp_t's numbers; avg is sum. */
-enum { SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR, ADJUSTED };      /* a sum whose inputs are scaled or that is divided */
+/* a sum whose inputs are scaled or that is divided */
+enum { SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR, ADJUSTED };
 
 /* Sums and products wrap, so they are taken unsigned. */
-#define INTEGER(name, raw, compared, product, wide)								\
-	DEV raw widen_##name(raw x) { return x; }								\
-	DEV raw narrow_##name(raw x) { return x; }								\
-	DEV raw fold_##name(int op, raw x, raw y)								\
-	{													\
-		switch (op) {											\
-		case SUM:											\
-		case ADJUSTED:											\
-			return (raw)((product)x + (product)y);							\
-		case PROD:											\
-			return (raw)((product)x * (product)y);							\
-		case MIN:											\
-			return (compared)x < (compared)y ? x : y;						\
-		case MAX:											\
-			return (compared)x > (compared)y ? x : y;						\
-		case BAND:											\
-			return x & y;										\
-		case BOR:											\
-			return x | y;										\
-		default:											\
-			return x ^ y;										\
-		}												\
-	}													\
-	DEV raw times_##name(raw x, uint64_t scale) { return (raw)((product)x * (product)scale); }		\
+#define INTEGER(name, raw, compared, product, wide)						\
+	DEV raw widen_##name(raw x) { return x; }						\
+	DEV raw narrow_##name(raw x) { return x; }						\
+	DEV raw fold_##name(int op, raw x, raw y)						\
+	{											\
+		switch (op) {									\
+		case SUM:									\
+		case ADJUSTED:									\
+			return (raw)((product)x + (product)y);					\
+		case PROD:									\
+			return (raw)((product)x * (product)y);					\
+		case MIN:									\
+			return (compared)x < (compared)y ? x : y;				\
+		case MAX:									\
+			return (compared)x > (compared)y ? x : y;				\
+		case BAND:									\
+			return x & y;								\
+		case BOR:									\
+			return x | y;								\
+		default:									\
+			return x ^ y;								\
+		}										\
+	}											\
+	DEV raw times_##name(raw x, uint64_t scale) { return (raw)((product)x * (product)scale); \
+			}									\
 	DEV raw over_##name(raw x, uint64_t n) { return (raw)((wide)(compared)x / (wide)n); }
 INTEGER(Int8, uint8_t, int8_t, uint32_t, int64_t)
 INTEGER(Uint8, uint8_t, uint8_t, uint32_t, uint64_t)
@@ -327,27 +356,28 @@ INTEGER(Uint32, uint32_t, uint32_t, uint32_t, uint64_t)
 INTEGER(Int64, uint64_t, int64_t, uint64_t, int64_t)
 INTEGER(Uint64, uint64_t, uint64_t, uint64_t, uint64_t)
 
-/* When neither operand is less, both are equal or one is a NaN. Or-ing the bits is right for min: x = y, or -0 of two
- * zeros, or a NaN; for max too, except that max(-0, +0) = +0. */
-#define FLOATING(name, value, word, bits, back)									\
-	DEV value fold_##name(int op, value x, value y)								\
-	{													\
-		word a = bits(x), b = bits(y);									\
-														\
-		if (op == SUM || op == ADJUSTED)											\
-			return x + y;										\
-		if (op == PROD)											\
-			return x * y;										\
-		if (op == MIN)											\
-			return x < y ? x : x > y ? y : back(a | b);						\
-		return x > y ? x : x < y ? y : x == y ? back(a & b) : back(a | b);				\
-	}													\
-	DEV value times_##name(value x, uint64_t scale) { return x * (value)double_of(scale); }			\
-	DEV value over_##name(value x, uint64_t divisor) { return x / (value)double_of(divisor); }
+/* When neither operand is less, both are equal or one is a NaN. Or-ing the bits is right for min: x
+ * = y, or -0 of two zeros, or a NaN; for max too, except that max(-0, +0) = +0. */
+#define FLOATING(name, value, word, bits, back)							\
+	DEV value fold_##name(int op, value x, value y)						\
+	{											\
+		word a = bits(x), b = bits(y);							\
+												\
+		if (op == SUM || op == ADJUSTED)						\
+			return x + y;								\
+		if (op == PROD)									\
+			return x * y;								\
+		if (op == MIN)									\
+			return x < y ? x : x > y ? y : back(a | b);				\
+		return x > y ? x : x < y ? y : x == y ? back(a & b) : back(a | b);		\
+	}											\
+	DEV value times_##name(value x, uint64_t scale) { return x * (value)double_of(scale); }	\
+	DEV value over_##name(value x, uint64_t divisor) { return x / (value)double_of(divisor); \
+			}
 FLOATING(Float32, float, uint32_t, bits_of, float_of)
 FLOATING(Float64, double, uint64_t, bits_of_double, double_of)
 
-/* ---- the work ---------------------------------------------------------------------------------------------------- */
+/* ---- the work -------------------------------------------------------------------------------- */
 
 struct task {
 	const char *src[TT_DEV_RANKS];
@@ -359,8 +389,8 @@ struct task {
 };
 
 /* Piece i with the addresses of in and out; ranks that take part, in rank order. */
-DEV void make_task(const struct tt_dev_job *j, const struct tt_dev_piece *x, const struct tt_dev_card *card,
-		   struct task *t)
+DEV void make_task(const struct tt_dev_job *j, const struct tt_dev_piece *x,
+		   const struct tt_dev_card *card, struct task *t)
 {
 	t->nsrc = t->ndst = 0;
 	t->bytes = x->bytes;

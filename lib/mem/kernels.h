@@ -1,8 +1,9 @@
 /*
  * kernels.h - what the host and the kernels (kernels.cu) agree on: a rank's desk, a job, a report
  *
- * Read by nvcc as C++ and by C compilers. A desk is device memory of one rank in which its peers write; a job is the one
- * parameter of every kernel; a report is host memory through which kernels and host tell each other of trouble.
+ * Read by nvcc as C++ and by C compilers. A desk is device memory of one rank in which its peers
+ * write; a job is the one parameter of every kernel; a report is host memory through which kernels
+ * and host tell each other of trouble.
  */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
@@ -14,27 +15,33 @@
 #define TT_DEV_THREADS 512
 #define TT_DEV_PIECES 8
 #define TT_DEV_WORDS 128                       /* messages that a plan may have for one rank */
-#define TT_FLAGGED_BLOCKS 16                   /* one-shot with flags: each block sends so many bytes: */
+/* one-shot with flags: each block sends so many bytes: */
+#define TT_FLAGGED_BLOCKS 16
 #define TT_FLAGGED_SLICE 2048
 #define TT_FLAGGED_BYTES (TT_FLAGGED_BLOCKS * TT_FLAGGED_SLICE)
 
-/* What a rank tells its peers when it comes to a call: where its buffers are, by what its input is multiplied, and which
- * call it is in (struct tt_call). */
+/* What a rank tells its peers when it comes to a call: where its buffers are, by what its input is
+ * multiplied, and which call it is in (struct tt_call). */
 struct tt_dev_card { uint64_t in, out, scale, call[2]; };
 
 struct tt_dev_desk {
-	uint32_t epoch[TT_DEV_BLOCKS];         /* jobs that this rank's block has met its peers in; it alone writes it */
+	uint32_t epoch[TT_DEV_BLOCKS];         /* jobs that this rank's block has met its peers in;
+					        * it alone writes it */
 	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
-	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];        /* peers' epochs */
+	/* peers' epochs */
+	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_card card[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	/* written by streams, 1 and 0: all have come; message w of a plan is there */
-	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS], told[TT_DEV_WORDS];
-	uint64_t proof[TT_DEV_RANKS];          /* what peers must be able to read and write, tried when they join */
+	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS],
+		told[TT_DEV_WORDS];
+	uint64_t proof[TT_DEV_RANKS];          /* what peers must be able to read and write, tried
+					        * when they join */
 	/* one-shot: 32 bits of payload under 32 bits of epoch, by turns in the two halves */
 	uint64_t line[2][TT_DEV_RANKS][TT_FLAGGED_BLOCKS][TT_FLAGGED_SLICE / 4];
 };
 
-/* An area: a desk, then what peers read when streams order the ranks: staged input, and the part of a sum. */
+/* An area: a desk, then what peers read when streams order the ranks: staged input, and the part of
+ * a sum. */
 #define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_desk) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
@@ -52,7 +59,8 @@ struct tt_dev_report {
 	uint64_t call[2];
 };
 
-/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in `to` */
+/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
+ * `to` */
 struct tt_dev_piece {
 	uint32_t from, to;                     /* masks */
 	uint64_t from_at, to_at, bytes;
@@ -60,10 +68,12 @@ struct tt_dev_piece {
 
 enum tt_dev_way {
 	TT_DEV_ALONE,                          /* meets nobody: addresses stand in the job */
-	TT_DEV_MEET,                           /* meets before and after; addresses come from cards */
+	TT_DEV_MEET,                           /* meets before and after; addresses come from
+					        * cards */
 	TT_DEV_FLAGGED                         /* allreduce of piece[0].bytes: payload with flags */
 };
-enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16, TT_DEV_DIVIDES = 32 };
+enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16,
+	TT_DEV_DIVIDES = 32 };
 
 struct tt_dev_job {
 	uint64_t desk[TT_DEV_RANKS];

@@ -1,8 +1,9 @@
 /*
  * kernels_type.h - the kernel of one type: included by kernels.cu once a TYPE
  *
- * Set before and unset here: TYPE, RAW (an element in memory), VALUE (an operand), ARITHMETIC (whose fold, times and over
- * it uses), WHOLE (an integer: has bitwise ops). op is a constant where `sweep` is inlined, but not where few bytes go.
+ * Set before and unset here: TYPE, RAW (an element in memory), VALUE (an operand), ARITHMETIC
+ * (whose fold, times and over it uses), WHOLE (an integer: has bitwise ops). op is a constant where
+ * `sweep` is inlined, but not where few bytes go.
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -40,8 +41,10 @@ DEV uint64_t OF(unit)(int op, const struct task *t, const uint64_t *v, uint32_t 
 	return r;
 }
 
-/* `deep` vectors of up to `most` sources at once, so that enough loads are in flight whatever the number of sources is */
-DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, const uint32_t most, const uint32_t deep)
+/* `deep` vectors of up to `most` sources at once, so that enough loads are in flight whatever the
+ * number of sources is */
+DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, const uint32_t most,
+		     const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
 
@@ -74,7 +77,8 @@ DEV void OF(elements)(int op, const struct task *t, uint64_t from, uint32_t alig
 {
 	uint64_t step = (uint64_t)BLOCKS * THREADS * sizeof(RAW), v[TT_DEV_RANKS];
 
-	for (uint64_t at = from + ((uint64_t)BLOCK * THREADS + THREAD) * sizeof(RAW); at < t->bytes; at += step) {
+	for (uint64_t at = from + ((uint64_t)BLOCK * THREADS + THREAD) * sizeof(RAW); at < t->bytes;
+	     at += step) {
 		RAW x;
 
 		UNROLL
@@ -105,11 +109,14 @@ DEV void OF(sweep)(int op, const struct task *t, uint64_t n)
 		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
 }
 
-/* This rank's bytes go to all peers under flags; theirs are awaited. A unit is 8 bytes in two words of a line. */
+/* This rank's bytes go to all peers under flags; theirs are awaited. A unit is 8 bytes in two words
+ * of a line. */
 DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 {
-	uint64_t first = (uint64_t)BLOCK * TT_FLAGGED_SLICE, left = j->piece[0].bytes - first, flag = (uint64_t)epoch << 32;
-	uint32_t bytes = left < TT_FLAGGED_SLICE ? (uint32_t)left : TT_FLAGGED_SLICE, half = epoch & 1;
+	uint64_t first = (uint64_t)BLOCK * TT_FLAGGED_SLICE, left = j->piece[0].bytes - first,
+		 flag = (uint64_t)epoch << 32;
+	uint32_t bytes = left < TT_FLAGGED_SLICE ? (uint32_t)left : TT_FLAGGED_SLICE,
+		 half = epoch & 1;
 	const char *in = (const char *)j->in[j->rank] + first;
 	char *out = (char *)j->out[j->rank] + first;
 	struct task t;
@@ -119,7 +126,8 @@ DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	t.divisor = j->divisor;
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
 		uint32_t some = bytes - at < 8 ? bytes - at : 8;
-		uint64_t mine = ((uint64_t)in & 7) == 0 && some == 8 ? *(const uint64_t *)(in + at) : get_bytes(in + at, some);
+		uint64_t mine = ((uint64_t)in & 7) == 0 && some == 8 ? *(const uint64_t *)(in + at)
+								     : get_bytes(in + at, some);
 
 		for (uint32_t p = 0; p < j->nranks; p++)
 			if (p != j->rank) {
@@ -144,7 +152,8 @@ DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 				v[p] = get_bytes(in + at, some);
 				continue;
 			}
-			while ((low = get_relaxed(&line[0])) >> 32 != epoch || (high = get_relaxed(&line[1])) >> 32 != epoch)
+			while ((low = get_relaxed(&line[0])) >> 32 != epoch ||
+			       (high = get_relaxed(&line[1])) >> 32 != epoch)
 				if (weary(j, &w, p))
 					return;
 			v[p] = (low & 0xffffffffu) | high << 32;
@@ -159,7 +168,8 @@ DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 
 /* f(op, ...) with op a constant */
 #if WHOLE
-#define BITWISE(f, ...) case BAND: f(BAND, __VA_ARGS__); break; case BOR: f(BOR, __VA_ARGS__); break; \
+#define BITWISE(f, ...) case BAND: f(BAND, __VA_ARGS__); break; case BOR: f(BOR, __VA_ARGS__);	\
+		break;										\
 	case BXOR: f(BXOR, __VA_ARGS__); break;
 #else
 #define BITWISE(f, ...)

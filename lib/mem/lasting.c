@@ -27,7 +27,8 @@ void tt_lasting_remove(struct tt_lasting *l)
 	pthread_mutex_unlock(&lock);
 }
 
-bool tt_lasting_find(const void *start, size_t bytes, void (*found)(void *arg, const struct tt_lasting *l), void *arg)
+bool tt_lasting_find(const void *start, size_t bytes,
+		     void (*found)(void *arg, const struct tt_lasting *l), void *arg)
 {
 	struct tt_interval *i;
 

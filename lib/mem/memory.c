@@ -1,10 +1,11 @@
 /*
  * memory.c - memory for users' buffers that other processes can map
  *
- * Called by api, and by transports that let peers read it. Each piece is a memfd, so that a rank of the same host can map
- * it, and nothing is left when the last process that has it is gone. A list remembers the pieces, so that a pointer that is not
- * ours is refused instead of unmapping something else. Without a descriptor for it a piece is private memory. Each lasts until it
- * is freed, so cards may keep it registered (lasting.h).
+ * Called by api, and by transports that let peers read it. Each piece is a memfd, so that a rank of
+ * the same host can map it, and nothing is left when the last process that has it is gone. A list
+ * remembers the pieces, so that a pointer that is not ours is refused instead of unmapping
+ * something else. Without a descriptor for it a piece is private memory. Each lasts until it is
+ * freed, so cards may keep it registered (lasting.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -63,8 +64,9 @@ static bool map(struct piece *p)
 
 	p->window.fd = make_file(p->window.bytes);
 	p->window.inode = p->window.fd >= 0 && !fstat(p->window.fd, &st) ? st.st_ino : 0;
-	p->ptr = mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
-		      p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd, 0);
+	p->ptr =
+		mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
+		     p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd, 0);
 	if (p->ptr == MAP_FAILED && p->window.fd >= 0)
 		close(p->window.fd);
 	else if (p->window.bytes >= HUGE_PAGE)
@@ -80,7 +82,8 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 	if (!p || mapped < bytes)
 		goto free_piece;
 	p->window.bytes = mapped ? mapped : page;
-	if (mapped > available() || !map(p))          /* the kernel would look for it by killing others */
+	/* the kernel would look for it by killing others */
+	if (mapped > available() || !map(p))
 		goto free_piece;
 	*ret_ptr = p->ptr;
 	pthread_mutex_lock(&lock);
@@ -95,12 +98,14 @@ free_piece:
 	return tt_fail(TT_SYSTEM, "no memory for %zu bytes", bytes);
 }
 
-/* A peer may still map it, and even be in the middle of reading: the memory goes, the mapping stays readable. */
+/* A peer may still map it, and even be in the middle of reading: the memory goes, the mapping stays
+ * readable. */
 static void release(struct piece *p)
 {
 	tt_lasting_remove(&p->lasting);
 	if (p->window.fd >= 0) {
-		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)p->window.bytes);
+		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			  (off_t)p->window.bytes);
 		close(p->window.fd);
 	}
 	munmap(p->ptr, p->window.bytes);
@@ -119,12 +124,14 @@ int tt_memory_free(void *ptr)
 		*at = p->next;
 	pthread_mutex_unlock(&lock);
 	if (!p)
-		return tt_fail(TT_ARG, "%p was not allocated by tuttiMemAlloc, or is free already", ptr);
+		return tt_fail(TT_ARG, "%p was not allocated by tuttiMemAlloc, or is free already",
+			       ptr);
 	release(p);
 	return 0;
 }
 
-bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_window, uint64_t *ret_offset)
+bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_window,
+		      uint64_t *ret_offset)
 {
 	uintptr_t at = (uintptr_t)start;
 	bool found = false;
@@ -133,7 +140,8 @@ bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_win
 	for (struct piece *p = pieces; p && !found; p = p->next) {
 		uintptr_t first = (uintptr_t)p->ptr;
 
-		found = p->window.fd >= 0 && at >= first && bytes <= p->window.bytes && at - first <= p->window.bytes - bytes;
+		found = p->window.fd >= 0 && at >= first && bytes <= p->window.bytes &&
+			at - first <= p->window.bytes - bytes;
 		if (found) {
 			*ret_window = p->window;
 			*ret_offset = at - first;

@@ -1,7 +1,8 @@
 /*
  * reduce.c - which instruction set reduces; the doors to its kernels
  *
- * Called by run and the api; the kernels are in reduce_{scalar,avx2,avx512}.c, one source compiled three times.
+ * Called by run and the api; the kernels are in reduce_{scalar,avx2,avx512}.c, one source compiled
+ * three times.
  */
 #include "mem/reduce_types.h"
 
@@ -13,7 +14,7 @@
 
 static _Atomic(const struct tt_reduce_isa *) isa_in_force;      /* NULL: nobody has asked yet */
 
-/* ---- the choice ------------------------------------------------------------------------------------------------ */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 #ifdef __x86_64__
 static bool has_avx2(void)
@@ -62,8 +63,11 @@ int tt_reduce_isa_set(const char *name)
 	const struct tt_reduce_isa *isa = find(!*name || !strcmp(name, "auto") ? NULL : name);
 
 	if (!isa)
-		return tt_fail(TT_ARG, "reduce: instruction set '%.32s' is not one that this CPU has; allowed are "
-			       "auto scalar avx2 avx512", name);
+		return tt_fail(
+			TT_ARG,
+			"reduce: instruction set '%.32s' is not one that this CPU has; allowed are "
+			"auto scalar avx2 avx512",
+			name);
 	atomic_store(&isa_in_force, isa);
 	return TT_OK;
 }
@@ -74,7 +78,8 @@ const struct tt_reduce_isa *tt_reduce_isa_now(void)
 
 	if (tt_likely(isa))
 		return isa;
-	/* Exchanged only from NULL, so that another thread's tt_reduce_isa_set in between is not undone. */
+	/* Exchanged only from NULL, so that another thread's tt_reduce_isa_set in between is not
+	 * undone. */
 	atomic_compare_exchange_strong(&isa_in_force, &isa, find(NULL));
 	return atomic_load(&isa_in_force);
 }
@@ -84,7 +89,7 @@ const char *tt_reduce_isa(void)
 	return tt_reduce_isa_now()->name;
 }
 
-/* ---- the doors ------------------------------------------------------------------------------------------------- */
+/* ---- the doors ------------------------------------------------------------------------------- */
 
 tt_reduce_fn *tt_reduce_kernel(tuttiDataType_t type, tuttiRedOp_t op)
 {

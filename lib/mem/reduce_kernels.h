@@ -1,16 +1,21 @@
 /*
- * reduce_kernels.h - every kernel, type x op, of one instruction set: the body of reduce_{scalar,avx2,avx512}.c
+ * reduce_kernels.h - every kernel, type x op, of one instruction set: the body of
+ * reduce_{scalar,avx2,avx512}.c
  *
- * Here: what a type's elements look like as operands, how two operands become one, and which kernels there are. The loop
- * that makes kernels of it is in reduce_loop.h. The bits are the same everywhere, because
- * - small floats are unpacked to float in place, without moving lanes: of a 32-bit lane, part a is the low element, part
- *   b the next; packing puts them back. An element is computed from its own operands, in operand order.
- * - rounding to a small type is integer arithmetic (F16C gives the same bits), and a NaN result is replaced by the one
+ * Here: what a type's elements look like as operands, how two operands become one, and which
+ * kernels there are. The loop that makes kernels of it is in reduce_loop.h. The bits are the same
+ * everywhere, because
+ * - small floats are unpacked to float in place, without moving lanes: of a 32-bit lane, part a is
+ * the low element, part
+ *   b the next; packing puts them back. An element is computed from its own operands, in operand
+ *   order.
+ * - rounding to a small type is integer arithmetic (F16C gives the same bits), and a NaN result is
+ * replaced by the one
  *   NaN of its type, since which operand's NaN an addition passes on depends on the compiler.
  * - there is no multiply-add to contract, and contraction is off.
  */
 
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 INLINE u32v load_up_to(const unsigned char *p, size_t bytes)
 {
@@ -32,7 +37,7 @@ INLINE void put(unsigned char *dst, unsigned char *dst2, size_t at, u32v v)
 		store(dst2 + at, v);
 }
 
-/* ---- elements to operands and back ----------------------------------------------------------------------------- */
+/* ---- elements to operands and back ----------------------------------------------------------- */
 
 INLINE struct acc widen_whole(u32v raw)
 {
@@ -114,7 +119,7 @@ INLINE u32v narrow_Bfloat16(struct acc x)
 FLOAT8(Float8e4m3, &tt_float8e4m3)
 FLOAT8(Float8e5m2, &tt_float8e5m2)
 
-/* ---- two operands to one --------------------------------------------------------------------------------------- */
+/* ---- two operands to one --------------------------------------------------------------------- */
 
 #define DIVIDE tuttiNumOps        /* not an op of the public header */
 
@@ -146,8 +151,8 @@ INTEGER(Uint32, u32v, u32v)
 INTEGER(Int64, i64v, u64v)
 INTEGER(Uint64, u64v, u64v)
 
-/* When neither operand is less, both are equal or one is a NaN. Then x | y is right for min: it is x = y, or -0 of two
- * zeros, or a NaN. For max it is so too except that max(-0, +0) = +0. */
+/* When neither operand is less, both are equal or one is a NaN. Then x | y is right for min: it is
+ * x = y, or -0 of two zeros, or a NaN. For max it is so too except that max(-0, +0) = +0. */
 #define FLOATING(name, V)							\
 	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
 	{									\
@@ -175,7 +180,7 @@ FLOATING(Float64, f64v)
 #define combine_Float8e4m3 combine_Float32
 #define combine_Float8e5m2 combine_Float32
 
-/* ---- the kernels ----------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
 #define ORDER KERNEL(Min) KERNEL(Max)
 #define WHOLE ORDER KERNEL(Sum) KERNEL(Prod) KERNEL(Band) KERNEL(Bor) KERNEL(Bxor)
@@ -253,18 +258,23 @@ FLOATING(Float64, f64v)
 #define KERNELS FLOAT
 #include "mem/reduce_loop.h"
 
-/* ---- the table ------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* Signed and unsigned differ in min and max only. */
-#define ROW_INTEGER(type, wrap)										\
-	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##wrap, [tuttiProd] = kernel_Prod_##wrap,	\
-				 [tuttiBand] = kernel_Band_##wrap, [tuttiBor] = kernel_Bor_##wrap,	\
-				 [tuttiBxor] = kernel_Bxor_##wrap, [tuttiMin] = kernel_Min_##type,	\
+#define ROW_INTEGER(type, wrap)							\
+	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##wrap,		\
+			[tuttiProd] = kernel_Prod_##wrap,			\
+				 [tuttiBand] = kernel_Band_##wrap,		\
+				 		[tuttiBor] = kernel_Bor_##wrap,	\
+				 [tuttiBxor] = kernel_Bxor_##wrap,		\
+				 		[tuttiMin] = kernel_Min_##type,	\
 				 [tuttiMax] = kernel_Max_##type }
-#define ROW_FLOAT(type)											\
-	.scale[tutti##type] = scale_##type, .divide[tutti##type] = divide_##type,			\
-	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##type, [tuttiProd] = kernel_Prod_##type,	\
-				 [tuttiMin] = kernel_Min_##type, [tuttiMax] = kernel_Max_##type }
+#define ROW_FLOAT(type)									\
+	.scale[tutti##type] = scale_##type, .divide[tutti##type] = divide_##type,	\
+	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##type,			\
+			[tuttiProd] = kernel_Prod_##type,				\
+				 [tuttiMin] = kernel_Min_##type,			\
+				 		[tuttiMax] = kernel_Max_##type }
 
 #define REDUCE_ISA(text)							\
 	{									\

@@ -1,9 +1,10 @@
 /*
  * reduce_loop.h - the only loop, for one type: included by reduce_kernels.h once a TYPE
  *
- * Set before and unset here: TYPE (Int8 ...), BYTES of an element, PARTS in use of struct acc, KERNELS (which to make).
- * By these names there are widen_TYPE, narrow_TYPE and combine_TYPE. op and, for two sources, nsrc are constants where
- * `loop` is inlined, so each kernel is what is left of it after folding.
+ * Set before and unset here: TYPE (Int8 ...), BYTES of an element, PARTS in use of struct acc,
+ * KERNELS (which to make). By these names there are widen_TYPE, narrow_TYPE and combine_TYPE. op
+ * and, for two sources, nsrc are constants where `loop` is inlined, so each kernel is what is left
+ * of it after folding.
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -28,11 +29,12 @@ INLINE struct acc OF(fold)(tuttiRedOp_t op, struct acc x, struct acc y)
 	return r;
 }
 
-INLINE void OF(four_vectors)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2, const unsigned char *const *src,
-			     int nsrc, size_t at)
+INLINE void OF(four_vectors)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
+			     const unsigned char *const *src, int nsrc, size_t at)
 {
 	const unsigned char *p = src[0] + at;
-	struct acc x0 = OF(load)(p), x1 = OF(load)(p + W), x2 = OF(load)(p + 2 * W), x3 = OF(load)(p + 3 * W);
+	struct acc x0 = OF(load)(p), x1 = OF(load)(p + W), x2 = OF(load)(p + 2 * W),
+		   x3 = OF(load)(p + 3 * W);
 
 	for (int s = 1; s < nsrc; s++) {
 		p = src[s] + at;
@@ -48,8 +50,8 @@ INLINE void OF(four_vectors)(tuttiRedOp_t op, unsigned char *dst, unsigned char 
 }
 
 /* Up to W bytes. Where they are fewer the rest of the vector is zero, which no op minds. */
-INLINE void OF(one_vector)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2, const unsigned char *const *src,
-			   int nsrc, size_t at, size_t bytes)
+INLINE void OF(one_vector)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
+			   const unsigned char *const *src, int nsrc, size_t at, size_t bytes)
 {
 	struct acc x = OF(widen)(load_up_to(src[0] + at, bytes));
 	u32v v;
@@ -63,8 +65,8 @@ INLINE void OF(one_vector)(tuttiRedOp_t op, unsigned char *dst, unsigned char *d
 }
 
 /* All loads of a vector come before its store, so dst may be a source. */
-INLINE void OF(loop)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2, const unsigned char *const *src, int nsrc,
-		     size_t bytes)
+INLINE void OF(loop)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
+		     const unsigned char *const *src, int nsrc, size_t bytes)
 {
 	size_t at = 0;
 
@@ -76,28 +78,32 @@ INLINE void OF(loop)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2, c
 }
 
 /* The second operand is a number: for float types, whose operands are doubles or else floats. */
-INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned char *src, double value, size_t bytes)
+INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned char *src,
+			   double value, size_t bytes)
 {
 	u32v y = BYTES == 8 ? (u32v)(value - (f64v){ 0 }) : (u32v)((float)value - (f32v){ 0 });
 
 	for (size_t at = 0; at < bytes; at += W) {
-		struct acc x = OF(fold)(op, OF(widen)(load_up_to(src + at, bytes - at)), (struct acc){ y, y, y, y });
+		struct acc x = OF(fold)(op, OF(widen)(load_up_to(src + at, bytes - at)),
+					(struct acc){ y, y, y, y });
 
 		store_up_to(dst + at, OF(narrow)(x), bytes - at);
 	}
 }
 
-/* Two sources, which most plans are made of, get a loop of their own that keeps their addresses in registers. */
-#define KERNEL(op)												\
-	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc, size_t count)	\
-	{													\
-		const unsigned char *const two[2] = { src[0], src[1] };						\
-		const unsigned char *const *many = (const unsigned char *const *)src;				\
-														\
-		if (nsrc == 2 && PARTS < 4)									\
-			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);					\
-		else												\
-			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);				\
+/* Two sources, which most plans are made of, get a loop of their own that keeps their addresses in
+ * registers. */
+#define KERNEL(op)										\
+	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc,	\
+			size_t count)								\
+	{											\
+		const unsigned char *const two[2] = { src[0], src[1] };				\
+		const unsigned char *const *many = (const unsigned char *const *)src;		\
+												\
+		if (nsrc == 2 && PARTS < 4)							\
+			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);			\
+		else										\
+			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);		\
 	}
 #define SCALE(name, op)									\
 	static void OF(name)(void *dst, const void *src, double value, size_t count)	\

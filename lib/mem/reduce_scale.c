@@ -1,5 +1,6 @@
 /*
- * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one; both ends of an average
+ * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one; both ends of an
+ * average
  *
  * Called by run. Floats go to the kernels of the instruction set in force; integers are done here.
  */
@@ -7,21 +8,24 @@
 
 #include <math.h>
 
-/* Products wrap, so they are taken unsigned. n may be too big for the type, so the division is of 64 bits. */
-#define INTEGER(name, type, product, wide)									\
-	typedef type name##_any __attribute__((aligned(1), may_alias));						\
-														\
-	static void scale_##name(name##_any *dst, const name##_any *src, const void *scalar, size_t count)	\
-	{													\
-		product factor = (product)*(const name##_any *)scalar;						\
-														\
-		for (size_t i = 0; i < count; i++)								\
-			dst[i] = (type)((product)src[i] * factor);						\
-	}													\
-	static void divide_##name(name##_any *dst, const name##_any *src, uint32_t n, size_t count)		\
-	{													\
-		for (size_t i = 0; i < count; i++)								\
-			dst[i] = (type)((wide)src[i] / (wide)n);						\
+/* Products wrap, so they are taken unsigned. n may be too big for the type, so the division is of
+ * 64 bits. */
+#define INTEGER(name, type, product, wide)							\
+	typedef type name##_any __attribute__((aligned(1), may_alias));				\
+												\
+	static void scale_##name(name##_any *dst, const name##_any *src, const void *scalar,	\
+			size_t count)								\
+	{											\
+		product factor = (product)*(const name##_any *)scalar;				\
+												\
+		for (size_t i = 0; i < count; i++)						\
+			dst[i] = (type)((product)src[i] * factor);				\
+	}											\
+	static void divide_##name(name##_any *dst, const name##_any *src, uint32_t n,		\
+			size_t count)								\
+	{											\
+		for (size_t i = 0; i < count; i++)						\
+			dst[i] = (type)((wide)src[i] / (wide)n);				\
 	}
 INTEGER(int8, int8_t, uint32_t, int64_t)
 INTEGER(uint8, uint8_t, uint32_t, uint64_t)
@@ -82,9 +86,10 @@ void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataTy
 	}
 }
 
-/* ---- averages -------------------------------------------------------------------------------------------------- */
+/* ---- averages -------------------------------------------------------------------------------- */
 
-/* The inputs of an average are divided by 2 to this power: at least n, but no more than leaves something of a 1. */
+/* The inputs of an average are divided by 2 to this power: at least n, but no more than leaves
+ * something of a 1. */
 static int average_shift(uint32_t n, tuttiDataType_t type)
 {
 	const struct tt_small_float *f = tt_small_float(type);
@@ -97,7 +102,8 @@ static int average_shift(uint32_t n, tuttiDataType_t type)
 
 bool tt_average_scales(tuttiDataType_t type)
 {
-	return tt_small_float(type) && type != tuttiBfloat16;     /* which reaches as far as float32 */
+	/* which reaches as far as float32 */
+	return tt_small_float(type) && type != tuttiBfloat16;
 }
 
 void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type)

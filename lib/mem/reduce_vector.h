@@ -1,8 +1,9 @@
 /*
  * reduce_vector.h - vectors of W bytes in the compiler's own notation, and small floats in them
  *
- * Included by reduce_{scalar,avx2,avx512}.c, which define W first, under their own instruction set; then come their own
- * load_part, store_part (HAVE_BYTE_MASKS) and half_widen, half_narrow (HAVE_F16C), then reduce_kernels.h.
+ * Included by reduce_{scalar,avx2,avx512}.c, which define W first, under their own instruction set;
+ * then come their own load_part, store_part (HAVE_BYTE_MASKS) and half_widen, half_narrow
+ * (HAVE_F16C), then reduce_kernels.h.
  */
 #include "mem/reduce_types.h"
 
@@ -24,7 +25,8 @@ typedef int64_t i64v __attribute__((vector_size(W)));
 typedef float f32v __attribute__((vector_size(W)));
 typedef double f64v __attribute__((vector_size(W)));
 
-/* Operands while they are combined: bits of a, or a and b (16-bit floats), or all four (8-bit floats). */
+/* Operands while they are combined: bits of a, or a and b (16-bit floats), or all four (8-bit
+ * floats). */
 struct acc {
 	u32v a, b, c, d;
 };
@@ -84,17 +86,19 @@ static inline void store_word(unsigned char *p, uint64_t word, size_t bytes)
 		memcpy(p, &word, 8);
 	} else if (bytes >= 4) {
 		memcpy(p, &(uint32_t){ htole32((uint32_t)value) }, 4);
-		memcpy(p + bytes - 4, &(uint32_t){ htole32((uint32_t)(value >> (bytes - 4) * 8)) }, 4);
+		memcpy(p + bytes - 4, &(uint32_t){ htole32((uint32_t)(value >> (bytes - 4) * 8)) },
+		       4);
 	} else if (bytes >= 2) {
 		memcpy(p, &(uint16_t){ htole16((uint16_t)value) }, 2);
-		memcpy(p + bytes - 2, &(uint16_t){ htole16((uint16_t)(value >> (bytes - 2) * 8)) }, 2);
+		memcpy(p + bytes - 2, &(uint16_t){ htole16((uint16_t)(value >> (bytes - 2) * 8)) },
+		       2);
 	} else {
 		memcpy(p, &word, 1);
 	}
 }
 
-/* 1 .. W - 1 bytes. By way of words in registers: a vector read from memory that was just written in pieces has to wait
- * until they are there. */
+/* 1 .. W - 1 bytes. By way of words in registers: a vector read from memory that was just written
+ * in pieces has to wait until they are there. */
 static __attribute__((noinline)) u32v load_part(const unsigned char *p, size_t bytes)
 {
 	u64v words = { 0 };
@@ -127,7 +131,7 @@ static __attribute__((noinline)) void store_part(unsigned char *p, u32v v, size_
 }
 #endif
 
-/* ---- small floats, one to a 32-bit lane ------------------------------------------------------------------------ */
+/* ---- small floats, one to a 32-bit lane ------------------------------------------------------ */
 
 INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 {
@@ -135,7 +139,8 @@ INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 	u32v sign = (code >> (f->bits - 1)) << 31;
 	u32v shifted = magnitude << (23 - f->mantissa);
 	u32v normal = shifted + ((127 - f->bias) << 23);
-	/* Exponent 0 stands for 1 without the leading bit: put the bit there and take it off again. */
+	/* Exponent 0 stands for 1 without the leading bit: put the bit there and take it off
+	 * again. */
 	u32v least = splat((128 - f->bias) << 23);
 	u32v tiny = (u32v)((f32v)(shifted + least) - (f32v)least);
 
@@ -150,7 +155,8 @@ INLINE u32v small_narrow(u32v x, const struct tt_small_float *f)
 	u32v sign = (x & 0x80000000u) >> (32 - f->bits);
 	u32v rounded = magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1);
 	u32v normal = (rounded >> cut) - ((127 - f->bias) << f->mantissa);
-	/* Added to a float whose last bit is the format's least step, the hardware rounds to that step. */
+	/* Added to a float whose last bit is the format's least step, the hardware rounds to that
+	 * step. */
 	u32v step = splat((151 - f->bias - f->mantissa) << 23);
 	u32v tiny = (u32v)((f32v)magnitude + (f32v)step) - step;
 	u32v code = choose((i32v)magnitude < (int32_t)((128 - f->bias) << 23), tiny, normal);
@@ -168,7 +174,8 @@ INLINE u32v float_quiet(u32v x)
 #ifndef HAVE_F16C
 INLINE struct acc half_widen(u32v raw)
 {
-	return (struct acc){ .a = small_widen(raw & 0xffff, &tt_float16), .b = small_widen(raw >> 16, &tt_float16) };
+	return (struct acc){ .a = small_widen(raw & 0xffff, &tt_float16),
+			     .b = small_widen(raw >> 16, &tt_float16) };
 }
 
 INLINE u32v half_narrow(struct acc x)

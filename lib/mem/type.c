@@ -1,5 +1,6 @@
 /*
- * type.c - what a datatype and an op are called and how big they are; one element to and from double
+ * type.c - what a datatype and an op are called and how big they are; one element to and from
+ * double
  *
  * Called by the api, the tools and the tests. The slow and plain account of the small
  * floats, with which the kernels (reduce_vector.h) must agree.
@@ -53,7 +54,7 @@ bool tt_type_is_integer(tuttiDataType_t type)
 	return types[type].integer;
 }
 
-/* ---- small floats ---------------------------------------------------------------------------------------------- */
+/* ---- small floats ---------------------------------------------------------------------------- */
 
 const struct tt_small_float *tt_small_float(tuttiDataType_t type)
 {
@@ -83,7 +84,8 @@ static double small_get(uint32_t code, const struct tt_small_float *f)
 	else if (!exponent)
 		value = ldexp(fraction, 1 - (int)(f->bias + f->mantissa));
 	else
-		value = ldexp(fraction + (1u << f->mantissa), exponent - (int)(f->bias + f->mantissa));
+		value = ldexp(fraction + (1u << f->mantissa),
+			      exponent - (int)(f->bias + f->mantissa));
 	return sign ? -value : value;
 }
 
@@ -93,7 +95,8 @@ static double nearest(double value)
 	double magnitude = fabs(value);
 
 	if (magnitude < 0x1p52)
-		magnitude = (magnitude + 0x1p52) - 0x1p52;      /* the sum has no fraction bits left */
+		/* the sum has no fraction bits left */
+		magnitude = (magnitude + 0x1p52) - 0x1p52;
 	return copysign(magnitude, value);
 }
 
@@ -112,13 +115,14 @@ static uint32_t small_set(double value, const struct tt_small_float *f)
 	exponent--;                       /* 2^exponent <= |value| */
 	if (exponent < least)
 		exponent = least;
-	/* In units of the last place; a carry out of the fraction goes to the exponent, as it should. */
+	/* In units of the last place; a carry out of the fraction goes to the exponent, as it
+	 * should. */
 	code = (uint32_t)nearest(ldexp(fabs(value), (int)f->mantissa - exponent));
 	code += (uint32_t)(exponent - least) << f->mantissa;
 	return sign | (code > f->biggest ? f->biggest : code);
 }
 
-/* ---- any type -------------------------------------------------------------------------------------------------- */
+/* ---- any type -------------------------------------------------------------------------------- */
 
 union element {
 	int8_t i8;
@@ -161,7 +165,8 @@ double tt_element_get(const void *p, size_t index, tuttiDataType_t type)
 	}
 }
 
-/* Nearest whole number within low..high, which are exact as doubles except the two 2^n - 1 of 64 bits. */
+/* Nearest whole number within low..high, which are exact as doubles except the two 2^n - 1 of 64
+ * bits. */
 static int64_t whole(double value, int64_t low, int64_t high)
 {
 	value = nearest(value);

@@ -5,7 +5,8 @@
 #include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-#define CROWDED_TILE (128u << 10)  /* where ranks share cores, fewer changes from one to the other count for more */
+/* where ranks share cores, fewer changes from one to the other count for more */
+#define CROWDED_TILE (128u << 10)
 #define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 
@@ -16,8 +17,8 @@ size_t tt_paths_message_bytes(const struct tt_paths *p)
 	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;
 }
 
-/* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many peers, or sockets,
- * more of them only push each other out of the cache. */
+/* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many
+ * peers, or sockets, more of them only push each other out of the cache. */
 static uint32_t tiles_in_flight(const struct tt_paths *p, uint32_t nlanes)
 {
 	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;
@@ -30,8 +31,8 @@ static size_t lines(size_t bytes)
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
-void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t most, size_t bytes,
-		  struct tt_binding *b)
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t most,
+		  size_t bytes, struct tt_binding *b)
 {
 	bool even = plan->rule == TT_EVEN;
 
@@ -47,6 +48,7 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size
 
 bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *p, size_t bytes)
 {
-	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE && plan->nranks > 1 &&
-	       plan->nranks <= TT_CAST_RANKS && bytes > 0 && bytes <= TT_CAST_BYTES && !strcmp(plan->algorithm, "one-shot");
+	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE &&
+	       plan->nranks > 1 && plan->nranks <= TT_CAST_RANKS && bytes > 0 &&
+	       bytes <= TT_CAST_BYTES && !strcmp(plan->algorithm, "one-shot");
 }

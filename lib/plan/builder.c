@@ -23,10 +23,10 @@ void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...)
 	b->error = tt_fail(code, "rank %d: %s", b->shape->rank, text);
 }
 
-/* ---- where values lie ------------------------------------------------------------------------------------------- */
+/* ---- where values lie ------------------------------------------------------------------------ */
 
-/* Scratch comes in layers of nblocks, because a block of scratch is as long as the block of its number. A layer is
- * made when it is first used. */
+/* Scratch comes in layers of nblocks, because a block of scratch is as long as the block of its
+ * number. A layer is made when it is first used. */
 static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s)
 {
 	uint32_t index;
@@ -78,8 +78,8 @@ static tt_ref value_of(struct tt_builder *b, struct tt_span s)
 		if (b->where[s.first + i] == TT_REF_NONE)
 			tt_builder_fail(b, TT_INTERNAL, "block %u has no value yet", s.first + i);
 		else if (b->where[s.first + i] != at + i)
-			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u lie apart; copy them first", s.first,
-					s.first + s.count - 1);
+			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u lie apart; copy them first",
+					s.first, s.first + s.count - 1);
 	return at;
 }
 
@@ -91,7 +91,7 @@ static void set_value(struct tt_builder *b, struct tt_span s, tt_ref at)
 	}
 }
 
-/* ---- appending --------------------------------------------------------------------------------------------------- */
+/* ---- appending ------------------------------------------------------------------------------- */
 
 static struct tt_step *new_records(struct tt_builder *b, uint32_t count)
 {
@@ -138,7 +138,8 @@ static void take_wait(struct tt_build_lane *l, struct tt_step *s)
 }
 
 /* A step has one wait; further ones go to steps before it that only wait. */
-static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_ref *src, int nsrc, uint32_t nblocks)
+static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_ref *src, int nsrc,
+			      uint32_t nblocks)
 {
 	struct tt_build_lane *l = &b->lanes[b->lane];
 	struct tt_step *s;
@@ -175,24 +176,27 @@ static tt_ref wire(struct tt_builder *b, int peer)
 	int rank = peer < 0 || peer >= b->n ? -1 : b->members ? b->members[peer] : peer;
 
 	if (rank < 0 || rank == b->shape->rank) {
-		tt_builder_fail(b, TT_INTERNAL, "there is no wire to rank %d of a group of %d", peer, b->n);
+		tt_builder_fail(b, TT_INTERNAL, "there is no wire to rank %d of a group of %d",
+				peer, b->n);
 		return TT_REF_NONE;
 	}
 	return tt_ref_make(TT_WIRE, (uint32_t)rank);
 }
 
-/* ---- sent, then reduced upon ----------------------------------------------------------------------------------- */
+/* ---- sent, then reduced upon ----------------------------------------------------------------- */
 
 /* Is dst, in a call in place, the memory that the value lies in? */
 static bool same_place(const struct tt_builder *b, struct tt_span s, tt_ref dst)
 {
 	tt_ref at = b->where[s.first];
 
-	return dst == at || (at == tt_builder_input(b, s.first) && dst == tt_builder_home(b, s.first));
+	return dst == at ||
+	       (at == tt_builder_input(b, s.first) && dst == tt_builder_home(b, s.first));
 }
 
-/* A result is about to replace the value of s. A peer may still be reading that value from where it lies, and wait in
- * turn for this very step; so the steps that sent it do so from scratch: the first puts it there, too. */
+/* A result is about to replace the value of s. A peer may still be reading that value from where it
+ * lies, and wait in turn for this very step; so the steps that sent it do so from scratch: the
+ * first puts it there, too. */
 static void let_go(struct tt_builder *b, struct tt_span s)
 {
 	struct tt_build_lane *l = &b->lanes[b->lane];
@@ -210,11 +214,13 @@ static void let_go(struct tt_builder *b, struct tt_span s)
 	for (uint32_t i = from; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1) {
 		struct tt_step *sent = &l->steps[i];
 
-		if (sent->op != TT_COPY || sent->dst != TT_REF_NONE || sent->src[0] >= at + s.count ||
-		    at >= sent->src[0] + sent->nblocks)
+		if (sent->op != TT_COPY || sent->dst != TT_REF_NONE ||
+		    sent->src[0] >= at + s.count || at >= sent->src[0] + sent->nblocks)
 			continue;
 		if (sent->src[0] != at || sent->nblocks != s.count)
-			tt_builder_fail(b, TT_INTERNAL, "block %u was sent in pieces and is then reduced upon", s.first);
+			tt_builder_fail(b, TT_INTERNAL,
+					"block %u was sent in pieces and is then reduced upon",
+					s.first);
 		else if (copy != TT_REF_NONE)
 			sent->src[0] = copy;
 		else
@@ -234,7 +240,7 @@ static void combine(struct tt_builder *b, struct tt_span s, const tt_ref *src, i
 		step->dst = dst;
 }
 
-/* ---- verbs --------------------------------------------------------------------------------------------------------- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
 
 void tt_step_send(struct tt_builder *b, int peer, struct tt_span s)
 {
@@ -265,7 +271,8 @@ void tt_step_recv_reduce(struct tt_builder *b, int peer, struct tt_span s, enum 
 	if (b->error || !s.count)
 		return;
 	tt_ref from = wire(b, peer), mine = value_of(b, s), dst = place(b, s);
-	tt_ref src[2] = { order == TT_MINE_FIRST ? mine : from, order == TT_MINE_FIRST ? from : mine };
+	tt_ref src[2] = { order == TT_MINE_FIRST ? mine : from,
+			  order == TT_MINE_FIRST ? from : mine };
 
 	combine(b, s, src, 2, dst);
 	set_value(b, s, dst);
@@ -293,12 +300,14 @@ void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_spa
 			acc = place(b, s);
 		else if (acc == TT_REF_NONE && mine)
 			acc = home_of_span(b, s);
-		if (acc == TT_REF_NONE)                  /* this rank's own value must stay until its turn */
+		/* this rank's own value must stay until its turn */
+		if (acc == TT_REF_NONE)
 			acc = aside(b, s);
 		combine(b, s, src, nsrc, acc);
 	}
 	if (!mine)
-		tt_builder_fail(b, TT_INTERNAL, "reduces block %u without its own contribution", s.first);
+		tt_builder_fail(b, TT_INTERNAL, "reduces block %u without its own contribution",
+				s.first);
 	set_value(b, s, acc);
 }
 
@@ -329,7 +338,8 @@ void tt_aside(struct tt_builder *b)
 void tt_lane(struct tt_builder *b, uint32_t lane)
 {
 	if (lane >= b->cut.lanes)
-		tt_builder_fail(b, TT_INTERNAL, "uses lane %u of a plan of %u lanes", lane, b->cut.lanes);
+		tt_builder_fail(b, TT_INTERNAL, "uses lane %u of a plan of %u lanes", lane,
+				b->cut.lanes);
 	else
 		b->lane = lane;
 }
@@ -337,12 +347,13 @@ void tt_lane(struct tt_builder *b, uint32_t lane)
 void tt_wait(struct tt_builder *b, uint32_t lane)
 {
 	if (lane >= b->cut.lanes)
-		tt_builder_fail(b, TT_INTERNAL, "waits for lane %u of a plan of %u lanes", lane, b->cut.lanes);
+		tt_builder_fail(b, TT_INTERNAL, "waits for lane %u of a plan of %u lanes", lane,
+				b->cut.lanes);
 	else if (lane != b->lane && b->lanes[lane].count)
 		b->lanes[b->lane].wait[lane] = b->lanes[lane].last + 1;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void tt_row_begin(struct tt_builder *b)
 {

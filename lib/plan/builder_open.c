@@ -1,5 +1,6 @@
 /*
- * builder_open.c - a builder's beginning and end, and the groups between: which blocks there are, and what becomes of them
+ * builder_open.c - a builder's beginning and end, and the groups between: which blocks there are,
+ * and what becomes of them
  *
  * Called by plan.c (open, close), algorithms/ (parts and groups) and builder.c (input, home).
  */
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- where blocks belong --------------------------------------------------------------------------------------- */
+/* ---- where blocks belong --------------------------------------------------------------------- */
 
 static enum tt_rule rule_of(enum tt_collective c)
 {
@@ -55,7 +56,7 @@ tt_ref tt_builder_home(const struct tt_builder *b, uint32_t block)
 	}
 }
 
-/* ---- parts and groups ------------------------------------------------------------------------------------------- */
+/* ---- parts and groups ------------------------------------------------------------------------ */
 
 struct tt_span tt_part(const struct tt_builder *b, int i)
 {
@@ -68,7 +69,8 @@ struct tt_span tt_part(const struct tt_builder *b, int i)
 struct tt_span tt_parts(struct tt_builder *b, uint32_t first, uint32_t count)
 {
 	if (first > b->parts || count > b->parts - first) {
-		tt_builder_fail(b, TT_INTERNAL, "there are no parts %u..%u of %u", first, first + count - 1, b->parts);
+		tt_builder_fail(b, TT_INTERNAL, "there are no parts %u..%u of %u", first,
+				first + count - 1, b->parts);
 		return (struct tt_span){ b->first, 0 };
 	}
 	return (struct tt_span){ b->first + first * b->per_part, count * b->per_part };
@@ -79,12 +81,15 @@ struct tt_span tt_all(const struct tt_builder *b)
 	return (struct tt_span){ b->first, b->parts * b->per_part };
 }
 
-struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s, uint32_t parts)
+struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s,
+			       uint32_t parts)
 {
-	struct tt_group outer = { b->rank, b->n, b->root, b->parts, b->members, b->first, b->per_part };
+	struct tt_group outer = { b->rank,    b->n,	b->root,    b->parts,
+				  b->members, b->first, b->per_part };
 
 	if (!parts || s.count % parts) {
-		tt_builder_fail(b, TT_INTERNAL, "%u blocks cannot be cut into %u parts", s.count, parts);
+		tt_builder_fail(b, TT_INTERNAL, "%u blocks cannot be cut into %u parts", s.count,
+				parts);
 		parts = 1;
 	}
 	b->rank = -1;
@@ -113,7 +118,7 @@ void tt_group_leave(struct tt_builder *b, const struct tt_group *outer)
 	b->per_part = outer->per_part;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut)
 {
@@ -121,8 +126,12 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	uint32_t n = (uint32_t)shape->nranks;
 
 	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
-		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes", shape->rank, cut.blocks, cut.lanes);
-	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root, .shape = shape,
+		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes",
+			       shape->rank, cut.blocks, cut.lanes);
+	*b = (struct tt_builder){ .rank = shape->rank,
+				  .n = shape->nranks,
+				  .root = shape->root,
+				  .shape = shape,
 				  .cut = cut };
 	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;
 	if (c == TT_ALLGATHER || c == TT_GATHER)
@@ -136,7 +145,8 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	if (!b->where || !b->sent) {
 		free(b->where);
 		free(b->sent);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank, b->nblocks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank,
+			       b->nblocks);
 	}
 	for (uint32_t i = 0; i < b->nblocks; i++)
 		b->where[i] = tt_builder_input(b, i);
@@ -151,7 +161,8 @@ static int list_peers(struct tt_plan *plan)
 	plan->peers = malloc((size_t)plan->nranks * sizeof(*plan->peers));
 	if (!named || !plan->peers) {
 		free(named);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %d ranks", plan->rank, plan->nranks);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %d ranks", plan->rank,
+			       plan->nranks);
 	}
 	for (uint32_t i = 0; i < plan->nsteps; i++) {
 		const struct tt_step *s = &plan->steps[i];
@@ -173,19 +184,27 @@ static int list_peers(struct tt_plan *plan)
 
 static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 {
-	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks, .rank = b->shape->rank,
-				  .root = b->shape->root, .rule = rule_of(b->shape->collective),
-				  .nblocks = b->nblocks, .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
-				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
+	*plan = (struct tt_plan){ .collective = b->shape->collective,
+				  .nranks = b->shape->nranks,
+				  .rank = b->shape->rank,
+				  .root = b->shape->root,
+				  .rule = rule_of(b->shape->collective),
+				  .nblocks = b->nblocks,
+				  .in_blocks = b->in_blocks,
+				  .out_blocks = b->out_blocks,
+				  .scratch_blocks = b->scratch_blocks,
+				  .nlanes = b->cut.lanes };
 	for (uint32_t l = 0; l < b->cut.lanes; l++)
 		plan->nsteps += b->lanes[l].count;
 	plan->steps = malloc((plan->nsteps + 1) * sizeof(*plan->steps));
 	if (!plan->steps)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank, plan->nsteps);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank,
+			       plan->nsteps);
 	for (uint32_t l = 0, at = 0; l < b->cut.lanes; at += b->lanes[l++].count) {
 		plan->lanes[l] = (struct tt_lane){ at, b->lanes[l].count };
 		if (b->lanes[l].count)
-			memcpy(plan->steps + at, b->lanes[l].steps, b->lanes[l].count * sizeof(*plan->steps));
+			memcpy(plan->steps + at, b->lanes[l].steps,
+			       b->lanes[l].count * sizeof(*plan->steps));
 	}
 	return list_peers(plan);
 }

@@ -1,10 +1,11 @@
 /*
  * check.c - prove the plans of all ranks together
  *
- * The proof is a run of all ranks on expressions instead of numbers (check_run.c), after what can be seen without
- * running (check_steps.c, check_messages.c, check_order.c), once with in and out apart and once in place. Here the
- * result is judged: every block of out holds what the collective promises, each contribution once, and the same
- * expression on every rank that gets it, in place or not; so the same bits.
+ * The proof is a run of all ranks on expressions instead of numbers (check_run.c), after what can
+ * be seen without running (check_steps.c, check_messages.c, check_order.c), once with in and out
+ * apart and once in place. Here the result is judged: every block of out holds what the collective
+ * promises, each contribution once, and the same expression on every rank that gets it, in place or
+ * not; so the same bits.
  *
  * Called by `tutti plan --verify` and the tests.
  */
@@ -37,7 +38,7 @@ const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, cha
 	return text;
 }
 
-/* ---- what the collective promises ---------------------------------------------------------------------------- */
+/* ---- what the collective promises ------------------------------------------------------------ */
 
 /* A value in words. */
 static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64])
@@ -53,7 +54,8 @@ static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64]
 	return text;
 }
 
-/* Is every rank's contribution in a block combined, or is it one block of one rank? Whose, which? */
+/* Is every rank's contribution in a block combined, or is it one block of one rank? Whose,
+ * which? */
 struct promise { bool combined; int rank; uint32_t block; };
 
 static struct promise promise_of(const struct tt_plan *p, uint32_t b)
@@ -75,7 +77,8 @@ static struct promise promise_of(const struct tt_plan *p, uint32_t b)
 	}
 }
 
-static int broken(const struct tt_check *c, int rank, uint32_t b, tt_expr value, const struct promise *promise)
+static int broken(const struct tt_check *c, int rank, uint32_t b, tt_expr value,
+		  const struct promise *promise)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];
 	uint32_t writer = r->writer[r->base[TT_OUT] + b];
@@ -85,8 +88,9 @@ static int broken(const struct tt_check *c, int rank, uint32_t b, tt_expr value,
 	if (writer != UINT32_MAX)
 		snprintf(at, sizeof(at), " lane %u step %u", writer & 7, writer >> 3);
 	if (promise->combined && known && tt_expr_block(c->exprs, value) == promise->block)
-		return tt_fail(TT_USAGE, "rank %d%s: leaves out[%u] without rank %d's contribution%s", rank, at, b,
-			       tt_expr_lacks(c->exprs, value), c->placement);
+		return tt_fail(TT_USAGE,
+			       "rank %d%s: leaves out[%u] without rank %d's contribution%s", rank,
+			       at, b, tt_expr_lacks(c->exprs, value), c->placement);
 	if (promise->combined)
 		snprintf(want + strlen(want), sizeof(want) - strlen(want), "%u", promise->block);
 	else
@@ -101,7 +105,8 @@ static bool keeps(const struct tt_check *c, tt_expr value, const struct promise 
 		return false;
 	if (!promise->combined)
 		return value == tt_expr_leaf(c->exprs, promise->rank, promise->block);
-	return tt_expr_block(c->exprs, value) == promise->block && tt_expr_lacks(c->exprs, value) < 0;
+	return tt_expr_block(c->exprs, value) == promise->block &&
+	       tt_expr_lacks(c->exprs, value) < 0;
 }
 
 /* Two ranks got one block by different expressions. */
@@ -111,7 +116,8 @@ static int differ(const struct tt_check *c, int rank, int other, uint32_t b)
 	uint32_t writer = r->writer[r->base[TT_OUT] + b];
 
 	return tt_check_fail(rank, writer & 7, writer >> 3,
-			     "leaves out[%u] combined in another order than on rank %d%s", b, other, c->placement);
+			     "leaves out[%u] combined in another order than on rank %d%s", b, other,
+			     c->placement);
 }
 
 static int judge(const struct tt_check *c)
@@ -136,19 +142,22 @@ static int judge(const struct tt_check *c)
 	return TT_OK;
 }
 
-/* ---- a proof: open, prove for one placement, close ------------------------------------------------------------ */
+/* ---- a proof: open, prove for one placement, close ------------------------------------------- */
 
 /* Where a rank's blocks lie among its cells. */
 static void place(struct tt_check *c, int rank)
 {
 	const struct tt_plan *p = c->plans[rank];
 	struct tt_check_rank *r = &c->ranks[rank];
-	uint32_t in = tt_check_has(p, TT_IN) ? p->in_blocks : 0, out = tt_check_has(p, TT_OUT) ? p->out_blocks : 0;
+	uint32_t in = tt_check_has(p, TT_IN) ? p->in_blocks : 0,
+		 out = tt_check_has(p, TT_OUT) ? p->out_blocks : 0;
 	bool one = c->in_place && in && out;
 
 	r->nout = out;
-	r->base[TT_IN] = one && in < out ? (uint32_t)rank : 0;     /* (all)gather: in is block `rank` of out */
-	r->base[TT_OUT] = !one ? in : in > out ? (uint32_t)rank : 0;     /* (reduce_)scatter: the reverse */
+	/* (all)gather: in is block `rank` of out */
+	r->base[TT_IN] = one && in < out ? (uint32_t)rank : 0;
+	/* (reduce_)scatter: the reverse */
+	r->base[TT_OUT] = !one ? in : in > out ? (uint32_t)rank : 0;
 	r->base[TT_SCRATCH] = !one ? in + out : in > out ? in : out;
 	r->ncells = r->base[TT_SCRATCH] + p->scratch_blocks;
 }
@@ -172,7 +181,8 @@ static int no_memory(const struct tt_check *c)
 }
 
 /* Checks what needs no run and makes room for one. */
-static int check_open(struct tt_check *c, struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs)
+static int check_open(struct tt_check *c, struct tt_plan *const *plans, int nranks,
+		      struct tt_exprs *exprs)
 {
 	size_t n = (size_t)nranks;
 	int rc;
@@ -224,7 +234,7 @@ static int prove_placement(struct tt_check *c, bool in_place)
 	return judge(c);
 }
 
-/* ---- the results of two proofs -------------------------------------------------------------------------------- */
+/* ---- the results of two proofs --------------------------------------------------------------- */
 
 static size_t count_results(const struct tt_check *c)
 {
@@ -250,13 +260,15 @@ static int compare(const struct tt_check *c, tt_expr *kept, bool first, const ch
 			else if (*kept != value)
 				return tt_check_fail(rank, r->writer[r->base[TT_OUT] + b] & 7,
 						     r->writer[r->base[TT_OUT] + b] >> 3,
-						     "combines out[%u] in another order than %s", b, with);
+						     "combines out[%u] in another order than %s", b,
+						     with);
 		}
 	}
 	return TT_OK;
 }
 
-/* One set of plans, for both placements. *kept: NULL, or the results to compare with; set when NULL. */
+/* One set of plans, for both placements. *kept: NULL, or the results to compare with; set when
+ * NULL. */
 static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs, tt_expr **kept)
 {
 	struct tt_check c;
@@ -284,9 +296,11 @@ static int check_heads_alike(struct tt_plan *const *plans, struct tt_plan *const
 {
 	const struct tt_plan *p = plans[0], *q = others[0];
 
-	if (p->collective == q->collective && p->root == q->root && p->rule == q->rule && p->nblocks == q->nblocks)
+	if (p->collective == q->collective && p->root == q->root && p->rule == q->rule &&
+	    p->nblocks == q->nblocks)
 		return TT_OK;
-	return tt_fail(TT_USAGE, "these are plans for different calls, or split blocks differently");
+	return tt_fail(TT_USAGE,
+		       "these are plans for different calls, or split blocks differently");
 }
 
 int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nranks, int *ret_form)
@@ -304,7 +318,8 @@ int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nra
 	for (int r = 0; r < nranks; r++)
 		blocks = forms[0][r]->in_blocks > blocks ? forms[0][r]->in_blocks : blocks;
 	if ((uint64_t)blocks * (uint64_t)nranks > INT32_MAX)
-		return tt_fail(TT_USAGE, "%d ranks with %u blocks each are too many to check", nranks, blocks);
+		return tt_fail(TT_USAGE, "%d ranks with %u blocks each are too many to check",
+			       nranks, blocks);
 	rc = tt_exprs_open(nranks, blocks, &exprs);
 	while (!rc && *ret_form < nforms) {
 		rc = prove(forms[*ret_form], nranks, exprs, &kept);

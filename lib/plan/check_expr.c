@@ -1,10 +1,12 @@
 /*
- * check_expr.c - the values of the symbolic run: expressions over the ranks' input blocks, each kept once
+ * check_expr.c - the values of the symbolic run: expressions over the ranks' input blocks, each
+ * kept once
  *
- * A leaf is (rank, block of in) and needs no memory: its number says it. A combination is found again by hashing its
- * children, so two blocks hold the same bits on every input exactly when their expressions have the same number.
- * (a + b) + c, a + (b + c) and the n-ary a + b + c, which rounds once, are three expressions. Each combination knows
- * which ranks are in it, as a bit set; overlap and mixed blocks are refused where they are made.
+ * A leaf is (rank, block of in) and needs no memory: its number says it. A combination is found
+ * again by hashing its children, so two blocks hold the same bits on every input exactly when their
+ * expressions have the same number. (a + b) + c, a + (b + c) and the n-ary a + b + c, which rounds
+ * once, are three expressions. Each combination knows which ranks are in it, as a bit set; overlap
+ * and mixed blocks are refused where they are made.
  *
  * Called by check.c and check_run.c.
  */
@@ -20,7 +22,8 @@ struct node {
 
 struct tt_exprs {
 	uint32_t nranks, blocks, words;  /* words of a set */
-	uint32_t nleaves;                /* 1 .. nleaves are leaves, what follows are combinations */
+	uint32_t nleaves;                /* 1 .. nleaves are leaves, what follows are
+					  * combinations */
 	uint32_t count, room, nslots;    /* nslots: power of two, at least twice the nodes */
 	uint32_t nchildren, child_room;
 	struct node *node;               /* [room] */
@@ -150,7 +153,8 @@ static int add_ranks(const struct tt_exprs *t, tt_expr e, uint64_t *set)
 	return -1;
 }
 
-int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_expr *ret_expr, uint32_t *ret_what)
+int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_expr *ret_expr,
+		    uint32_t *ret_what)
 {
 	uint32_t hash = 2166136261u;
 

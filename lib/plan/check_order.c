@@ -1,10 +1,11 @@
 /*
  * check_order.c - within a rank, steps that touch the same block, one of them writing, are ordered
  *
- * Order comes from lanes and waits alone, never from luck or from what other ranks do. Each step gets a vector
- * clock: how many steps of each lane are surely finished when it starts. The steps are visited in one order that
- * lanes and waits allow; each block remembers its last write and the reads since then; an access must know, by its
- * clock, that these are over. That no such order exists means the waits form a cycle.
+ * Order comes from lanes and waits alone, never from luck or from what other ranks do. Each step
+ * gets a vector clock: how many steps of each lane are surely finished when it starts. The steps
+ * are visited in one order that lanes and waits allow; each block remembers its last write and the
+ * reads since then; an access must know, by its clock, that these are over. That no such order
+ * exists means the waits form a cycle.
  *
  * Called by check.c, for both placements: in place, blocks of in and out are the same memory.
  */
@@ -29,19 +30,20 @@ struct order {
 	struct touched *cell;            /* [ncells] */
 };
 
-static int race(const struct order *o, uint32_t lane, uint32_t step, uint32_t cell, bool write, uint32_t other_lane,
-		uint32_t other_step, bool other_write)
+static int race(const struct order *o, uint32_t lane, uint32_t step, uint32_t cell, bool write,
+		uint32_t other_lane, uint32_t other_step, bool other_write)
 {
 	char name[24];
 
 	return tt_check_fail(o->plan->rank, lane, step,
 			     "%s %s, but nothing orders it behind lane %u step %u, which %s it%s",
-			     write ? "writes" : "reads", tt_check_cell_name(o->r, cell, name), other_lane,
-			     other_step, other_write ? "writes" : "reads", o->c->placement);
+			     write ? "writes" : "reads", tt_check_cell_name(o->r, cell, name),
+			     other_lane, other_step, other_write ? "writes" : "reads",
+			     o->c->placement);
 }
 
-static int touch(const struct order *o, const struct clock *now, uint32_t lane, uint32_t step, uint32_t cell,
-		 bool write)
+static int touch(const struct order *o, const struct clock *now, uint32_t lane, uint32_t step,
+		 uint32_t cell, bool write)
 {
 	struct touched *t = &o->cell[cell];
 
@@ -108,8 +110,8 @@ static int cycle(const struct order *o, const uint32_t *at)
 		const struct tt_step *s = tt_lane_step(o->plan, lane, at[lane]);
 
 		return tt_check_fail(o->plan->rank, lane, at[lane],
-				     "waits for lane %u step %u, which waits for this lane in turn", s->wait_lane,
-				     s->wait_step);
+				     "waits for lane %u step %u, which waits for this lane in turn",
+				     s->wait_lane, s->wait_step);
 	}
 	return TT_OK;
 }
@@ -127,7 +129,8 @@ static int order_rank(const struct order *o)
 
 				if (s->wait_lane != TT_NO_LANE && at[s->wait_lane] <= s->wait_step)
 					break;
-				int rc = touch_all(o, clock_of(o, lane, at[lane], before[lane]), lane, at[lane]);
+				int rc = touch_all(o, clock_of(o, lane, at[lane], before[lane]),
+						   lane, at[lane]);
 
 				if (rc)
 					return rc;
@@ -154,12 +157,14 @@ int tt_check_order(const struct tt_check *c)
 			   .cell = calloc(cells + 1, sizeof(*o.cell)) };
 
 	if (!o.clock || !o.cell)
-		rc = tt_fail(TT_SYSTEM, "no memory to check plans of %u steps and %u blocks", steps, cells);
+		rc = tt_fail(TT_SYSTEM, "no memory to check plans of %u steps and %u blocks", steps,
+			     cells);
 	for (int r = 0; r < c->nranks && !rc; r++) {
 		o.plan = c->plans[r];
 		o.r = &c->ranks[r];
 		if (o.plan->nlanes < 2)
-			continue;        /* one lane orders all its steps; check_steps.c has seen to its waits */
+			continue;        /* one lane orders all its steps; check_steps.c has seen to
+					  * its waits */
 		memset(o.cell, 0, o.r->ncells * sizeof(*o.cell));
 		rc = order_rank(&o);
 	}

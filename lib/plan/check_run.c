@@ -1,21 +1,28 @@
 /*
- * check_run.c - the symbolic run: every rank's steps on expressions, with as little buffering as a transport may have
+ * check_run.c - the symbolic run: every rank's steps on expressions, with as little buffering as a
+ * transport may have
  *
  * The rule of the run is the strictest that holds for all transports:
  *   - between two ranks, a lane has at most one message on its way;
- *   - a message is gone from the sender only when the receiver's step takes it, and until then nothing may write
- *     the blocks it is read from (those of dst, or of the source where there is no dst); the lane goes on;
- *   - a step that takes and sends takes first, which makes room for its senders, and sends when there is room.
- * A step goes on when all it waits for is there, and nothing another step does can take that away again. So if this
- * one order of steps comes to its end, every order does, with the same values (check_order.c excludes races).
+ *   - a message is gone from the sender only when the receiver's step takes it, and until then
+ *   nothing may write
+ *     the blocks it is read from (those of dst, or of the source where there is no dst); the lane
+ *     goes on;
+ *   - a step that takes and sends takes first, which makes room for its senders, and sends when
+ *   there is room.
+ * A step goes on when all it waits for is there, and nothing another step does can take that away
+ * again. So if this one order of steps comes to its end, every order does, with the same values
+ * (check_order.c excludes races).
  *
- * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it has a slot to
- * write the result into (transports that reserve). With two slots that is no new wait: there is room for message k
- * as soon as k - 2 is taken, and here k - 2 is taken before k - 1 is sent, which an earlier step of the lane does.
- * So a link needs two slots, or one that is posted.
+ * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it
+ * has a slot to write the result into (transports that reserve). With two slots that is no new
+ * wait: there is room for message k as soon as k - 2 is taken, and here k - 2 is taken before k - 1
+ * is sent, which an earlier step of the lane does. So a link needs two slots, or one that is
+ * posted.
  *
- * One tile stands for any number of them, run one behind the other or interleaved: what a step waits for lies in
- * its own tile or an earlier one (the lane, the one message), and each tile alone takes all messages it sends.
+ * One tile stands for any number of them, run one behind the other or interleaved: what a step
+ * waits for lies in its own tile or an earlier one (the lane, the one message), and each tile alone
+ * takes all messages it sends.
  *
  * Called by check.c, after check_steps.c and check_messages.c, for both placements.
  */
@@ -37,7 +44,7 @@ struct run {
 	size_t payload;                  /* blocks of c->payload in use */
 };
 
-/* ---- may a step run? ----------------------------------------------------------------------------------------- */
+/* ---- may a step run? ------------------------------------------------------------------------- */
 
 /* The message that may still be read from a cell: to whom it goes. */
 static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
@@ -46,7 +53,8 @@ static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
 
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		for (uint32_t lane = 0; lane < c->nlanes; lane++) {
-			const struct tt_check_channel *ch = tt_check_channel(c, rank, p->peers[i], lane);
+			const struct tt_check_channel *ch =
+				tt_check_channel(c, rank, p->peers[i], lane);
 
 			if (ch->full && cell - ch->from < ch->nblocks)
 				return (struct blocker){ HELD, p->peers[i], lane, cell };
@@ -67,7 +75,8 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 	if (r->result[lane]) {
 		int to = (int)tt_ref_index(s->to);
 
-		return (struct blocker){ tt_check_channel(c, rank, to, lane)->full ? NO_ROOM : FREE, to, lane, 0 };
+		return (struct blocker){ tt_check_channel(c, rank, to, lane)->full ? NO_ROOM : FREE,
+					 to, lane, 0 };
 	}
 	if (s->wait_lane != TT_NO_LANE && r->at[s->wait_lane] <= s->wait_step)
 		return (struct blocker){ WAITS, rank, s->wait_lane, 0 };
@@ -84,9 +93,10 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 	return (struct blocker){ FREE, rank, lane, 0 };
 }
 
-/* ---- running one step ---------------------------------------------------------------------------------------- */
+/* ---- running one step ------------------------------------------------------------------------ */
 
-static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t cell, tt_expr *ret_value)
+static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t cell,
+		     tt_expr *ret_value)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];
 	char name[24];
@@ -96,13 +106,15 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 		return tt_check_fail(rank, lane, r->at[lane], "reads %s, which nothing wrote%s",
 				     tt_check_cell_name(r, cell, name), c->placement);
 	if (*ret_value == TT_EXPR_PASSED)
-		return tt_check_fail(rank, lane, r->at[lane], "reads %s, which lane %u step %u only passed on%s",
-				     tt_check_cell_name(r, cell, name), r->writer[cell] & 7, r->writer[cell] >> 3,
-				     c->placement);
+		return tt_check_fail(rank, lane, r->at[lane],
+				     "reads %s, which lane %u step %u only passed on%s",
+				     tt_check_cell_name(r, cell, name), r->writer[cell] & 7,
+				     r->writer[cell] >> 3, c->placement);
 	return TT_OK;
 }
 
-/* What a step takes must be as long as its own blocks; what it reads and writes must be the same or apart. */
+/* What a step takes must be as long as its own blocks; what it reads and writes must be the same or
+ * apart. */
 static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];
@@ -117,16 +129,18 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 				 y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
 
 			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
-				return tt_check_fail(rank, lane, r->at[lane],
-						     "reads and writes blocks that overlap partly%s", c->placement);
+				return tt_check_fail(
+					rank, lane, r->at[lane],
+					"reads and writes blocks that overlap partly%s",
+					c->placement);
 			continue;
 		}
 		const struct tt_check_channel *ch = tt_check_channel(c, from, rank, lane);
 
 		if (ch->nblocks != s->nblocks)
 			return tt_check_fail(rank, lane, r->at[lane],
-					     "takes %u blocks from rank %d, which sends %u", s->nblocks, from,
-					     ch->nblocks);
+					     "takes %u blocks from rank %d, which sends %u",
+					     s->nblocks, from, ch->nblocks);
 		if (ch->class != class)
 			return tt_check_fail(
 				rank, lane, r->at[lane],
@@ -136,24 +150,26 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 	return TT_OK;
 }
 
-static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_expr *child, uint32_t n,
-		   tt_expr *ret_value)
+static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_expr *child,
+		   uint32_t n, tt_expr *ret_value)
 {
 	uint32_t what;
 	int rc = tt_expr_combine(c->exprs, child, n, ret_value, &what);
 
 	if (rc == TT_EXPR_TWICE)
-		return tt_check_fail(rank, lane, c->ranks[rank].at[lane], "combines rank %u's block %u twice%s",
-				     what, tt_expr_block(c->exprs, child[0]), c->placement);
+		return tt_check_fail(rank, lane, c->ranks[rank].at[lane],
+				     "combines rank %u's block %u twice%s", what,
+				     tt_expr_block(c->exprs, child[0]), c->placement);
 	if (rc == TT_EXPR_MIXED)
-		return tt_check_fail(rank, lane, c->ranks[rank].at[lane], "combines block %u with block %u%s",
+		return tt_check_fail(rank, lane, c->ranks[rank].at[lane],
+				     "combines block %u with block %u%s",
 				     tt_expr_block(c->exprs, child[0]), what, c->placement);
 	return rc;
 }
 
 /* The value of block k of a step. */
-static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s, uint32_t k,
-		    tt_expr *ret_value)
+static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s,
+		    uint32_t k, tt_expr *ret_value)
 {
 	tt_expr child[8];
 	int rc;
@@ -162,8 +178,10 @@ static int value_of(const struct tt_check *c, int rank, uint32_t lane, const str
 		tt_ref ref = tt_step_source(s, i);
 
 		if (tt_ref_is_wire(ref))
-			child[i] = tt_check_channel(c, (int)tt_ref_index(ref), rank, lane)->values[k];
-		else if ((rc = read_cell(c, rank, lane, tt_check_cell(&c->ranks[rank], ref) + k, &child[i])))
+			child[i] =
+				tt_check_channel(c, (int)tt_ref_index(ref), rank, lane)->values[k];
+		else if ((rc = read_cell(c, rank, lane, tt_check_cell(&c->ranks[rank], ref) + k,
+					 &child[i])))
 			return rc;
 	}
 	*ret_value = child[0];
@@ -272,7 +290,7 @@ static int run_rank(struct run *run, int rank)
 	return TT_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Follows from one stuck lane what it waits for, until that comes round; says the round. */
 static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
@@ -292,8 +310,9 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	start_lane = lane;
 	do {                                                 /* ... and once around */
 		struct blocker b = blocker_of(c, rank, lane);
-		int n = snprintf(text + used, sizeof(text) - used, "%srank %d lane %u step %u waits for ",
-				 used ? "; " : "", rank, lane, c->ranks[rank].at[lane]);
+		int n = snprintf(text + used, sizeof(text) - used,
+				 "%srank %d lane %u step %u waits for ", used ? "; " : "", rank,
+				 lane, c->ranks[rank].at[lane]);
 
 		used += (size_t)n;
 		if (used >= sizeof(text) - 120)
@@ -301,12 +320,15 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 		if (b.why == WAITS)
 			n = snprintf(text + used, sizeof(text) - used, "its lane %u", b.lane);
 		else if (b.why == NO_MESSAGE)
-			n = snprintf(text + used, sizeof(text) - used, "a message of rank %d", b.rank);
+			n = snprintf(text + used, sizeof(text) - used, "a message of rank %d",
+				     b.rank);
 		else if (b.why == NO_ROOM)
-			n = snprintf(text + used, sizeof(text) - used, "rank %d to take its message", b.rank);
+			n = snprintf(text + used, sizeof(text) - used,
+				     "rank %d to take its message", b.rank);
 		else
-			n = snprintf(text + used, sizeof(text) - used, "rank %d to take what was sent from %s",
-				     b.rank, tt_check_cell_name(&c->ranks[rank], b.cell, name));
+			n = snprintf(text + used, sizeof(text) - used,
+				     "rank %d to take what was sent from %s", b.rank,
+				     tt_check_cell_name(&c->ranks[rank], b.cell, name));
 		used += (size_t)n;
 		rank = b.rank;
 		lane = b.lane;

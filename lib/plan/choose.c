@@ -1,12 +1,14 @@
 /*
- * choose.c - the one place that decides which algorithm a call uses: the one that is predicted to be the quickest
+ * choose.c - the one place that decides which algorithm a call uses: the one that is predicted to
+ * be the quickest
  *
- * Every row of the table is a candidate, so a new algorithm takes part by being there. A candidate's plans are simulated
- * on the table of costs that all ranks share (simulate.h); agreed facts only enter, and whole numbers only, so that all
- * ranks come to the same row. What that costs is paid once for a class of sizes: up to EXACT ranks every plan is walked,
- * a few tiles of it; above, the same algorithm is simulated on three smaller groups, halved each time, and the
- * differences are carried on: they stay equal in an algorithm of log n steps, double in one of n steps, and halve for
- * the part of bytes that goes as (n - 1) / n.
+ * Every row of the table is a candidate, so a new algorithm takes part by being there. A
+ * candidate's plans are simulated on the table of costs that all ranks share (simulate.h); agreed
+ * facts only enter, and whole numbers only, so that all ranks come to the same row. What that costs
+ * is paid once for a class of sizes: up to EXACT ranks every plan is walked, a few tiles of it;
+ * above, the same algorithm is simulated on three smaller groups, halved each time, and the
+ * differences are carried on: they stay equal in an algorithm of log n steps, double in one of n
+ * steps, and halve for the part of bytes that goes as (n - 1) / n.
  *
  * Called by run (keep.c), tuttiCommDescribe and the tools.
  */
@@ -16,11 +18,13 @@
 #include "algorithms/algorithm.h"
 #include "plan/choose.h"
 
-enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };   /* ROUNDS: of all tiles in flight */
+/* ROUNDS: of all tiles in flight */
+enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
 
-/* ---- candidates ---------------------------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
-static int put_name(const struct tt_algorithm *a, const char *argument, size_t length, struct tt_candidate *ret)
+static int put_name(const struct tt_algorithm *a, const char *argument, size_t length,
+		    struct tt_candidate *ret)
 {
 	char text[64];
 
@@ -34,7 +38,8 @@ bool tt_candidate_number(enum tt_collective c, int i, struct tt_candidate *ret)
 {
 	for (int row = 0; tt_algorithms[row]; row++) {
 		const struct tt_algorithm *a = tt_algorithms[row];
-		const char *argument = a->argument ? a->argument : "", *more = a->variants ? a->variants : "";
+		const char *argument = a->argument ? a->argument : "",
+			   *more = a->variants ? a->variants : "";
 
 		if (a->collective != c)
 			continue;
@@ -49,7 +54,7 @@ bool tt_candidate_number(enum tt_collective c, int i, struct tt_candidate *ret)
 	return false;
 }
 
-/* ---- prediction ------------------------------------------------------------------------------------------------------ */
+/* ---- prediction ------------------------------------------------------------------------------ */
 
 int tt_size_class(size_t bytes)
 {
@@ -72,7 +77,8 @@ static size_t bound_bytes(enum tt_collective c, int nranks, size_t bytes)
 	return even || !bytes ? bytes : (bytes + (size_t)nranks - 1) / (size_t)nranks;
 }
 
-static int simulate(const struct stage *s, const struct tt_candidate *c, size_t bytes, struct tt_sim_result *ret)
+static int simulate(const struct stage *s, const struct tt_candidate *c, size_t bytes,
+		    struct tt_sim_result *ret)
 {
 	struct tt_sim *sim;
 	int rc = tt_sim_open(&s->world, c->algorithm, c->name, 0, NULL, &sim);
@@ -99,21 +105,28 @@ static void set_world(struct stage *s, const struct facts *f, int cores)
 	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
 				  .over_tcp = call->over_tcp, .cores = cores };
 
-	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks, .topology = &s->topology, .paths = paths,
-					  .message_bytes = call->message_bytes ? call->message_bytes
-									       : tt_paths_message_bytes(&paths),
-					  .cores = cores, .cost = call->cost ? call->cost : &tt_cost_builtin };
+	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
+					  .topology = &s->topology,
+					  .paths = paths,
+					  .message_bytes = call->message_bytes
+								   ? call->message_bytes
+								   : tt_paths_message_bytes(&paths),
+					  .cores = cores,
+					  .cost = call->cost ? call->cost : &tt_cost_builtin };
 }
 
 /* nhosts hosts with so many ranks on each. */
 static void set_hosts(struct stage *s, int nhosts, int on_each)
 {
-	s->topology = (struct tt_topology){ .nranks = nhosts * on_each, .nhosts = nhosts, .host_of = s->host_of };
+	s->topology = (struct tt_topology){ .nranks = nhosts * on_each,
+					    .nhosts = nhosts,
+					    .host_of = s->host_of };
 	for (int r = 0; r < s->topology.nranks; r++)
 		s->host_of[r] = r / on_each;
 }
 
-/* Half of a number of ranks or hosts, of the same kind: a power of two stays one, others do not become one. */
+/* Half of a number of ranks or hosts, of the same kind: a power of two stays one, others do not
+ * become one. */
 static int half(int n)
 {
 	int h = (n + 1) / 2;
@@ -121,10 +134,12 @@ static int half(int n)
 	return (n & (n - 1)) && !(h & (h - 1)) && h > 2 ? h - 1 : h;
 }
 
-/* Carry a quantity on by `more` doublings beyond the first of three values, each at half of the one before it. */
+/* Carry a quantity on by `more` doublings beyond the first of three values, each at half of the one
+ * before it. */
 static uint64_t carry_on(const uint64_t v[3], int more)
 {
-	uint64_t step = v[0] > v[1] ? v[0] - v[1] : 0, before = v[1] > v[2] ? v[1] - v[2] : 0, sum = v[0];
+	uint64_t step = v[0] > v[1] ? v[0] - v[1] : 0, before = v[1] > v[2] ? v[1] - v[2] : 0,
+		 sum = v[0];
 	uint64_t ratio = before ? (uint64_t)((unsigned __int128)step * 1024 / before) : 1024;
 
 	ratio = ratio > 4096 ? 4096 : ratio;
@@ -135,11 +150,13 @@ static uint64_t carry_on(const uint64_t v[3], int more)
 	return sum;
 }
 
-/* Smaller groups than the call's: `count` of them are x, x/2, x/4 hosts or ranks; x is `more` times halved. */
+/* Smaller groups than the call's: `count` of them are x, x/2, x/4 hosts or ranks; x is `more` times
+ * halved. */
 static void set_smaller(const struct facts *f, int x, struct stage *s)
 {
 	const struct tt_topology *t = f->shape->topology;
-	int n = f->shape->nranks, nhosts = t ? t->nhosts : 1, on_each = n / nhosts, cores = f->call->cores;
+	int n = f->shape->nranks, nhosts = t ? t->nhosts : 1, on_each = n / nhosts,
+	    cores = f->call->cores;
 	bool crowded = cores && on_each > cores;
 
 	if (nhosts == 1) {
@@ -153,7 +170,8 @@ static void set_smaller(const struct facts *f, int x, struct stage *s)
 	}
 }
 
-/* A long call and a short one on each of three smaller groups: what goes with bytes grows in another way than the rest. */
+/* A long call and a short one on each of three smaller groups: what goes with bytes grows in
+ * another way than the rest. */
 static int extrapolate(const struct facts *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
@@ -174,7 +192,8 @@ static int extrapolate(const struct facts *f, struct tt_candidate *c)
 		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
 		if (i == 0)
 			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
-		if (!more && hosts) {                    /* as many hosts as there are: nothing to carry on */
+		/* as many hosts as there are: nothing to carry on */
+		if (!more && hosts) {
 			c->model_ps = a.time_ps;
 			return 0;
 		}
@@ -225,7 +244,9 @@ static int predict(const struct facts *f, struct tt_candidate *c)
 	if (rc)
 		return rc == TT_ARG ? 0 : rc;            /* it does not apply: others will */
 	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm),
-					    hosts ? TT_LINK_HOSTS : f->call->over_tcp ? TT_LINK_TCP : TT_LINK_SHM,
+					    hosts		? TT_LINK_HOSTS
+					    : f->call->over_tcp ? TT_LINK_TCP
+								: TT_LINK_SHM,
 					    f->shape->nranks, f->bytes, c->model_ps);
 	return 0;
 }
@@ -233,23 +254,24 @@ static int predict(const struct facts *f, struct tt_candidate *c)
 /* Variants are for several hosts with several ranks; elsewhere they only repeat other rows. */
 static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 {
-	const struct tt_topology *t = s->topology && s->topology->nhosts == 1 && s->topology->groups ? s->topology->groups
-												     : s->topology;
+	const struct tt_topology *t = s->topology && s->topology->nhosts == 1 && s->topology->groups
+					      ? s->topology->groups
+					      : s->topology;
 	bool levels = t && t->nhosts > 1 && t->nhosts < s->nranks;
 
 	return levels || !c->algorithm->variants;
 }
 
-/* Where a row's sums can be made straight from the buffers of peers, tuttiMemAlloc's memory halves its time; but what
- * memory it will be nobody knows when the choice is made. So it may cost a third more in the prediction, which is no more than
- * that errs by. */
+/* Where a row's sums can be made straight from the buffers of peers, tuttiMemAlloc's memory halves
+ * its time; but what memory it will be nobody knows when the choice is made. So it may cost a third
+ * more in the prediction, which is no more than that errs by. */
 static void weigh(const struct facts *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	bool crowded = f->call->cores && f->shape->nranks > f->call->cores;
 
-	c->in_place = c->algorithm->in_place && f->bytes >= TT_DIRECT_BYTES && !f->call->over_tcp && !crowded &&
-		      (!t || t->nhosts == 1) && f->shape->nranks <= TT_DIRECT_RANKS;
+	c->in_place = c->algorithm->in_place && f->bytes >= TT_DIRECT_BYTES && !f->call->over_tcp &&
+		      !crowded && (!t || t->nhosts == 1) && f->shape->nranks <= TT_DIRECT_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }
 
@@ -259,7 +281,9 @@ int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts 
 	int class = tt_size_class(call->bytes), count = 0, best = -1;
 	struct facts f = { shape, call, (size_t)1 << (class < 62 ? class : 62) };
 
-	for (int i = 0; count < TT_MOST_CANDIDATES && tt_candidate_number(shape->collective, i, &list[count]); i++) {
+	for (int i = 0;
+	     count < TT_MOST_CANDIDATES && tt_candidate_number(shape->collective, i, &list[count]);
+	     i++) {
 		struct tt_candidate *c = &list[count];
 		int rc;
 
@@ -276,12 +300,13 @@ int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts 
 	}
 	if (best < 0)
 		return tt_fail(TT_INTERNAL, "no algorithm of %s applies to %d ranks: %s",
-			       tt_collective_name(shape->collective), shape->nranks, tt_error_text());
+			       tt_collective_name(shape->collective), shape->nranks,
+			       tt_error_text());
 	*ret_best = best;
 	return count;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool known_elsewhere(const char *name)
 {
@@ -292,7 +317,8 @@ static bool known_elsewhere(const char *name)
 	return known;
 }
 
-/* A name that only other collectives have leaves this one free to choose, but allreduce does what it is told. */
+/* A name that only other collectives have leaves this one free to choose, but allreduce does what
+ * it is told. */
 int tt_plan_is_free(const char *name, enum tt_collective c)
 {
 	if (!strcmp(name, "auto"))
@@ -326,7 +352,8 @@ int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct 
 	int rc;
 
 	if ((unsigned)shape->collective >= TT_SENDRECV)
-		return tt_fail(TT_ARG, "%s has no algorithms", tt_collective_name(shape->collective));
+		return tt_fail(TT_ARG, "%s has no algorithms",
+			       tt_collective_name(shape->collective));
 	rc = tt_plan_is_free(name, shape->collective);
 	if (rc < 0)
 		return rc;

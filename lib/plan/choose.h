@@ -1,7 +1,8 @@
 /*
  * choose.h - the one place that decides which algorithm a call uses
  *
- * Called by run (keep.c), by tuttiCommDescribe through it, and by the tools, which also print the candidates.
+ * Called by run (keep.c), by tuttiCommDescribe through it, and by the tools, which also print the
+ * candidates.
  */
 #ifndef TT_CHOOSE_H
 #define TT_CHOOSE_H
@@ -12,7 +13,8 @@
 struct tt_call_facts {
 	size_t bytes;                    /* of the larger buffer */
 	bool over_tcp;                   /* tcp was asked for, also inside hosts */
-	int cores;                       /* of the host that has fewest for its ranks; 0: one for each */
+	int cores;                       /* of the host that has fewest for its ranks; 0: one for
+					  * each */
 	size_t message_bytes;            /* 0: as run chooses */
 	const struct tt_cost *cost;      /* NULL: the built-in table */
 };
@@ -28,8 +30,10 @@ struct tt_candidate {
 	bool applies;                    /* can be built for the shape */
 	bool extrapolated;               /* from the same on fewer ranks */
 	bool in_place;                   /* peers can read buffers where they lie (run/direct.c) */
-	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was measured */
-	uint64_t counts_ps;              /* by which the choice is made: less than predicted where in_place, see choose.c */
+	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was
+					  * measured */
+	uint64_t counts_ps;              /* by which the choice is made: less than predicted where
+					  * in_place, see choose.c */
 	uint64_t model_ps;      /* what the model says alone, and what it is made of: */
 	uint64_t part_ps[TT_PARTS];
 };
@@ -38,15 +42,18 @@ enum { TT_MOST_CANDIDATES = 32 };
 /* Candidate number i of a collective: its algorithm and name; false: there are no more. */
 bool tt_candidate_number(enum tt_collective collective, int i, struct tt_candidate *ret_candidate);
 
-/* Predict all candidates of a call; *ret_best is the number of the one to take. Returns how many there
+/* Predict all candidates of a call; *ret_best is the number of the one to take. Returns how many
+ * there
  * are | < 0. */
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *facts,
 		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best);
 
 /* name: "auto" or an algorithm. The row, and the full name to build it by. */
-int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_facts *facts,
-		   const struct tt_algorithm **ret_algorithm, char ret_name[64]);
-/* Is this name left to tt_plan_choose's own choice for that collective? 1 | 0 | TT_ARG: it is no name at all. */
+int tt_plan_choose(const char *name, const struct tt_shape *shape,
+		   const struct tt_call_facts *facts, const struct tt_algorithm **ret_algorithm,
+		   char ret_name[64]);
+/* Is this name left to tt_plan_choose's own choice for that collective? 1 | 0 | TT_ARG: it is no
+ * name at all. */
 int tt_plan_is_free(const char *name, enum tt_collective collective);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * compile.c - from a plan as its author wrote it to the one that runs
  *
- * Fuses a step that makes a value with the send of that value right behind it, so that the bits go to the peer while
- * they are at hand; then marks results that only pass through. No step moves, no operand changes: every block keeps its
- * expression. Called by plan.c and the tests.
+ * Fuses a step that makes a value with the send of that value right behind it, so that the bits go
+ * to the peer while they are at hand; then marks results that only pass through. No step moves, no
+ * operand changes: every block keeps its expression. Called by plan.c and the tests.
  */
 #include "plan/plan.h"
 
@@ -15,15 +15,16 @@ static uint32_t records(const struct tt_step *s)
 	return s->nsrc > 2 ? 2 : 1;
 }
 
-/* ---- fuse ---------------------------------------------------------------------------------------------------------- */
+/* ---- fuse ------------------------------------------------------------------------------------ */
 
 static bool makes(const struct tt_step *s)
 {
-	return (s->op == TT_COPY || s->op == TT_COMBINE) && s->dst != TT_REF_NONE && s->to == TT_REF_NONE;
+	return (s->op == TT_COPY || s->op == TT_COMBINE) && s->dst != TT_REF_NONE &&
+	       s->to == TT_REF_NONE;
 }
 
-/* Would the fused step stand in the rows that both stood in? (begun: `made` is not the first of its row.) All ranks must
- * have the same rows, since the order of messages depends on them. */
+/* Would the fused step stand in the rows that both stood in? (begun: `made` is not the first of its
+ * row.) All ranks must have the same rows, since the order of messages depends on them. */
 static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool begun)
 {
 	if (made->flags & TT_STEP_TURNS)
@@ -33,20 +34,22 @@ static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool
 
 static bool sends(const struct tt_step *s, const struct tt_step *made)
 {
-	return s->op == TT_COPY && s->dst == TT_REF_NONE && s->src[0] == made->dst && s->nblocks == made->nblocks &&
-	       s->wait_lane == TT_NO_LANE;
+	return s->op == TT_COPY && s->dst == TT_REF_NONE && s->src[0] == made->dst &&
+	       s->nblocks == made->nblocks && s->wait_lane == TT_NO_LANE;
 }
 
-/* Rewrites a lane to `to` (its own place or before it), and notes for each old step which new one does its work. Returns
- * the new length. */
-static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32_t nsteps, uint32_t *ret_now)
+/* Rewrites a lane to `to` (its own place or before it), and notes for each old step which new one
+ * does its work. Returns the new length. */
+static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32_t nsteps,
+			  uint32_t *ret_now)
 {
 	uint32_t count = 0, made = 0;
 	bool may_fuse = false, begun = false;
 
 	for (uint32_t i = 0, n; i < nsteps; i += n) {
 		n = records(&from[i]);
-		if (may_fuse && sends(&from[i], &to[made]) && keeps_rows(&to[made], &from[i], begun)) {
+		if (may_fuse && sends(&from[i], &to[made]) &&
+		    keeps_rows(&to[made], &from[i], begun)) {
 			to[made].to = from[i].to;
 			to[made].flags = from[i].flags;
 			ret_now[i] = made;
@@ -68,22 +71,25 @@ static int fuse(struct tt_plan *p)
 	struct tt_lane old[TT_MAX_LANES];
 
 	if (!now)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps", p->rank, p->nsteps);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps",
+			       p->rank, p->nsteps);
 	for (uint32_t l = 0; l < p->nlanes; l++) {
 		old[l] = p->lanes[l];
-		p->lanes[l].nsteps = fuse_lane(p->steps + at, p->steps + old[l].first, old[l].nsteps, now + old[l].first);
+		p->lanes[l].nsteps = fuse_lane(p->steps + at, p->steps + old[l].first,
+					       old[l].nsteps, now + old[l].first);
 		p->lanes[l].first = at;
 		at += p->lanes[l].nsteps;
 	}
 	p->nsteps = at;
 	for (uint32_t i = 0; i < p->nsteps; i += records(&p->steps[i]))
 		if (p->steps[i].wait_lane != TT_NO_LANE)
-			p->steps[i].wait_step = now[old[p->steps[i].wait_lane].first + p->steps[i].wait_step];
+			p->steps[i].wait_step =
+				now[old[p->steps[i].wait_lane].first + p->steps[i].wait_step];
 	free(now);
 	return TT_OK;
 }
 
-/* ---- passing --------------------------------------------------------------------------------------------------------- */
+/* ---- passing --------------------------------------------------------------------------------- */
 
 /* What a lane does next with a block, seen from some step of it. */
 enum { NOTHING, READS, WRITES };
@@ -126,7 +132,9 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 	c->start[2] = most[0] + most[1];
 	c->lanes = calloc(2 * (size_t)c->count + 1, 1);
 	c->next = c->lanes + c->count;
-	return c->lanes ? TT_OK : tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps", p->rank, p->nsteps);
+	return c->lanes ? TT_OK
+			: tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps",
+				  p->rank, p->nsteps);
 }
 
 static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nblocks, uint8_t bits)
@@ -138,18 +146,20 @@ static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nbloc
 static void note_lanes(const struct tt_plan *p, const struct cells *c)
 {
 	for (uint32_t l = 0; l < p->nlanes; l++) {
-		const struct tt_step *s = p->steps + p->lanes[l].first, *end = s + p->lanes[l].nsteps;
+		const struct tt_step *s = p->steps + p->lanes[l].first,
+				     *end = s + p->lanes[l].nsteps;
 
 		for (; s < end; s += records(s)) {
 			note(c, c->lanes, s->dst, s->nblocks, (uint8_t)(1u << l));
 			for (int i = 0; i < s->nsrc; i++)
-				note(c, c->lanes, tt_step_source(s, i), s->nblocks, (uint8_t)(1u << l));
+				note(c, c->lanes, tt_step_source(s, i), s->nblocks,
+				     (uint8_t)(1u << l));
 		}
 	}
 }
 
-/* Is what a step of this lane writes to the block never read again here, and no result? What other lanes read is not
- * looked into. */
+/* Is what a step of this lane writes to the block never read again here, and no result? What other
+ * lanes read is not looked into. */
 static bool dead(const struct cells *c, uint32_t lane, tt_ref r)
 {
 	uint8_t next = *at(c, c->next, r);

@@ -8,21 +8,22 @@
 
 const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts", "board" };
 
-/* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core); hosts: 10 Gbit/s
- * Ethernet, a guess. */
+/* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core);
+ * hosts: 10 Gbit/s Ethernet, a guess. */
 const struct tt_cost tt_cost_builtin = {
-	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000, .reduce_fs = 20000,
-		  .far_copy_fs = 73000, .far_reduce_fs = 140000, .memory_fs = 34000, .cache_bytes = 2 << 20 },
+	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000,
+		.reduce_fs = 20000, .far_copy_fs = 73000, .far_reduce_fs = 140000,
+		.memory_fs = 34000, .cache_bytes = 2 << 20 },
 	.link = {
-		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 19000, .recv_ps = 21000, .recv_fs = 38000, .window = 8,
-				  .large_bytes = 336, .large_ps = 460000 },
-		[TT_LINK_TCP] = { .latency_ps = 520000, .send_ps = 1930000, .recv_ps = 1200000, .send_fs = 117000,
-				  .recv_fs = 87000, .window = 16, .large_bytes = 65536 },
-		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000, .send_fs = 140000,
-				    .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000, .window = 16,
-				    .large_bytes = 65536 },
-		[TT_LINK_BOARD] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400, .recv_fs = 29000, .window = 1,
-				    .large_bytes = 336, .large_ps = 56000 },
+		[TT_LINK_SHM] = { .latency_ps = 90000, .send_ps = 19000, .recv_ps = 21000,
+			.recv_fs = 38000, .window = 8, .large_bytes = 336, .large_ps = 460000 },
+		[TT_LINK_TCP] = { .latency_ps = 520000, .send_ps = 1930000, .recv_ps = 1200000,
+			.send_fs = 117000, .recv_fs = 87000, .window = 16, .large_bytes = 65536 },
+		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000,
+			.send_fs = 140000, .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000,
+			.window = 16, .large_bytes = 65536 },
+		[TT_LINK_BOARD] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400,
+			.recv_fs = 29000, .window = 1, .large_bytes = 336, .large_ps = 56000 },
 	},
 };
 
@@ -41,20 +42,24 @@ static uint64_t blend(uint64_t near, uint64_t far, uint64_t cache, uint64_t foot
 	return far - (uint64_t)((unsigned __int128)(far - near) * cache / footprint);
 }
 
-struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks, int cores)
+struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks,
+				int cores)
 {
 	const struct tt_core_cost *c = &cost->core;
 	bool crowded = cores && ranks > cores;
-	uint64_t busy = (uint64_t)(crowded ? cores : ranks), shared = c->memory_fs * (busy ? busy : 1);
+	uint64_t busy = (uint64_t)(crowded ? cores : ranks),
+		 shared = c->memory_fs * (busy ? busy : 1);
 	uint64_t far_copy = c->far_copy_fs > shared ? c->far_copy_fs : shared;
 	uint64_t far_reduce = c->far_reduce_fs > shared ? c->far_reduce_fs : shared;
 
-	return (struct tt_prices){ .copy_fs = blend(c->copy_fs, far_copy, c->cache_bytes, footprint),
-				   .reduce_fs = blend(c->reduce_fs, far_reduce, c->cache_bytes, footprint),
-				   .apart = crowded ? 1000 - 1000 / busy : 1000 };
+	return (struct tt_prices){
+		.copy_fs = blend(c->copy_fs, far_copy, c->cache_bytes, footprint),
+		.reduce_fs = blend(c->reduce_fs, far_reduce, c->cache_bytes, footprint),
+		.apart = crowded ? 1000 - 1000 / busy : 1000
+	};
 }
 
-/* ---- factors ------------------------------------------------------------------------------------------------------ */
+/* ---- factors --------------------------------------------------------------------------------- */
 
 int tt_factor_compare(const void *a, const void *b)
 {
@@ -69,13 +74,15 @@ int tt_factor_compare(const void *a, const void *b)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-static bool same_curve(const struct tt_factor *f, uint8_t algorithm, enum tt_link_class link, uint16_t nranks)
+static bool same_curve(const struct tt_factor *f, uint8_t algorithm, enum tt_link_class link,
+		       uint16_t nranks)
 {
 	return f->algorithm == algorithm && f->link == (uint8_t)link && f->nranks == nranks;
 }
 
 /* The measured number of ranks nearest to nranks by ratio, 0: nothing was measured. */
-static uint16_t nearest_ranks(const struct tt_cost *cost, uint8_t algorithm, enum tt_link_class link, int nranks)
+static uint16_t nearest_ranks(const struct tt_cost *cost, uint8_t algorithm,
+			      enum tt_link_class link, int nranks)
 {
 	uint16_t best = 0;
 
@@ -97,7 +104,9 @@ static uint64_t log_of(uint64_t bytes)
 {
 	uint64_t whole = bytes > 1 ? 63 - (uint64_t)__builtin_clzll(bytes) : 0;
 
-	return bytes > 1 ? 1024 * whole + (whole >= 10 ? (bytes >> (whole - 10)) - 1024 : (bytes << (10 - whole)) - 1024) : 0;
+	return bytes > 1 ? 1024 * whole + (whole >= 10 ? (bytes >> (whole - 10)) - 1024
+						       : (bytes << (10 - whole)) - 1024)
+			 : 0;
 }
 
 static uint64_t between(const struct tt_factor *low, const struct tt_factor *high, uint64_t bytes)
@@ -111,8 +120,8 @@ static uint64_t between(const struct tt_factor *low, const struct tt_factor *hig
 	return (low->permille * (b - x) + high->permille * (x - a)) / (b - a);
 }
 
-uint64_t tt_cost_corrected(const struct tt_cost *cost, uint8_t algorithm, enum tt_link_class link, int nranks,
-			   uint64_t bytes, uint64_t ps)
+uint64_t tt_cost_corrected(const struct tt_cost *cost, uint8_t algorithm, enum tt_link_class link,
+			   int nranks, uint64_t bytes, uint64_t ps)
 {
 	uint16_t near = cost->nfactors ? nearest_ranks(cost, algorithm, link, nranks) : 0;
 	const struct tt_factor *low = NULL, *high = NULL;

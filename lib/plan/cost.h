@@ -1,42 +1,52 @@
 /*
- * cost.h - what things cost: one table of constants, by which plans are simulated and algorithms chosen
+ * cost.h - what things cost: one table of constants, by which plans are simulated and algorithms
+ * chosen
  *
- * A built-in table, or a file that `tutti tune` wrote and rank 0 handed out. All ranks have the same, and all arithmetic on
- * it is in whole numbers (picoseconds, femtoseconds a byte), so that every rank of every build comes to the same answer.
- * Called by simulate.c and choose.c; cost_file.c reads and writes the text form; comm hands tables out.
+ * A built-in table, or a file that `tutti tune` wrote and rank 0 handed out. All ranks have the
+ * same, and all arithmetic on it is in whole numbers (picoseconds, femtoseconds a byte), so that
+ * every rank of every build comes to the same answer. Called by simulate.c and choose.c;
+ * cost_file.c reads and writes the text form; comm hands tables out.
  */
 #ifndef TT_COST_H
 #define TT_COST_H
 
 #include "plan/plan.h"
 
-/* How two ranks reach each other. hosts: on different hosts, by whatever network there is. board: what is cast to all
- * ranks of a host at once (no pair has this class). */
+/* How two ranks reach each other. hosts: on different hosts, by whatever network there is. board:
+ * what is cast to all ranks of a host at once (no pair has this class). */
 enum tt_link_class { TT_LINK_SHM, TT_LINK_TCP, TT_LINK_HOSTS, TT_LINK_BOARD, TT_LINK_CLASSES };
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
-/* _ps: picoseconds; _fs: femtoseconds for each byte, 0 where a thing costs nothing beside the rest. */
+/* _ps: picoseconds; _fs: femtoseconds for each byte, 0 where a thing costs nothing beside the
+ * rest. */
 struct tt_link_cost {
-	uint64_t latency_ps;             /* from the sender's last store to the sight of a receiver that looks */
+	uint64_t latency_ps;             /* from the sender's last store to the sight of a receiver
+					  * that looks */
 	uint64_t send_ps, recv_ps;       /* of a core, for each message */
-	uint64_t send_fs, recv_fs;       /* of a core, beside copying and reducing: out of another core's cache; sockets: the
-					  * kernel's copies */
+	uint64_t send_fs, recv_fs; /* of a core, beside copying and reducing: out of another core's
+				    * cache; sockets: the kernel's copies */
 	uint64_t link_fs;                /* of one direction of one link */
 	uint64_t host_fs;                /* of all links of a host together, each way */
 	uint64_t window;                 /* messages of a link and channel that may lie unread */
-	uint64_t large_bytes, large_ps;  /* longer messages take so much more: lie elsewhere than their notice, ... */
+	uint64_t large_bytes, large_ps;  /* longer messages take so much more: lie elsewhere than
+					  * their notice, ... */
 };
 
 struct tt_core_cost {
-	uint64_t call_ps, step_ps;       /* for each call; for each message of a step, whatever it does */
-	uint64_t switch_ps;              /* a core goes to another rank, where a host has more ranks than cores */
-	uint64_t copy_fs, reduce_fs;     /* in the core's own caches; reduce: for each operand after the first */
+	uint64_t call_ps, step_ps;       /* for each call; for each message of a step, whatever it
+					  * does */
+	uint64_t switch_ps;              /* a core goes to another rank, where a host has more ranks
+					  * than cores */
+	uint64_t copy_fs, reduce_fs;     /* in the core's own caches; reduce: for each operand after
+					  * the first */
 	uint64_t far_copy_fs, far_reduce_fs;     /* out of them */
-	uint64_t memory_fs;              /* the least for a byte out of cache, all cores of the host together */
+	uint64_t memory_fs;              /* the least for a byte out of cache, all cores of the host
+					  * together */
 	uint64_t cache_bytes;            /* of a core's own caches */
 };
 
-/* Measured time over predicted, in 1/1000, of one algorithm at one point; between points it is interpolated. */
+/* Measured time over predicted, in 1/1000, of one algorithm at one point; between points it is
+ * interpolated. */
 struct tt_factor {
 	uint8_t algorithm, link;         /* its number in tt_algorithms; a tt_link_class */
 	uint16_t nranks;
@@ -51,7 +61,7 @@ struct tt_cost {
 	struct tt_factor *factors;       /* [nfactors], in the order of tt_factor_compare */
 };
 
-/* cost.c ------------------------------------------------------------------------------------------------------------ */
+/* cost.c --------------------------------------------------------------------------------------- */
 
 extern const struct tt_cost tt_cost_builtin;
 
@@ -61,17 +71,19 @@ enum tt_link_class tt_cost_class(const struct tt_topology *topology, bool over_t
 /* The price of moving bytes on one core of a call: caches and memory shared out. */
 struct tt_prices {
 	uint64_t copy_fs, reduce_fs;
-	uint64_t apart;                  /* of 1000 bytes that another rank of the host wrote, those in another core's cache */
+	uint64_t apart;                  /* of 1000 bytes that another rank of the host wrote, those
+					  * in another core's cache */
 };
 /* footprint: bytes that a core touches in the call. ranks, cores: of the host. */
-struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks, int cores);
+struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks,
+				int cores);
 
 /* Predicted picoseconds, corrected by the factors nearest to (algorithm, link, nranks, bytes). */
-uint64_t tt_cost_corrected(const struct tt_cost *cost, uint8_t algorithm, enum tt_link_class link, int nranks,
-			   uint64_t bytes, uint64_t ps);
+uint64_t tt_cost_corrected(const struct tt_cost *cost, uint8_t algorithm, enum tt_link_class link,
+			   int nranks, uint64_t bytes, uint64_t ps);
 int tt_factor_compare(const void *a, const void *b);
 
-/* cost_file.c --------------------------------------------------------------------------------------------------------- */
+/* cost_file.c ---------------------------------------------------------------------------------- */
 
 /* One line of the text form: "shm.latency_ns 90". */
 struct tt_cost_row {
@@ -82,8 +94,9 @@ struct tt_cost_row {
 extern const struct tt_cost_row tt_cost_table[];
 extern const size_t tt_cost_rows;
 
-/* From text (not ended by NUL) or from a file; what it does not mention is as built in. 0 | TT_ARG: a wrong line, with its
- * number, name (of the file) and remedy | TT_SYSTEM. Free with tt_cost_free. */
+/* From text (not ended by NUL) or from a file; what it does not mention is as built in. 0 | TT_ARG:
+ * a wrong line, with its number, name (of the file) and remedy | TT_SYSTEM. Free with
+ * tt_cost_free. */
 int tt_cost_parse(const char *text, size_t bytes, const char *name, struct tt_cost **ret_cost);
 int tt_cost_read(const char *path, struct tt_cost **ret_cost);
 void tt_cost_free(struct tt_cost *cost);
@@ -92,7 +105,8 @@ struct _IO_FILE;
 /* The constants and factors, each with its unit and meaning. */
 void tt_cost_print(const struct tt_cost *cost, struct _IO_FILE *to);
 
-/* As bytes to hand to other ranks (of the same build), and back. Returns the bytes needed; writes when there is room. */
+/* As bytes to hand to other ranks (of the same build), and back. Returns the bytes needed; writes
+ * when there is room. */
 size_t tt_cost_pack(const struct tt_cost *cost, void *to, size_t room);
 int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost);
 int tt_cost_copy(const struct tt_cost *cost, struct tt_cost **ret_cost);

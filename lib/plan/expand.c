@@ -1,8 +1,8 @@
 /*
  * expand.c - a plan of single blocks that says the same as one whose steps name several
  *
- * What run makes of rows and long steps when every block is a message of its own, written out; so that it can be proved,
- * printed and compared. Called by the tests and `tutti plan`.
+ * What run makes of rows and long steps when every block is a message of its own, written out; so
+ * that it can be proved, printed and compared. Called by the tests and `tutti plan`.
  */
 #include "plan/plan.h"
 
@@ -34,9 +34,10 @@ static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 		to->wait_lane = TT_NO_LANE;
 }
 
-/* One row from `s` on: its blocks in turn to `to`, unless that is NULL. Returns how many records that takes; *ret_end
- * is behind the row, *ret_last the place of its last step in the new one. */
-static uint32_t expand_row(struct tt_step *to, const struct tt_step *s, const struct tt_step **ret_end, uint32_t *ret_last)
+/* One row from `s` on: its blocks in turn to `to`, unless that is NULL. Returns how many records
+ * that takes; *ret_end is behind the row, *ret_last the place of its last step in the new one. */
+static uint32_t expand_row(struct tt_step *to, const struct tt_step *s,
+			   const struct tt_step **ret_end, uint32_t *ret_last)
 {
 	const struct tt_step *end = s;
 	uint32_t most = 1, count = 0;
@@ -60,9 +61,11 @@ static uint32_t expand_row(struct tt_step *to, const struct tt_step *s, const st
 }
 
 /* A lane, and for the last step of each row where it now is. */
-static uint32_t expand_lane(struct tt_step *to, const struct tt_plan *p, uint32_t lane, uint32_t *ret_now)
+static uint32_t expand_lane(struct tt_step *to, const struct tt_plan *p, uint32_t lane,
+			    uint32_t *ret_now)
 {
-	const struct tt_step *first = p->steps + p->lanes[lane].first, *s = first, *end = s + p->lanes[lane].nsteps, *next;
+	const struct tt_step *first = p->steps + p->lanes[lane].first, *s = first,
+			     *end = s + p->lanes[lane].nsteps, *next;
 	uint32_t count = 0, last, n;
 
 	while (s < end) {
@@ -89,19 +92,22 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan)
 	if (!now || !p || !p->peers || !p->steps) {
 		free(now);
 		tt_plan_free(p);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank, total);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank,
+			       total);
 	}
 	if (plan->npeers)
 		memcpy(p->peers, plan->peers, plan->npeers * sizeof(*p->peers));
 	p->nsteps = 0;
 	for (uint32_t l = 0; l < p->nlanes; l++) {
 		p->lanes[l].first = p->nsteps;
-		p->lanes[l].nsteps = expand_lane(p->steps + p->nsteps, plan, l, now + plan->lanes[l].first);
+		p->lanes[l].nsteps =
+			expand_lane(p->steps + p->nsteps, plan, l, now + plan->lanes[l].first);
 		p->nsteps += p->lanes[l].nsteps;
 	}
 	for (uint32_t i = 0; i < p->nsteps; i += records(&p->steps[i]))
 		if (p->steps[i].wait_lane != TT_NO_LANE)
-			p->steps[i].wait_step = now[plan->lanes[p->steps[i].wait_lane].first + p->steps[i].wait_step];
+			p->steps[i].wait_step = now[plan->lanes[p->steps[i].wait_lane].first +
+						    p->steps[i].wait_step];
 	free(now);
 	*ret_plan = p;
 	return TT_OK;

@@ -1,7 +1,8 @@
 /*
  * plan.c - build a plan: let the algorithm speak to a builder, then compile what it said
  *
- * Called by run (keep.c), `tutti plan` and the tests; calls the builder, the algorithm and compile.c.
+ * Called by run (keep.c), `tutti plan` and the tests; calls the builder, the algorithm and
+ * compile.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,17 +28,20 @@ static int check_shape(const struct tt_algorithm *a, const struct tt_shape *s)
 {
 	const char *why;
 
-	if (s->nranks < 1 || s->rank < 0 || s->rank >= s->nranks || s->root < 0 || s->root >= s->nranks)
-		return tt_fail(TT_ARG, "no plan for rank %d of %d with root %d", s->rank, s->nranks, s->root);
+	if (s->nranks < 1 || s->rank < 0 || s->rank >= s->nranks || s->root < 0 ||
+	    s->root >= s->nranks)
+		return tt_fail(TT_ARG, "no plan for rank %d of %d with root %d", s->rank, s->nranks,
+			       s->root);
 	if (a->collective != s->collective)
-		return tt_fail(TT_ARG, "%s of %s is no algorithm for %s", a->name, tt_collective_name(a->collective),
+		return tt_fail(TT_ARG, "%s of %s is no algorithm for %s", a->name,
+			       tt_collective_name(a->collective),
 			       tt_collective_name(s->collective));
 	why = a->refuses ? a->refuses(s) : NULL;
 	return why ? tt_fail(TT_ARG, "%s: %s", a->name, why) : TT_OK;
 }
 
-int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape,
-			struct tt_plan **ret_plan)
+int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name,
+			const struct tt_shape *shape, struct tt_plan **ret_plan)
 {
 	const char *argument;
 	struct tt_builder b;
@@ -58,8 +62,8 @@ int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name, 
 	return rc;
 }
 
-int tt_plan_build(const struct tt_algorithm *algorithm, const char *name, const struct tt_shape *shape,
-		  struct tt_plan **ret_plan)
+int tt_plan_build(const struct tt_algorithm *algorithm, const char *name,
+		  const struct tt_shape *shape, struct tt_plan **ret_plan)
 {
 	struct tt_plan *plan;
 	int rc = tt_plan_build_plain(algorithm, name, shape, &plan);

@@ -1,17 +1,18 @@
 /*
  * print.c - plans as text: the formats, and the table for people
  *
- *   lane 0  step 3  recv-reduce-send  from 2  out[1] <- in[1] + wire(2)  then send to 0  after lane 1 step 2
+ *   lane 0  step 3  recv-reduce-send  from 2  out[1] <- in[1] + wire(2)  then send to 0  after lane
+ *           1 step 2
  *
- * The operands stand in the order in which they are combined; wire(2) is the next message of rank 2 in that lane. A
- * step of several blocks names the first and the last. Steps are counted in records: one with more than two sources
- * counts as two.
+ * The operands stand in the order in which they are combined; wire(2) is the next message of rank 2
+ * in that lane. A step of several blocks names the first and the last. Steps are counted in
+ * records: one with more than two sources counts as two.
  */
 #include "plan/print.h"
 
 #include <string.h>
 
-/* ---- one step in words ---------------------------------------------------------------------------------------- */
+/* ---- one step in words ----------------------------------------------------------------------- */
 
 const char *tt_step_name(const struct tt_step *s, char dash, char text[TT_STEP_NAME_BYTES])
 {
@@ -48,7 +49,8 @@ static int ref_text(char *text, size_t bytes, tt_ref ref, uint32_t nblocks)
 		return snprintf(text, bytes, "wire(%u)", i);
 	if (nblocks == 1)
 		return snprintf(text, bytes, "%s[%u]", tt_buf_name(tt_ref_buf(ref)), i);
-	return snprintf(text, bytes, "%s[%u..%u]", tt_buf_name(tt_ref_buf(ref)), i, i + nblocks - 1);
+	return snprintf(text, bytes, "%s[%u..%u]", tt_buf_name(tt_ref_buf(ref)), i,
+			i + nblocks - 1);
 }
 
 const char *tt_step_text(const struct tt_step *s, char text[TT_STEP_TEXT_BYTES])
@@ -58,15 +60,18 @@ const char *tt_step_text(const struct tt_step *s, char text[TT_STEP_TEXT_BYTES])
 	text[0] = '\0';
 	if (s->op == TT_NOP)
 		return text;
-	used += (size_t)ref_text(text, TT_STEP_TEXT_BYTES, s->dst != TT_REF_NONE ? s->dst : s->to, s->nblocks);
+	used += (size_t)ref_text(text, TT_STEP_TEXT_BYTES, s->dst != TT_REF_NONE ? s->dst : s->to,
+				 s->nblocks);
 	for (int i = 0; i < s->nsrc && used < TT_STEP_TEXT_BYTES - 40; i++) {
-		used += (size_t)snprintf(text + used, TT_STEP_TEXT_BYTES - used, i ? " + " : " <- ");
-		used += (size_t)ref_text(text + used, TT_STEP_TEXT_BYTES - used, tt_step_source(s, i), s->nblocks);
+		used += (size_t)snprintf(text + used, TT_STEP_TEXT_BYTES - used,
+					 i ? " + " : " <- ");
+		used += (size_t)ref_text(text + used, TT_STEP_TEXT_BYTES - used,
+					 tt_step_source(s, i), s->nblocks);
 	}
 	return text;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 struct row { char name[TT_STEP_NAME_BYTES], from[80], text[TT_STEP_TEXT_BYTES]; };
 
@@ -79,8 +84,9 @@ static void make_row(const struct tt_step *s, struct row *ret_row)
 	ret_row->from[0] = '\0';
 	for (int i = 0; i < s->nsrc; i++)
 		if (tt_ref_is_wire(tt_step_source(s, i)))
-			used += (size_t)snprintf(ret_row->from + used, sizeof(ret_row->from) - used, "%s%u",
-						 used ? "," : "from ", tt_ref_index(tt_step_source(s, i)));
+			used += (size_t)snprintf(ret_row->from + used, sizeof(ret_row->from) - used,
+						 "%s%u", used ? "," : "from ",
+						 tt_ref_index(tt_step_source(s, i)));
 }
 
 struct widths { int name, from, text; };
@@ -91,23 +97,24 @@ static void widen(int *width, const char *text)
 		*width = (int)strlen(text);
 }
 
-static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index, const struct widths *w, FILE *to)
+static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index,
+		      const struct widths *w, FILE *to)
 {
 	struct row row;
 	char line[600];
 	int n;
 
 	make_row(s, &row);
-	n = snprintf(line, sizeof(line), "lane %u  step %-3u  %-*s  %-*s  %-*s", lane, index, w->name, row.name,
-		     w->from, row.from, w->text, row.text);
+	n = snprintf(line, sizeof(line), "lane %u  step %-3u  %-*s  %-*s  %-*s", lane, index,
+		     w->name, row.name, w->from, row.from, w->text, row.text);
 	if (s->to != TT_REF_NONE && s->dst != TT_REF_NONE)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, "  then send to %u%s", tt_ref_index(s->to),
-			      s->flags & TT_STEP_PASSING ? ", not kept" : "");
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "  then send to %u%s",
+			      tt_ref_index(s->to), s->flags & TT_STEP_PASSING ? ", not kept" : "");
 	if (s->flags & TT_STEP_TURNS)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  in turns with the next");
 	if (s->wait_lane != TT_NO_LANE)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u", s->wait_lane,
-			      s->wait_step);
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u",
+			      s->wait_lane, s->wait_step);
 	while (n && line[n - 1] == ' ')
 		n--;
 	fprintf(to, "%.*s\n", n, line);
@@ -118,9 +125,11 @@ static void print_plan(const struct tt_plan *p, FILE *to)
 	struct widths w = { 0 };
 	struct row row;
 
-	fprintf(to, "%s by %s: rank %d of %d, root %d; %u blocks of in, %u of out, %u of scratch, %s\n",
-		tt_collective_name(p->collective), p->algorithm, p->rank, p->nranks, p->root, p->in_blocks,
-		p->out_blocks, p->scratch_blocks, p->rule == TT_EVEN ? "an even split" : "equally long");
+	fprintf(to,
+		"%s by %s: rank %d of %d, root %d; %u blocks of in, %u of out, %u of scratch, %s\n",
+		tt_collective_name(p->collective), p->algorithm, p->rank, p->nranks, p->root,
+		p->in_blocks, p->out_blocks, p->scratch_blocks,
+		p->rule == TT_EVEN ? "an even split" : "equally long");
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t lane = 0; lane < p->nlanes; lane++) {
 			for (uint32_t i = 0; i < p->lanes[lane].nsteps;
@@ -149,7 +158,7 @@ static int print_table(struct tt_plan *const *plans, int nplans, bool all, FILE 
 	return TT_OK;
 }
 
-/* ---- formats -------------------------------------------------------------------------------------------------- */
+/* ---- formats --------------------------------------------------------------------------------- */
 
 static const struct tt_print_format formats[] = {
 	{ "table", "for people", print_table },
@@ -166,7 +175,8 @@ const struct tt_print_format *tt_print_find(const char *name)
 	for (const struct tt_print_format *f = formats; f->name; f++) {
 		if (!strcmp(f->name, name))
 			return f;
-		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s", known[0] ? ", " : "", f->name);
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
+			 known[0] ? ", " : "", f->name);
 	}
 	tt_fail(TT_ARG, "plans are not printed as \"%s\"; the formats are %s", name, known);
 	return NULL;

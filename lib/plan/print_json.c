@@ -4,8 +4,9 @@
  * One rank: one object. All ranks: an array of them, in rank order.
  *
  *   algorithm, collective     texts; nranks, rank, root: numbers
- *   rule                      "even": in and out are nblocks blocks of one even split, whose last blocks may be short
- *                             or empty; "equal": all blocks have one length, in and out have numbers of their own
+ *   rule                      "even": in and out are nblocks blocks of one even split, whose last
+ *                             blocks may be short or empty; "equal": all blocks have one length, in
+ *                             and out have numbers of their own
  *   nblocks, in_blocks, out_blocks, scratch_blocks
  *                             even: scratch block i is as long as block i modulo nblocks
  *   peers                     the ranks it sends to or receives from
@@ -13,21 +14,23 @@
  *
  * A step:
  *   step      its number in the lane, as `wait` counts; numbers may skip
- *   op        what it is called: send, recv, copy, reduce, recv_reduce, recv_send, recv_reduce_send ..., wait. It
- *             follows from the rest, which alone has meaning: dst, to <- srcs combined left to right, rounded once
- *   from      ranks whose next message in this lane it takes, in operand order; to: rank it sends to, or null
+ *   op        what it is called: send, recv, copy, reduce, recv_reduce, recv_send, recv_reduce_send
+ *             ..., wait. It follows from the rest, which alone has meaning: dst, to <- srcs
+ *             combined left to right, rounded once
+ *   from      ranks whose next message in this lane it takes, in operand order; to: rank it sends
+ *             to, or null
  *   nblocks   every local operand means this many consecutive blocks; messages carry as many
  *   dst       {"buf": "out" | "scratch", "block": number, "nblocks": number} or null
- *   srcs      operands in order: {"buf": "in" | "out" | "scratch", "block": number} or {"wire": rank}
- *   wait      null, or {"lane": number, "step": number}: starts only after that step is finished
- *   passing   true: dst need not hold the value afterwards, because nobody reads it; only `to` gets it
- *   turns     true: where nblocks are too many for one message, this step and the next take turns: the first message
- *             of each, then the second of each ...
+ *   srcs      operands in order: {"buf": "in" | "out" | "scratch", "block": number} or {"wire":
+ * rank} wait      null, or {"lane": number, "step": number}: starts only after that step is
+ * finished passing   true: dst need not hold the value afterwards, because nobody reads it; only
+ * `to` gets it turns     true: where nblocks are too many for one message, this step and the next
+ * take turns: the first message of each, then the second of each ...
  *
- * Lanes run at once, each in order. Message k from rank a to rank b in lane l is the k-th one that b takes from a in
- * its lane l. Nothing else is ordered. A step that takes and sends takes first. In place, in and out are one memory:
- * block b of both (allreduce, reduce, broadcast), in[0] is out[rank] (allgather, gather at root), out[0] is in[rank]
- * (reduce_scatter, scatter at root).
+ * Lanes run at once, each in order. Message k from rank a to rank b in lane l is the k-th one that
+ * b takes from a in its lane l. Nothing else is ordered. A step that takes and sends takes first.
+ * In place, in and out are one memory: block b of both (allreduce, reduce, broadcast), in[0] is
+ * out[rank] (allgather, gather at root), out[0] is in[rank] (reduce_scatter, scatter at root).
  */
 #include "plan/print.h"
 
@@ -36,7 +39,8 @@ static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
 	char name[TT_STEP_NAME_BYTES];
 	const char *comma = "";
 
-	fprintf(to, "      {\"step\": %u, \"op\": \"%s\", \"from\": [", index, tt_step_name(s, '_', name));
+	fprintf(to, "      {\"step\": %u, \"op\": \"%s\", \"from\": [", index,
+		tt_step_name(s, '_', name));
 	for (int i = 0; i < s->nsrc; i++) {
 		if (!tt_ref_is_wire(tt_step_source(s, i)))
 			continue;
@@ -49,8 +53,8 @@ static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
 		fputs("], \"to\": null, ", to);
 	fprintf(to, "\"nblocks\": %u, \"dst\": ", s->op == TT_NOP ? 0 : s->nblocks);
 	if (s->dst != TT_REF_NONE)
-		fprintf(to, "{\"buf\": \"%s\", \"block\": %u, \"nblocks\": %u}", tt_buf_name(tt_ref_buf(s->dst)),
-			tt_ref_index(s->dst), s->nblocks);
+		fprintf(to, "{\"buf\": \"%s\", \"block\": %u, \"nblocks\": %u}",
+			tt_buf_name(tt_ref_buf(s->dst)), tt_ref_index(s->dst), s->nblocks);
 	else
 		fputs("null", to);
 	fputs(", \"srcs\": [", to);
@@ -61,14 +65,16 @@ static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
 		if (tt_ref_is_wire(ref))
 			fprintf(to, "{\"wire\": %u}", tt_ref_index(ref));
 		else
-			fprintf(to, "{\"buf\": \"%s\", \"block\": %u}", tt_buf_name(tt_ref_buf(ref)),
-				tt_ref_index(ref));
+			fprintf(to, "{\"buf\": \"%s\", \"block\": %u}",
+				tt_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
 	}
 	if (s->wait_lane != TT_NO_LANE)
-		fprintf(to, "], \"wait\": {\"lane\": %u, \"step\": %u}, ", s->wait_lane, s->wait_step);
+		fprintf(to, "], \"wait\": {\"lane\": %u, \"step\": %u}, ", s->wait_lane,
+			s->wait_step);
 	else
 		fputs("], \"wait\": null, ", to);
-	fprintf(to, "\"passing\": %s, \"turns\": %s}", s->flags & TT_STEP_PASSING ? "true" : "false",
+	fprintf(to, "\"passing\": %s, \"turns\": %s}",
+		s->flags & TT_STEP_PASSING ? "true" : "false",
 		s->flags & TT_STEP_TURNS ? "true" : "false");
 }
 
@@ -88,7 +94,8 @@ static void print_plan(const struct tt_plan *p, FILE *to)
 		const char *comma = "";
 
 		fprintf(to, "%s\n    {\"lane\": %u, \"steps\": [", lane ? "," : "", lane);
-		for (uint32_t i = 0; i < p->lanes[lane].nsteps; i += tt_step_records(tt_lane_step(p, lane, i))) {
+		for (uint32_t i = 0; i < p->lanes[lane].nsteps;
+		     i += tt_step_records(tt_lane_step(p, lane, i))) {
 			fprintf(to, "%s\n", comma);
 			print_step(tt_lane_step(p, lane, i), i, to);
 			comma = ",";

@@ -1,9 +1,10 @@
 /*
  * simulate.c - the simulator's time: ranks that share cores, results (simulate.h)
  *
- * Ranks advance in the order of their clocks, one message at a time, so that cores, links and networks are taken in the
- * order of time. A rank that cannot move lets go of its core; where a host has more ranks than cores the others stand
- * in line for it, and each that takes it over pays for the switch. Called by choose.c and the tools.
+ * Ranks advance in the order of their clocks, one message at a time, so that cores, links and
+ * networks are taken in the order of time. A rank that cannot move lets go of its core; where a
+ * host has more ranks than cores the others stand in line for it, and each that takes it over pays
+ * for the switch. Called by choose.c and the tools.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 const char *const tt_sim_part_name[TT_PARTS] = { "latency", "bytes", "reduce", "messages", "wait" };
 
-/* ---- cores --------------------------------------------------------------------------------------------------------- */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
 static bool crowded(const struct tt_sim *sim, const struct tt_sim_host *h)
 {
@@ -69,7 +70,7 @@ static void give_core(struct tt_sim *sim, struct tt_sim_rank *r)
 	tt_sim_push(sim, sim->rank[next].now_ps, (uint32_t)next);
 }
 
-/* ---- ranks --------------------------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 void tt_sim_notify(struct tt_sim *sim, uint32_t rank, uint32_t cursor, uint64_t at_ps)
 {
@@ -132,7 +133,8 @@ static int run_events(struct tt_sim *sim)
 		int rc = 0;
 
 		if ((r->state == TT_SIM_AT_WORK && r->now_ps == e.at_ps) ||
-		    (r->state == TT_SIM_IDLE && r->wake_ps == e.at_ps && want_core(sim, e.rank, e.at_ps)))
+		    (r->state == TT_SIM_IDLE && r->wake_ps == e.at_ps &&
+		     want_core(sim, e.rank, e.at_ps)))
 			work(sim, e.rank);
 		if (sim->watch.progress && sim->events - told >= 1 << 16) {
 			told = sim->events;
@@ -149,7 +151,7 @@ static int run_events(struct tt_sim *sim)
 	return 0;
 }
 
-/* ---- a call -------------------------------------------------------------------------------------------------------- */
+/* ---- a call ---------------------------------------------------------------------------------- */
 
 static int place_cursors(struct tt_sim *sim, struct tt_sim_rank *r)
 {
@@ -174,7 +176,10 @@ static void rewind_rank(struct tt_sim *sim, struct tt_sim_rank *r)
 		uint32_t lane = i / sim->binding.width, first = r->first[lane];
 		bool empty = first == r->first[lane + 1];
 
-		r->cursor[i] = (struct tt_sim_cursor){ .steps = first, .row_steps = first, .lane = lane, .finished = empty,
+		r->cursor[i] = (struct tt_sim_cursor){ .steps = first,
+						       .row_steps = first,
+						       .lane = lane,
+						       .finished = empty,
 						       .tile = i % sim->binding.width,
 						       .wake_ps = empty ? TT_SIM_NEVER : 0 };
 	}
@@ -196,7 +201,9 @@ static uint64_t footprint(const struct tt_sim *sim, const struct tt_sim_host *h)
 {
 	const struct tt_plan *p = &sim->frame;
 	uint64_t blocks = p->rule == TT_EVEN ? 2 * p->nblocks : p->in_blocks + p->out_blocks;
-	uint64_t each = crowded(sim, h) ? (uint64_t)((h->nranks + sim->world.cores - 1) / sim->world.cores) : 1;
+	uint64_t each = crowded(sim, h)
+				? (uint64_t)((h->nranks + sim->world.cores - 1) / sim->world.cores)
+				: 1;
 
 	return (blocks + p->scratch_blocks) * sim->binding.unit * each;
 }
@@ -210,12 +217,17 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
 	sim->board = tt_plan_on_board(&sim->frame, &w->paths, bytes);
-	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
+	sim->tiles =
+		most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
 
-		*host = (struct tt_sim_host){ .nranks = host->nranks, .cores_free = w->cores, .first_ready = -1, .turns = 1 };
-		sim->prices[h] = tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
+		*host = (struct tt_sim_host){ .nranks = host->nranks,
+					      .cores_free = w->cores,
+					      .first_ready = -1,
+					      .turns = 1 };
+		sim->prices[h] =
+			tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
 	}
 	sim->nheap = sim->events = 0;
 	memset(sim->messages, 0, sizeof(sim->messages));
@@ -238,8 +250,11 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 	for (int r = 1; r < n; r++)
 		if (sim->rank[r].now_ps > sim->rank[last].now_ps)
 			last = r;
-	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps, .events = sim->events, .idle_min = 1,
-					  .ntiles = sim->binding.ntiles, .tiles_walked = sim->tiles };
+	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps,
+					  .events = sim->events,
+					  .idle_min = 1,
+					  .ntiles = sim->binding.ntiles,
+					  .tiles_walked = sim->tiles };
 	memcpy(result->part_ps, sim->rank[last].part_ps, sizeof(result->part_ps));
 	memcpy(result->messages, sim->messages, sizeof(result->messages));
 	total = (double)(result->time_ps ? result->time_ps : 1);
@@ -256,7 +271,8 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 	result->idle_mean = sum / n;
 }
 
-static int run_once(struct tt_sim *sim, size_t bytes, uint32_t most_tiles, struct tt_sim_result *ret_result)
+static int run_once(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
+		    struct tt_sim_result *ret_result)
 {
 	int rc = begin(sim, bytes, most_tiles);
 
@@ -274,7 +290,8 @@ static uint64_t extend(uint64_t half, uint64_t whole, uint32_t walked, uint32_t 
 	return whole + (uint64_t)((unsigned __int128)more * (all - walked) / (walked / 2));
 }
 
-int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles, struct tt_sim_result *ret_result)
+int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
+	       struct tt_sim_result *ret_result)
 {
 	struct tt_sim_result half, whole;
 	uint32_t walked = most_tiles / 2 * 2;
@@ -289,22 +306,25 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles, struct tt_
 			*ret_result = whole;
 		return rc;
 	}
-	/* Enough tiles that the pipeline is full: each further one takes as long as the last ones did. */
+	/* Enough tiles that the pipeline is full: each further one takes as long as the last ones
+	 * did. */
 	rc = run_once(sim, bytes, walked / 2, &half);
 	if (rc)
 		return rc;
 	*ret_result = whole;
 	ret_result->time_ps = extend(half.time_ps, whole.time_ps, walked, whole.ntiles);
 	for (int i = 0; i < TT_PARTS; i++)
-		ret_result->part_ps[i] = extend(half.part_ps[i], whole.part_ps[i], walked, whole.ntiles);
+		ret_result->part_ps[i] =
+			extend(half.part_ps[i], whole.part_ps[i], walked, whole.ntiles);
 	for (int i = 0; i < TT_LINK_CLASSES; i++) {
 		ret_result->bytes[i] = extend(half.bytes[i], whole.bytes[i], walked, whole.ntiles);
-		ret_result->messages[i] = extend(half.messages[i], whole.messages[i], walked, whole.ntiles);
+		ret_result->messages[i] =
+			extend(half.messages[i], whole.messages[i], walked, whole.ntiles);
 	}
 	return 0;
 }
 
-/* ---- open and close -------------------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int open_hosts(struct tt_sim *sim)
 {
@@ -323,14 +343,15 @@ static int open_hosts(struct tt_sim *sim)
 	return 0;
 }
 
-int tt_sim_open(const struct tt_sim_world *world, const struct tt_algorithm *a, const char *name, int root,
-		const struct tt_sim_watch *watch, struct tt_sim **ret_sim)
+int tt_sim_open(const struct tt_sim_world *world, const struct tt_algorithm *a, const char *name,
+		int root, const struct tt_sim_watch *watch, struct tt_sim **ret_sim)
 {
 	struct tt_sim *sim;
 	int rc;
 
 	if (world->nranks < 1 || world->nranks >= (int)TT_SIM_NONE)
-		return tt_fail(TT_ARG, "%d ranks cannot be simulated; 1 to %u can", world->nranks, TT_SIM_NONE - 1);
+		return tt_fail(TT_ARG, "%d ranks cannot be simulated; 1 to %u can", world->nranks,
+			       TT_SIM_NONE - 1);
 	sim = calloc(1, sizeof(*sim));
 	if (!sim)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", world->nranks);
@@ -364,8 +385,8 @@ uint32_t tt_sim_width(const struct tt_sim *sim, size_t bytes)
 	return b.width;
 }
 
-bool tt_sim_sent(const struct tt_sim *sim, int rank, uint32_t i, int *ret_peer, enum tt_link_class *ret_class,
-		 uint64_t *ret_bytes)
+bool tt_sim_sent(const struct tt_sim *sim, int rank, uint32_t i, int *ret_peer,
+		 enum tt_link_class *ret_class, uint64_t *ret_bytes)
 {
 	const struct tt_sim_rank *r = &sim->rank[rank];
 

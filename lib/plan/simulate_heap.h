@@ -40,7 +40,8 @@ static inline struct tt_sim_event tt_sim_pop(struct tt_sim *sim)
 	size_t i = 0;
 
 	for (size_t child; (child = 2 * i + 1) < sim->nheap; i = child) {
-		if (child + 1 < sim->nheap && tt_sim_before(&sim->heap[child + 1], &sim->heap[child]))
+		if (child + 1 < sim->nheap &&
+		    tt_sim_before(&sim->heap[child + 1], &sim->heap[child]))
 			child++;
 		if (!tt_sim_before(&sim->heap[child], &last))
 			break;

@@ -60,14 +60,18 @@ struct tt_sim_rank {
 	struct tt_sim_cursor *cursor;            /* [ncursors] */
 	uint64_t now_ps, wake_ps, busy_ps, part_ps[TT_PARTS];
 	uint64_t idle_ps;                        /* since when it has nothing to do */
-	uint64_t turn;                           /* number of the host's dispatch that it ran in last */
+	uint64_t turn;                           /* number of the host's dispatch that it ran in
+						  * last */
 	uint32_t nqueues, nfinished, next_cursor;
 	int host, next_ready;
 	enum tt_sim_state state;
 	bool cast;                               /* what it sends is on the board already */
 };
 
-struct tt_sim_host { uint64_t out_free_ps, in_free_ps, turns; int cores_free, first_ready, last_ready, nranks; };
+struct tt_sim_host {
+	uint64_t out_free_ps, in_free_ps, turns;
+	int cores_free, first_ready, last_ready, nranks;
+};
 
 struct tt_sim_event { uint64_t at_ps; uint32_t rank; };
 
@@ -89,11 +93,12 @@ struct tt_sim {
 };
 
 /* simulate_plan.c */
-int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *algorithm, const char *name, int root);
+int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *algorithm, const char *name,
+		 int root);
 void tt_sim_plans_free(struct tt_sim *sim);
 
-/* simulate_step.c: execute the next message of a cursor if it can be at the rank's time. True: it did, and the rank's time
- * is behind it; false: wait, wake_ps say why not. */
+/* simulate_step.c: execute the next message of a cursor if it can be at the rank's time. True: it
+ * did, and the rank's time is behind it; false: wait, wake_ps say why not. */
 bool tt_sim_advance(struct tt_sim *sim, uint32_t rank, uint32_t cursor);
 
 /* simulate.c: something that this cursor of rank waits for is there at at_ps. */

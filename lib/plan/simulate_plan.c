@@ -1,8 +1,9 @@
 /*
  * simulate_plan.c - the plans of all ranks, as the simulator keeps them
  *
- * Each plan is built and compiled as for a run, then written down without what has no price: equal steps in a row become
- * one record, since a ring of thousands of hosts is the same step thousands of times. Called by simulate.c.
+ * Each plan is built and compiled as for a run, then written down without what has no price: equal
+ * steps in a row become one record, since a ring of thousands of hosts is the same step thousands
+ * of times. Called by simulate.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,17 @@ static uint16_t place_of(const int *peer, uint32_t npeers, tt_ref wire)
 
 static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
 {
-	struct tt_sim_steps d = { .at = at, .repeat = 1, .nblocks = s->nblocks, .wait_step = s->wait_step, .to = TT_SIM_NONE,
-				  .op = s->op, .nsrc = s->nsrc, .flags = s->flags, .wait_lane = s->wait_lane,
-				  .records = (uint8_t)tt_step_records(s), .has_dst = s->dst != TT_REF_NONE };
+	struct tt_sim_steps d = { .at = at,
+				  .repeat = 1,
+				  .nblocks = s->nblocks,
+				  .wait_step = s->wait_step,
+				  .to = TT_SIM_NONE,
+				  .op = s->op,
+				  .nsrc = s->nsrc,
+				  .flags = s->flags,
+				  .wait_lane = s->wait_lane,
+				  .records = (uint8_t)tt_step_records(s),
+				  .has_dst = s->dst != TT_REF_NONE };
 	tt_ref local = d.has_dst ? s->dst : s->src[0];
 
 	if (p->rule == TT_EVEN && s->op != TT_NOP)
@@ -46,8 +55,9 @@ static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_ste
 
 static bool alike(const struct tt_sim_steps *a, const struct tt_sim_steps *b)
 {
-	return a->nblocks == b->nblocks && a->to == b->to && a->op == b->op && a->nwires == b->nwires &&
-	       a->nsrc == b->nsrc && a->flags == b->flags && a->records == b->records && a->has_dst == b->has_dst &&
+	return a->nblocks == b->nblocks && a->to == b->to && a->op == b->op &&
+	       a->nwires == b->nwires && a->nsrc == b->nsrc && a->flags == b->flags &&
+	       a->records == b->records && a->has_dst == b->has_dst &&
 	       !memcmp(a->wire, b->wire, sizeof(a->wire));
 }
 
@@ -120,13 +130,14 @@ static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct 
 	r->sent_bytes = r->link_free_ps + p->npeers;
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		r->peer[i] = p->peers[i];
-		r->class[i] = (uint8_t)tt_cost_class(sim->world.topology, sim->world.paths.over_tcp, p->rank, p->peers[i]);
+		r->class[i] = (uint8_t)tt_cost_class(sim->world.topology, sim->world.paths.over_tcp,
+						     p->rank, p->peers[i]);
 	}
 	return 0;
 }
 
-static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char *name, const struct tt_shape *shape,
-		   struct desk *desk)
+static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char *name,
+		   const struct tt_shape *shape, struct desk *desk)
 {
 	struct tt_plan *plan;
 	int rc = tt_plan_build(a, name, shape, &plan);
@@ -153,10 +164,13 @@ static int find_mirrors(struct tt_sim *sim)
 		for (uint32_t i = 0; i < r->npeers; i++) {
 			const struct tt_sim_rank *q = &sim->rank[r->peer[i]];
 
-			r->mirror[i] = place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
+			r->mirror[i] =
+				place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
 			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
-				return tt_fail(TT_INTERNAL, "rank %d has to do with rank %d, but not the other way round", a,
-					       r->peer[i]);
+				return tt_fail(
+					TT_INTERNAL,
+					"rank %d has to do with rank %d, but not the other way round",
+					a, r->peer[i]);
 		}
 	}
 	return 0;
@@ -168,7 +182,10 @@ int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *n
 	struct desk desk = { NULL, 0 };
 
 	for (int r = 0; r < n && !rc; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r, .root = root,
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = n,
+					  .rank = r,
+					  .root = root,
 					  .topology = sim->world.topology };
 
 		rc = plan_of(sim, a, name, &shape, &desk);

@@ -1,44 +1,50 @@
 /*
- * simulate_step.c - one cursor of the simulator: what run's step.c does, at a price instead of with bytes
+ * simulate_step.c - one cursor of the simulator: what run's step.c does, at a price instead of with
+ * bytes
  *
- * The walk (tiles, rows, blocks a message, waits between lanes) is that of step.c, so that the messages are the same
- * in number, order and length; tests/test_simulate.c holds the two against each other. Called by simulate.c.
+ * The walk (tiles, rows, blocks a message, waits between lanes) is that of step.c, so that the
+ * messages are the same in number, order and length; tests/test_simulate.c holds the two against
+ * each other. Called by simulate.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/simulate_inside.h"
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------ */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static uint32_t index_of(const struct tt_sim_rank *r, const struct tt_sim_cursor *cu)
 {
 	return r->steps[cu->steps].at + cu->nth * r->steps[cu->steps].records;
 }
 
-static bool may_start(const struct tt_sim *sim, const struct tt_sim_rank *r, const struct tt_sim_cursor *cu,
-		      const struct tt_sim_steps *s)
+static bool may_start(const struct tt_sim *sim, const struct tt_sim_rank *r,
+		      const struct tt_sim_cursor *cu, const struct tt_sim_steps *s)
 {
 	const struct tt_sim_cursor *other;
 
 	if (s->wait_lane == TT_NO_LANE || cu->nth)
 		return true;
 	other = &r->cursor[s->wait_lane * sim->binding.width + cu->tile % sim->binding.width];
-	return other->finished || other->tile > cu->tile || (other->tile == cu->tile && index_of(r, other) > s->wait_step);
+	return other->finished || other->tile > cu->tile ||
+	       (other->tile == cu->tile && index_of(r, other) > s->wait_step);
 }
 
-static uint32_t message_blocks(const struct tt_sim *sim, const struct tt_sim_cursor *cu, const struct tt_sim_steps *s)
+static uint32_t message_blocks(const struct tt_sim *sim, const struct tt_sim_cursor *cu,
+			       const struct tt_sim_steps *s)
 {
 	uint32_t left = s->nblocks > cu->sub ? s->nblocks - cu->sub : 0;
 
 	return left < sim->binding.group ? left : sim->binding.group;
 }
 
-static size_t length(const struct tt_sim *sim, const struct tt_sim_cursor *cu, const struct tt_sim_steps *s, uint32_t nblocks)
+static size_t length(const struct tt_sim *sim, const struct tt_sim_cursor *cu,
+		     const struct tt_sim_steps *s, uint32_t nblocks)
 {
 	uint32_t block = s->block + (uint32_t)((int32_t)cu->nth * s->stride) + cu->sub;
 
-	return tt_binding_length(&sim->binding, sim->frame.rule, sim->frame.nblocks, block, nblocks, cu->tile);
+	return tt_binding_length(&sim->binding, sim->frame.rule, sim->frame.nblocks, block, nblocks,
+				 cu->tile);
 }
 
 static void step_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_sim_cursor *cu)
@@ -56,8 +62,8 @@ static void step_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 	}
 }
 
-static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_sim_cursor *cu, const struct tt_sim_steps *s,
-		    uint32_t nblocks)
+static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_sim_cursor *cu,
+		    const struct tt_sim_steps *s, uint32_t nblocks)
 {
 	cu->more |= s->nblocks > cu->sub + nblocks;
 	if (s->flags & TT_STEP_TURNS) {
@@ -75,7 +81,7 @@ static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 	}
 }
 
-/* ---- the price ----------------------------------------------------------------------------------------------------- */
+/* ---- the price ------------------------------------------------------------------------------- */
 
 /* Results that a step stores: in its own block, in the receiver's slot. */
 static uint64_t stores(const struct tt_sim_steps *s, bool slot)
@@ -83,14 +89,16 @@ static uint64_t stores(const struct tt_sim_steps *s, bool slot)
 	return slot + (s->has_dst && !(slot && s->flags & TT_STEP_PASSING));
 }
 
-static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const struct tt_sim_rank *r, uint16_t peer)
+static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const struct tt_sim_rank *r,
+					    uint16_t peer)
 {
-	return &sim->world.cost->link[sim->board ? TT_LINK_BOARD : (enum tt_link_class)r->class[peer]];
+	return &sim->world.cost
+			->link[sim->board ? TT_LINK_BOARD : (enum tt_link_class)r->class[peer]];
 }
 
 /* Adds to parts what the core does for one message; returns their sum. */
-static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, const struct tt_sim_steps *s, uint64_t bytes,
-		     uint64_t *parts)
+static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
+		     const struct tt_sim_steps *s, uint64_t bytes, uint64_t *parts)
 {
 	const struct tt_prices *price = &sim->prices[r->host];
 	bool slot = s->to != TT_SIM_NONE && r->class[s->to] == TT_LINK_SHM, lands = false;
@@ -114,8 +122,9 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, cons
 	if (s->op == TT_COMBINE) {
 		reduced = tt_sim_bytes_ps(bytes, price->reduce_fs) * (s->nsrc - 1u);
 		moved += stores(s, slot) > 1 ? tt_sim_bytes_ps(bytes, price->copy_fs) : 0;
-	} else if (!lands || slot) {                             /* sockets put it in place themselves */
-		moved += (sim->board ? 1 : stores(s, slot)) * tt_sim_bytes_ps(bytes, price->copy_fs);
+	} else if (!lands || slot) { /* sockets put it in place themselves */
+		moved +=
+			(sim->board ? 1 : stores(s, slot)) * tt_sim_bytes_ps(bytes, price->copy_fs);
 	}
 	parts[TT_PART_MESSAGES] += messages;
 	parts[TT_PART_BYTES] += moved;
@@ -123,11 +132,14 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r, cons
 	return messages + moved + reduced;
 }
 
-/* When a message that leaves at from_ps is at the receiver; takes its time of the link and of both hosts' networks. */
-static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes, uint64_t from_ps)
+/* When a message that leaves at from_ps is at the receiver; takes its time of the link and of both
+ * hosts' networks. */
+static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes,
+		      uint64_t from_ps)
 {
 	const struct tt_link_cost *l = link_cost(sim, r, to);
-	struct tt_sim_host *out = &sim->host[r->host], *in = &sim->host[sim->rank[r->peer[to]].host];
+	struct tt_sim_host *out = &sim->host[r->host],
+			   *in = &sim->host[sim->rank[r->peer[to]].host];
 	uint64_t start = from_ps > r->link_free_ps[to] ? from_ps : r->link_free_ps[to], end;
 
 	end = r->link_free_ps[to] = start + tt_sim_bytes_ps(bytes, l->link_fs);
@@ -142,9 +154,10 @@ static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, ui
 	return end + l->latency_ps + (bytes > l->large_bytes ? l->large_ps : 0);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-static struct tt_sim_queue *queue_of(const struct tt_sim *sim, const struct tt_sim_rank *r, uint32_t peer, uint32_t cursor)
+static struct tt_sim_queue *queue_of(const struct tt_sim *sim, const struct tt_sim_rank *r,
+				     uint32_t peer, uint32_t cursor)
 {
 	return &r->queue[peer * sim->ncursors + cursor];
 }
@@ -169,7 +182,8 @@ static struct tt_sim_message *append(struct tt_sim *sim, struct tt_sim_queue *q)
 	return &q->message[(q->head + q->count++) % q->room];
 }
 
-static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_t cursor, uint64_t bytes)
+static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_t cursor,
+		 uint64_t bytes)
 {
 	uint32_t peer = (uint32_t)r->peer[to];
 	struct tt_sim_rank *p = &sim->rank[peer];
@@ -202,7 +216,7 @@ static void release(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t from, ui
 		tt_sim_notify(sim, peer, cursor, r->now_ps);
 }
 
-/* ---- one message of a cursor --------------------------------------------------------------------------------------- */
+/* ---- one message of a cursor ----------------------------------------------------------------- */
 
 static bool blocked(struct tt_sim_cursor *cu, enum tt_sim_wait wait, uint64_t wake_ps)
 {
@@ -211,9 +225,10 @@ static bool blocked(struct tt_sim_cursor *cu, enum tt_sim_wait wait, uint64_t wa
 	return false;
 }
 
-/* Has the peer room for one more message, and have all sources come? The latest of these to *ret_last, if any. */
-static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor, const struct tt_sim_steps *s,
-		     const struct tt_sim_message **ret_last)
+/* Has the peer room for one more message, and have all sources come? The latest of these to
+ * *ret_last, if any. */
+static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
+		     const struct tt_sim_steps *s, const struct tt_sim_message **ret_last)
 {
 	struct tt_sim_cursor *cu = &r->cursor[cursor];
 
@@ -221,7 +236,8 @@ static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 	if (s->to != TT_SIM_NONE) {
 		const struct tt_sim_rank *p = &sim->rank[r->peer[s->to]];
 
-		if (queue_of(sim, p, r->mirror[s->to], cursor)->count >= sim->world.cost->link[r->class[s->to]].window)
+		if (queue_of(sim, p, r->mirror[s->to], cursor)->count >=
+		    sim->world.cost->link[r->class[s->to]].window)
 			return blocked(cu, TT_SIM_FOR_ROOM, TT_SIM_NEVER);
 	}
 	for (int i = 0; i < s->nwires; i++) {
@@ -238,7 +254,8 @@ static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 	return true;
 }
 
-/* The chain that led here came by the last message if the rank had to wait for it. idle_ps: since when. */
+/* The chain that led here came by the last message if the rank had to wait for it. idle_ps: since
+ * when. */
 static void account(struct tt_sim_rank *r, const struct tt_sim_message *last, uint64_t idle_ps)
 {
 	if (last && last->at_ps > idle_ps) {
@@ -248,7 +265,8 @@ static void account(struct tt_sim_rank *r, const struct tt_sim_message *last, ui
 	r->part_ps[TT_PART_WAIT] += r->now_ps - idle_ps;
 }
 
-static void execute(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor, const struct tt_sim_steps *s, uint64_t bytes)
+static void execute(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
+		    const struct tt_sim_steps *s, uint64_t bytes)
 {
 	uint64_t ps = work(sim, r, s, bytes, r->part_ps);
 

@@ -4,7 +4,8 @@
 
 #include "plan/plan.h"
 
-static inline const struct tt_step *tt_lane_step(const struct tt_plan *p, uint32_t lane, uint32_t index)
+static inline const struct tt_step *tt_lane_step(const struct tt_plan *p, uint32_t lane,
+						 uint32_t index)
 {
 	return &p->steps[p->lanes[lane].first + index];
 }

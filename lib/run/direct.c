@@ -1,19 +1,23 @@
 /*
- * direct.c - large collectives of few ranks of one host: everyone reads the others' buffers, nobody sends
+ * direct.c - large collectives of few ranks of one host: everyone reads the others' buffers, nobody
+ * sends
  *
  *   meet    cast where my buffers are; see where the others' are
- *   agree   only when something is new: can everyone read everyone? Cast my answer; all must say yes
- *   sum     allreduce, reduce-scatter: my part of all inputs, in rank order, straight from where they lie. Allreduce casts
- *           then that its part is there
+ *   agree   only when something is new: can everyone read everyone? Cast my answer; all must say
+ *           yes
+ *   sum     allreduce, reduce-scatter: my part of all inputs, in rank order, straight from where
+ *           they lie. Allreduce casts then that its part is there
  *   fetch   all but reduce-scatter: what I need of each, as soon as it is there
  *   leave   cast that I need nobody's memory any more; over when all have said so
  *
- * An allreduce so has the bits of one-shot and two-shot, a reduce-scatter those of direct; only where those were chosen. In
- * place works, because part r is written by rank r alone until all have read it. Nobody writes into another's memory: a rank
- * that was stopped and comes back late can spoil nothing.
+ * An allreduce so has the bits of one-shot and two-shot, a reduce-scatter those of direct; only
+ * where those were chosen. In place works, because part r is written by rank r alone until all have
+ * read it. Nobody writes into another's memory: a rank that was stopped and comes back late can
+ * spoil nothing.
  *
- * If they cannot read each other, or that is the slower way (direct_way.c), the operation goes on without it, and after some
- * such calls most do not even meet. Who takes which way is agreed: every rank sees the same casts. Called by run, for an operation with `direct` set.
+ * If they cannot read each other, or that is the slower way (direct_way.c), the operation goes on
+ * without it, and after some such calls most do not even meet. Who takes which way is agreed: every
+ * rank sees the same casts. Called by run, for an operation with `direct` set.
  */
 #include <string.h>
 
@@ -23,18 +27,19 @@
 #define SLICE_READ (128u << 10)          /* the same through a stage, which stays in L2 */
 
 _Static_assert(sizeof(struct tt_meeting) <= 2 * TT_CAST_LINE, "a meeting is two lines");
-_Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOURCES, "one cast, one sum");
+_Static_assert(TT_DIRECT_RANKS <= TT_CAST_RANKS && TT_DIRECT_RANKS <= TT_MAX_SOURCES,
+	       "one cast, one sum");
 
 enum { CAN_READ = 1, CAN_MAP = 2 };      /* in the answer: ordinary memory, windows */
 
-/* ---- casts ------------------------------------------------------------------------------------------------------ */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
 bool tt_direct_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->caster && c->caster->t->describe && c->nranks <= TT_DIRECT_RANKS && tt_direct_fits(op) &&
-	       (c->reads != TT_READS_NOT || c->maps) && tt_way_meets(op);
+	return c->caster && c->caster->t->describe && c->nranks <= TT_DIRECT_RANKS &&
+	       tt_direct_fits(op) && (c->reads != TT_READS_NOT || c->maps) && tt_way_meets(op);
 }
 
 void tt_direct_begin(struct tt_op *op)
@@ -67,7 +72,9 @@ static int look(struct tt_op *op, size_t bytes, const void **lines)
 	tuttiComm_t c = op->comm;
 
 	for (int r = 0; r < c->nranks; r++) {
-		int rc = r == c->rank ? 1 : c->caster->t->seen(c->caster, r, bytes, c->casts, op->stamp + op->phase, &lines[r]);
+		int rc = r == c->rank ? 1
+				      : c->caster->t->seen(c->caster, r, bytes, c->casts,
+							   op->stamp + op->phase, &lines[r]);
 
 		op->awaited = r;
 		if (rc <= 0)
@@ -86,7 +93,7 @@ static void unfold(void *to, const void *line, size_t bytes)
 	memcpy((char *)to + first, (const char *)line + TT_LINE, bytes - first);
 }
 
-/* ---- meet and agree --------------------------------------------------------------------------------------------- */
+/* ---- meet and agree -------------------------------------------------------------------------- */
 
 static void describe(const struct tt_op *op, const void *p, size_t bytes, struct tt_remote *ret)
 {
@@ -119,7 +126,8 @@ static int go(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	bool can = (!op->ordinary || (c->reads == TT_READS && tt_way_reads(op))) && (!op->windows || c->maps);
+	bool can = (!op->ordinary || (c->reads == TT_READS && tt_way_reads(op))) &&
+		   (!op->windows || c->maps);
 
 	tt_way_met(op, !can);
 	if (!can)
@@ -127,8 +135,10 @@ static int go(struct tt_op *op)
 	for (int r = 0; r < c->nranks; r++) {
 		bool me = r == c->rank;
 
-		op->in_at[r] = me ? op->base[TT_IN] : at(op, r, &op->met[r].in, tt_direct_in_bytes(op, r));
-		op->out_at[r] = me ? op->base[TT_OUT] : at(op, r, &op->met[r].out, tt_direct_out_bytes(op));
+		op->in_at[r] =
+			me ? op->base[TT_IN] : at(op, r, &op->met[r].in, tt_direct_in_bytes(op, r));
+		op->out_at[r] =
+			me ? op->base[TT_OUT] : at(op, r, &op->met[r].out, tt_direct_out_bytes(op));
 		op->staged |= !op->in_at[r];
 	}
 	op->phase = tt_direct_sums(op) ? TT_DIRECT_SUM : TT_DIRECT_FETCH;
@@ -142,7 +152,8 @@ static bool map_fresh(struct tt_op *op, int peer, const struct tt_remote *r)
 	return !r->fresh || op->comm->caster->t->reach(op->comm->caster, peer, r);
 }
 
-/* Windows that are shown for the first time, and ordinary memory when it is first in a call, are tried by everyone. */
+/* Windows that are shown for the first time, and ordinary memory when it is first in a call, are
+ * tried by everyone. */
 static uint8_t try_all(struct tt_op *op, bool ordinary)
 {
 	static const struct tt_remote anything = { .place = -1 };
@@ -203,7 +214,7 @@ static int agree(struct tt_op *op)
 	return go(op);
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 static size_t slice(const struct tt_op *op, size_t left)
 {
@@ -222,10 +233,12 @@ static int sum_slice(struct tt_op *op, const struct tt_piece *p, size_t bytes)
 		char *stage = op->staged ? (char *)c->stage + (size_t)r * SLICE_READ : NULL;
 
 		src[r] = op->in_at[r] ? op->in_at[r] + from : stage;
-		if (!op->in_at[r] && c->caster->t->read(c->caster, r, stage, op->met[r].in.at + from, bytes))
+		if (!op->in_at[r] &&
+		    c->caster->t->read(c->caster, r, stage, op->met[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
-	op->reduce(op->base[TT_OUT] + p->to + op->done, NULL, src, c->nranks, bytes / op->element_bytes);
+	op->reduce(op->base[TT_OUT] + p->to + op->done, NULL, src, c->nranks,
+		   bytes / op->element_bytes);
 	c->caster->read_bytes += bytes * (size_t)(c->nranks - 1);
 	op->done += bytes;
 	return 1;
@@ -240,7 +253,8 @@ static int sum(struct tt_op *op)
 
 	if (rc > 0 && op->done == p.bytes) {
 		op->done = 0;
-		cast(op, &word, 1, op->request->collective == TT_ALLREDUCE ? TT_DIRECT_FETCH : TT_DIRECT_LEAVE);
+		cast(op, &word, 1,
+		     op->request->collective == TT_ALLREDUCE ? TT_DIRECT_FETCH : TT_DIRECT_LEAVE);
 	}
 	return rc;
 }
@@ -249,7 +263,8 @@ static int fetch_from(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->caster;
 	struct tt_piece p = tt_direct_piece(op, peer);
-	size_t bytes = slice(op, p.bytes - op->done), from = p.from + op->done, to = p.to + op->done;
+	size_t bytes = slice(op, p.bytes - op->done), from = p.from + op->done,
+	       to = p.to + op->done;
 	const char *there = tt_direct_sums(op) ? op->out_at[peer] : op->in_at[peer];
 	const struct tt_remote *r = tt_direct_sums(op) ? &op->met[peer].out : &op->met[peer].in;
 
@@ -268,7 +283,8 @@ static int fetch_from(struct tt_op *op, int peer)
 	return 1;
 }
 
-/* The first in rotated order that is not fetched yet and whose bytes are there (a sum must be told to be); -1 none | < -1 */
+/* The first in rotated order that is not fetched yet and whose bytes are there (a sum must be told
+ * to be); -1 none | < -1 */
 static int next_to_fetch(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
@@ -280,7 +296,8 @@ static int next_to_fetch(struct tt_op *op)
 		if (op->fetched >> peer & 1)
 			continue;
 		if (tt_direct_sums(op))
-			rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase, &line);
+			rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase,
+						&line);
 		if (rc)
 			return rc > 0 ? peer : rc;
 		op->awaited = peer;
@@ -327,7 +344,8 @@ static int leave(struct tt_op *op)
 int tt_direct_advance(struct tt_op *op)
 {
 	static int (*const phases[])(struct tt_op *op) = {
-		[TT_DIRECT_START] = announce, [TT_DIRECT_MEET] = meet, [TT_DIRECT_AGREE] = agree, [TT_DIRECT_SUM] = sum,
+		[TT_DIRECT_START] = announce, [TT_DIRECT_MEET] = meet, [TT_DIRECT_AGREE] = agree,
+		[TT_DIRECT_SUM] = sum,
 		[TT_DIRECT_FETCH] = fetch, [TT_DIRECT_LEAVE] = leave,
 	};
 	int rc, moved = 0;

@@ -4,7 +4,8 @@
 
 #include "run/op.h"
 
-/* Has it sums, and is it large enough, with an algorithm whose bits are those of sums in rank order? */
+/* Has it sums, and is it large enough, with an algorithm whose bits are those of sums in rank
+ * order? */
 bool tt_direct_sums(const struct tt_op *op);
 bool tt_direct_fits(const struct tt_op *op);
 
@@ -12,8 +13,8 @@ bool tt_direct_fits(const struct tt_op *op);
 size_t tt_direct_in_bytes(const struct tt_op *op, int rank);
 size_t tt_direct_out_bytes(const struct tt_op *op);
 
-/* What this rank takes of a peer (of itself: what it sums, or copies at the end): bytes at `from` of the peer's buffer to `to`
- * of its own output. */
+/* What this rank takes of a peer (of itself: what it sums, or copies at the end): bytes at `from`
+ * of the peer's buffer to `to` of its own output. */
 struct tt_piece { size_t from, to, bytes; };
 struct tt_piece tt_direct_piece(const struct tt_op *op, int peer);
 
@@ -21,7 +22,8 @@ struct tt_piece tt_direct_piece(const struct tt_op *op, int peer);
 bool tt_way_meets(const struct tt_op *op);
 void tt_way_met(const struct tt_op *op, bool in_vain);
 
-/* What this rank measured goes into its part of the meeting; then: is ordinary memory read in this call? All answer alike. */
+/* What this rank measured goes into its part of the meeting; then: is ordinary memory read in this
+ * call? All answer alike. */
 void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine);
 bool tt_way_reads(struct tt_op *op);
 /* The call is complete: how long it took. Only where op->trial is set. */

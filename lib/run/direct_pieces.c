@@ -1,7 +1,9 @@
 /*
- * direct_pieces.c - which bytes of whose buffer a rank needs, for each collective that reads peers' memory
+ * direct_pieces.c - which bytes of whose buffer a rank needs, for each collective that reads peers'
+ * memory
  *
- * Called by direct.c. Blocks are those of the call: its count. An allreduce is cut into one part a rank.
+ * Called by direct.c. Blocks are those of the call: its count. An allreduce is cut into one part a
+ * rank.
  */
 #include "run/direct.h"
 
@@ -9,7 +11,8 @@
 
 bool tt_direct_sums(const struct tt_op *op)
 {
-	return op->request->collective == TT_ALLREDUCE || op->request->collective == TT_REDUCE_SCATTER;
+	return op->request->collective == TT_ALLREDUCE ||
+	       op->request->collective == TT_REDUCE_SCATTER;
 }
 
 bool tt_direct_fits(const struct tt_op *op)
@@ -60,7 +63,10 @@ struct tt_piece tt_direct_piece(const struct tt_op *op, int peer)
 
 	switch (op->request->collective) {
 	case TT_ALLREDUCE:
-		return (struct tt_piece){ at, at, at >= block ? 0 : block - at < op->part ? block - at : op->part };
+		return (struct tt_piece){ at, at,
+					  at >= block		  ? 0
+					  : block - at < op->part ? block - at
+								  : op->part };
 	case TT_REDUCE_SCATTER:
 		return (struct tt_piece){ me * block, 0, peer == op->comm->rank ? block : 0 };
 	case TT_BROADCAST:

@@ -1,17 +1,20 @@
 /*
- * direct_way.c - which way a large call on ordinary memory goes: by messages, or by reading peers' memory
+ * direct_way.c - which way a large call on ordinary memory goes: by messages, or by reading peers'
+ * memory
  *
- * Called by direct.c, when the ranks have met and could read each other. The kernel's copy moves a byte once where messages
- * move it twice, but it looks up every page, only the reader works, and caches are met differently: what is quicker
- * depends on the machine, the collective, the size and on whether it is in place. So both are taken and timed, and then
- * the quicker; now and then the other again, since what else the machine does changes. Which comes first is what was the
- * quicker for the next smaller size. What a rank measured it tells in the next meeting, so that all sum the same numbers and
- * decide alike. Where ranks share cores, reading was never quicker by
+ * Called by direct.c, when the ranks have met and could read each other. The kernel's copy moves a
+ * byte once where messages move it twice, but it looks up every page, only the reader works, and
+ * caches are met differently: what is quicker depends on the machine, the collective, the size and
+ * on whether it is in place. So both are taken and timed, and then the quicker; now and then the
+ * other again, since what else the machine does changes. Which comes first is what was the quicker
+ * for the next smaller size. What a rank measured it tells in the next meeting, so that all sum the
+ * same numbers and decide alike. Where ranks share cores, reading was never quicker by
  * more than the meetings cost (n = 4 on 2 cores, 64 KiB to 64 MiB), so it is not tried.
  */
 #include "run/direct.h"
 
-/* Calls of a row: 1, 2 one way, not timed the first time, as memory is new to it; 3 the other; then the quicker. */
+/* Calls of a row: 1, 2 one way, not timed the first time, as memory is new to it; 3 the other; then
+ * the quicker. */
 #define TRIES 3
 #define AGAIN 64                 /* later one call in so many takes the other way, at first more */
 
@@ -29,9 +32,10 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_ways *w)
 	return w == op->comm->ways[op->request->collective];
 }
 
-/* ---- is it worth while to meet? ----------------------------------------------------------------------------------- */
+/* ---- is it worth while to meet? -------------------------------------------------------------- */
 
-#define IN_VAIN 3                        /* after so many meetings in a row that led to nothing ... */
+/* after so many meetings in a row that led to nothing ... */
+#define IN_VAIN 3
 #define SELDOM 16                        /* ... one call in so many tries again, */
 #define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
 
@@ -49,7 +53,7 @@ void tt_way_met(const struct tt_op *op, bool in_vain)
 	w->in_vain = in_vain ? w->in_vain + 1 : 0;
 }
 
-/* ---- the quicker way ---------------------------------------------------------------------------------------------- */
+/* ---- the quicker way ------------------------------------------------------------------------- */
 
 static bool in_place(const struct tt_op *op)
 {
@@ -118,8 +122,12 @@ void tt_way_learn(const struct tt_op *op)
 	uint32_t *ns = &t->ns[op->reads], now = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 
 	if (t->calls > 1)
-		*ns = !*ns || now < *ns ? now : (uint32_t)(*ns + ((now < 2ull * *ns ? now : 2ull * *ns) - *ns) / 4);
+		*ns = !*ns || now < *ns
+			      ? now
+			      : (uint32_t)(*ns + ((now < 2ull * *ns ? now : 2ull * *ns) - *ns) / 4);
 	if ((t->calls & (t->calls - 1)) == 0)
-		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes: %u us by messages, %u us by reading", op->comm->rank,
-		       tt_collective_name(op->request->collective), op->block, t->ns[false] / 1000, t->ns[true] / 1000);
+		tt_log(TT_LOG_DEBUG,
+		       "rank %d: %s of %zu bytes: %u us by messages, %u us by reading",
+		       op->comm->rank, tt_collective_name(op->request->collective), op->block,
+		       t->ns[false] / 1000, t->ns[true] / 1000);
 }

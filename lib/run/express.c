@@ -1,14 +1,17 @@
 /*
  * express.c - allreduces of up to 64 KiB among few ranks of one host: one-shot without messages
  *
- * Where the ranks of a communicator share one host's memory, one-shot goes like this, whatever the path that
- * leads here (agreed facts decide, so all ranks take it or none):
- *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no room to wait for
- *   2  when the bytes of all are there, they are summed in rank order, straight from the board: the bits of one-shot
+ * Where the ranks of a communicator share one host's memory, one-shot goes like this, whatever the
+ * path that leads here (agreed facts decide, so all ranks take it or none):
+ *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no
+ *      room to wait for
+ *   2  when the bytes of all are there, they are summed in rank order, straight from the board: the
+ *      bits of one-shot
  *
- *   tt_express           the short way there: called by api, for a call like one that went before. No request is checked,
- *                        no plan looked up; what is needed stands in the communicator's `express` row. If the others are
- *                        late, the call goes on as an ordinary operation that has cast already
+ *   tt_express           the short way there: called by api, for a call like one that went before.
+ *                        No request is checked, no plan looked up; what is needed stands in the
+ *                        communicator's `express` row. If the others are late, the call goes on as
+ *                        an ordinary operation that has cast already
  *   tt_express_advance   the ordinary way: called by run, for an operation with `express` set
  */
 #include <string.h>
@@ -22,15 +25,18 @@ bool tt_express_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->caster && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 && op->total <= TT_CAST_BYTES &&
-	       c->nranks <= TT_CAST_RANKS;
+	return c->caster && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 &&
+	       op->total <= TT_CAST_BYTES && c->nranks <= TT_CAST_RANKS;
 }
 
-/* The ranks whose bytes are there, from *from on. 1 all are, lines points at them | 0 not yet | < 0 */
+/* The ranks whose bytes are there, from *from on. 1 all are, lines points at them | 0 not yet | <
+ * 0 */
 static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **lines, int *from)
 {
 	for (int r = *from; r < c->nranks; r++) {
-		int rc = r == c->rank ? 1 : c->caster->t->seen(c->caster, r, bytes, c->casts, stamp, &lines[r]);
+		int rc = r == c->rank ? 1
+				      : c->caster->t->seen(c->caster, r, bytes, c->casts, stamp,
+							   &lines[r]);
 
 		*from = r;
 		if (rc <= 0)
@@ -39,8 +45,8 @@ static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void *
 	return 1;
 }
 
-static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in, const void *const *lines,
-		       size_t bytes, size_t element_bytes)
+static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
+		       const void *const *lines, size_t bytes, size_t element_bytes)
 {
 	size_t step = bytes <= TT_CAST_SMALL ? TT_CAST_LINE : bytes;
 
@@ -49,14 +55,15 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 		size_t some = bytes - at < step ? bytes - at : step;
 
 		for (int r = 0; r < c->nranks; r++)
-			src[r] = r == c->rank ? (const char *)in + at : (const char *)lines[r] + line * TT_LINE;
+			src[r] = r == c->rank ? (const char *)in + at
+					      : (const char *)lines[r] + line * TT_LINE;
 		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
 	}
 	for (int r = 0; r < c->nranks; r++)
 		c->heard[r] = c->seq;
 }
 
-/* ---- the ordinary way ------------------------------------------------------------------------------------------- */
+/* ---- the ordinary way ------------------------------------------------------------------------ */
 
 int tt_express_advance(struct tt_op *op)
 {
@@ -64,7 +71,8 @@ int tt_express_advance(struct tt_op *op)
 	const void *lines[TT_CAST_RANKS];
 	int rc;
 
-	if (op->nfinished == op->ncursors)       /* run asks for each cursor; in place, a second sum would be one too many */
+	/* run asks for each cursor; in place, a second sum would be one too many */
+	if (op->nfinished == op->ncursors)
 		return 0;
 	if (!op->cast) {
 		tt_fault_point(c);
@@ -87,15 +95,21 @@ void tt_express_learn(const struct tt_op *op)
 	const struct tt_request *r = op->request;
 	tuttiComm_t c = op->comm;
 
-	if (op->total >= TT_DIRECT_BYTES || r->barrier || r->scaled || r->op == tuttiAvg || c->fault_what)
+	if (op->total >= TT_DIRECT_BYTES || r->barrier || r->scaled || r->op == tuttiAvg ||
+	    c->fault_what)
 		return;
 	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
-		.reduce = op->reduce, .count = r->count, .bytes = op->total, .type = (uint8_t)r->type,
-		.op = (uint8_t)r->op, .call = op->call, .digest = op->digest,
+		.reduce = op->reduce,
+		.count = r->count,
+		.bytes = op->total,
+		.type = (uint8_t)r->type,
+		.op = (uint8_t)r->op,
+		.call = op->call,
+		.digest = op->digest,
 	};
 }
 
-/* ---- the short way ---------------------------------------------------------------------------------------------- */
+/* ---- the short way --------------------------------------------------------------------------- */
 
 /* in place or apart, and both there */
 static bool buffers_fit(const void *in, const void *out, size_t bytes)
@@ -103,10 +117,17 @@ static bool buffers_fit(const void *in, const void *out, size_t bytes)
 	return in && out && (in == out || tt_apart(in, bytes, out, bytes));
 }
 
-static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
+static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x,
+					   const void *in, void *out)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE, .in = in, .out = out, .count = x->count, .type = x->type,
-				.op = x->op, .root = -1, .comm = c };
+	struct tt_request r = { .collective = TT_ALLREDUCE,
+				.in = in,
+				.out = out,
+				.count = x->count,
+				.type = x->type,
+				.op = x->op,
+				.root = -1,
+				.comm = c };
 	struct tt_op op;
 
 	tt_op_init(&op, &r);
@@ -130,18 +151,21 @@ static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *
 		return go_on(c, x, in, out);
 	sum(c, x->reduce, out, in, lines, x->bytes, x->bytes / x->count);
 	tt_control_done(c->ctl, c->seq);
-	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+	atomic_store_explicit(&c->operations,
+			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	return 0;
 }
 
-int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiDataType_t type, tuttiRedOp_t op)
+int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiDataType_t type,
+	       tuttiRedOp_t op)
 {
 	const struct tt_express *x = &c->express[tt_express_row(count, type, op)];
 	struct tt_fpmode mode;
 	int rc = 1;
 
-	if (atomic_load_explicit(&c->queued, memory_order_acquire) ||          /* streams' threads may write the row */
+	/* streams' threads may write the row */
+	if (atomic_load_explicit(&c->queued, memory_order_acquire) ||
 	    x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
 	    !buffers_fit(in, out, x->bytes))
 		return 1;

@@ -1,11 +1,12 @@
 /*
  * foresee.c - tell transports early where messages belong, so that they may land there
  *
- * Called by step.c whenever a cursor has moved or waits. A card can write a message straight to its place if the sender
- * hears of the place in time, which is before it has the bytes: so not when the step that receives comes up, but as soon
- * as nothing else on this rank needs the place any more. That is so when no step of the lane between now and the
- * receiving one touches it, and no post still reads it. Steps of other lanes are not looked at, so plans of several lanes
- * say it late, when the receiving step waits.
+ * Called by step.c whenever a cursor has moved or waits. A card can write a message straight to its
+ * place if the sender hears of the place in time, which is before it has the bytes: so not when the
+ * step that receives comes up, but as soon as nothing else on this rank needs the place any more.
+ * That is so when no step of the lane between now and the receiving one touches it, and no post
+ * still reads it. Steps of other lanes are not looked at, so plans of several lanes say it late,
+ * when the receiving step waits.
  *
  * A hint, always: a message whose place was told too late comes as ever, and is copied.
  */
@@ -13,8 +14,10 @@
 
 #define FAR 16                 /* messages to look ahead */
 
-/* A place in the lane behind that of cu: the next message of the same step, or the first of the next. */
-static bool next_message(const struct tt_op *op, struct tt_cursor *at, const struct tt_step **ret_step)
+/* A place in the lane behind that of cu: the next message of the same step, or the first of the
+ * next. */
+static bool next_message(const struct tt_op *op, struct tt_cursor *at,
+			 const struct tt_step **ret_step)
 {
 	const struct tt_lane *lane = &op->plan->lanes[at->lane];
 	const struct tt_step *s = &op->plan->steps[lane->first + at->step];
@@ -30,7 +33,8 @@ static bool next_message(const struct tt_op *op, struct tt_cursor *at, const str
 	return !((*ret_step)->flags & TT_STEP_TURNS);
 }
 
-static bool meets(const struct tt_op *op, const struct tt_cursor *at, tt_ref r, size_t bytes, const char *p, size_t length)
+static bool meets(const struct tt_op *op, const struct tt_cursor *at, tt_ref r, size_t bytes,
+		  const char *p, size_t length)
 {
 	const char *q;
 
@@ -48,7 +52,8 @@ static bool is_stored(const struct tt_op *op, const struct tt_cursor *at, const 
 }
 
 /* Does the message of that step read or write there? */
-static bool touches(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s, const char *p, size_t length)
+static bool touches(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s,
+		    const char *p, size_t length)
 {
 	size_t bytes = s->op == TT_NOP ? 0 : tt_step_bytes(op, at, s, tt_step_blocks(op, at, s));
 	bool met = bytes && is_stored(op, at, s) && meets(op, at, s->dst, bytes, p, length);
@@ -58,7 +63,8 @@ static bool touches(const struct tt_op *op, const struct tt_cursor *at, const st
 	return met;
 }
 
-static bool takes_from(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s, int peer)
+static bool takes_from(const struct tt_op *op, const struct tt_cursor *at, const struct tt_step *s,
+		       int peer)
 {
 	if (s->op == TT_NOP || !tt_step_bytes(op, at, s, tt_step_blocks(op, at, s)))
 		return false;
@@ -68,8 +74,10 @@ static bool takes_from(const struct tt_op *op, const struct tt_cursor *at, const
 	return false;
 }
 
-/* Tell of the message at `at`, unless a step from cu on, before it, needs its place. 1 told | 0 not yet | < 0 of no use */
-static int tell(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cursor *at, const struct tt_step *s)
+/* Tell of the message at `at`, unless a step from cu on, before it, needs its place. 1 told | 0 not
+ * yet | < 0 of no use */
+static int tell(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cursor *at,
+		const struct tt_step *s)
 {
 	size_t bytes = tt_step_bytes(op, at, s, tt_step_blocks(op, at, s));
 	char *dst = tt_step_address(op, at, s->dst);
@@ -100,10 +108,13 @@ void tt_foresee(struct tt_op *op, struct tt_cursor *cu)
 	if (op->plan->nlanes > 1 || cu->finished || s->flags & TT_STEP_TURNS)
 		return;
 	for (int i = 0; i < FAR; i++) {
-		bool past = cu->told_tile == at.tile && (cu->told_step > at.step || (cu->told_step == at.step && cu->told_sub > at.sub));
+		bool past = cu->told_tile == at.tile &&
+			    (cu->told_step > at.step ||
+			     (cu->told_step == at.step && cu->told_sub > at.sub));
 		int rc = 1;
 
-		if (!past && s->op == TT_COPY && tt_ref_buf(s->src[0]) == TT_WIRE && tt_ref_buf(s->dst) != TT_NONE &&
+		if (!past && s->op == TT_COPY && tt_ref_buf(s->src[0]) == TT_WIRE &&
+		    tt_ref_buf(s->dst) != TT_NONE &&
 		    !(at.step == cu->step && at.sub == cu->sub && cu->computed))
 			rc = tell(op, cu, &at, s);
 		if (rc < 0)

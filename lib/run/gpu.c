@@ -1,18 +1,23 @@
 /*
- * gpu.c - collectives on device memory, and any calls on a CUDA stream: who runs them, in which order
+ * gpu.c - collectives on device memory, and any calls on a CUDA stream: who runs them, in which
+ * order
  *
- * Called by api instead of run's other doors where a communicator has a device. Each request goes one of these ways:
- *   a plan (gpu_plan.c), kernels that meet (gpu_job.c), kernels between which streams wait (gpu_ordered.c)   by agreed
- *             facts: the communicator's ranks have kernels, the call is a collective of device memory; its algorithm was named
+ * Called by api instead of run's other doors where a communicator has a device. Each request goes
+ * one of these ways:
+ *   a plan (gpu_plan.c), kernels that meet (gpu_job.c), kernels between which streams wait
+ *   (gpu_ordered.c)   by agreed
+ *             facts: the communicator's ranks have kernels, the call is a collective of device
+ *             memory; its algorithm was named
  *   the host's way with copies around it (gpu_stage.c)      everything else
- * All are put on the stream and run there in order; calls of one communicator on different streams are put in call order
- * by an event. A NULL stream is one of the communicator's own, and is waited for.
+ * All are put on the stream and run there in order; calls of one communicator on different streams
+ * are put in call order by an event. A NULL stream is one of the communicator's own, and is waited
+ * for.
  */
 #include <string.h>
 
 #include "run/gpu.h"
 
-/* ---- which way --------------------------------------------------------------------------------------------------- */
+/* ---- which way ------------------------------------------------------------------------------- */
 
 static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, bool *ret_device)
 {
@@ -40,11 +45,12 @@ static bool by_kernels(const struct tt_gpu_call *call)
 {
 	const struct tt_gpu *d = call->request->comm->gpu;
 
-	return d && d->kernels && call->request->collective != TT_SENDRECV && (call->in_device || call->out_device) &&
-	       call->in_device == (call->in_bytes > 0) && call->out_device == (call->out_bytes > 0);
+	return d && d->kernels && call->request->collective != TT_SENDRECV &&
+	       (call->in_device || call->out_device) && call->in_device == (call->in_bytes > 0) &&
+	       call->out_device == (call->out_bytes > 0);
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static int check_broken(tuttiComm_t c)
 {
@@ -67,8 +73,9 @@ static void wake_watch(struct tt_gpu *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* The same number on every rank: calls by the host's way that were made before have theirs already. From here on it is
- * watched: a stream that is full makes launches wait for peers, and until end() no event tells that it is under way. */
+/* The same number on every rank: calls by the host's way that were made before have theirs already.
+ * From here on it is watched: a stream that is full makes launches wait for peers, and until end()
+ * no event tells that it is under way. */
 static void number(tuttiComm_t c, const struct tt_dev_job *job)
 {
 	struct tt_call call;
@@ -106,9 +113,10 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 	return tt_gpu_launch(d, tt_gpu_kernel(d, r, &job), blocks, &job, stream);
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
-/* Makes the device current; stages may be allocated while something is captured. tt_gpu_end_calls undoes both. */
+/* Makes the device current; stages may be allocated while something is captured. tt_gpu_end_calls
+ * undoes both. */
 int tt_gpu_begin_calls(struct tt_gpu *d)
 {
 	int mode = TT_CU_CAPTURE_RELAXED;
@@ -124,7 +132,8 @@ void tt_gpu_end_calls(struct tt_gpu *d, int mode)
 	tt_gpu_leave(d->ctx);
 }
 
-/* Behind the communicator's newest operation, wherever that is. What is captured keeps the graph's order only. */
+/* Behind the communicator's newest operation, wherever that is. What is captured keeps the graph's
+ * order only. */
 static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
 {
 	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
@@ -157,8 +166,10 @@ static int check_call(const struct tt_gpu_call *call)
 	const struct tt_request *r = call->request;
 
 	if (r->collective == TT_ALLTOALL && call->in_device && r->in == r->out)
-		return tt_fail(TT_ARG, "rank %d: tuttiAlltoAll in place is not possible in device memory; use two buffers",
-			       r->comm->rank);
+		return tt_fail(
+			TT_ARG,
+			"rank %d: tuttiAlltoAll in place is not possible in device memory; use two buffers",
+			r->comm->rank);
 	return check_broken(r->comm);
 }
 
@@ -175,7 +186,8 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	rc = begin(d, stream, &capturing);
 	if (!rc) {
 		rc = launch(call, stream);
-		ended = end(d, stream, capturing);     /* also what lies there of a call that failed must come to an end */
+		ended = end(d, stream, capturing);     /* also what lies there of a call that failed
+						        * must come to an end */
 		rc = rc ? rc : ended;
 	}
 	tt_gpu_end_calls(d, mode);
@@ -205,18 +217,24 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 	return rc ? failed(calls[0].request->comm, rc) : 0;
 }
 
-/* Kernels of two ranks wait for each other, and cannot lie one behind the other. Calls of different communicators can. */
+/* Kernels of two ranks wait for each other, and cannot lie one behind the other. Calls of different
+ * communicators can. */
 static int check_streams(const struct tt_gpu_call *calls, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
 		for (size_t j = i; j-- > 0;) {
 			tuttiComm_t c = calls[i].request->comm, other = calls[j].request->comm;
 
-			if (c == other)                /* those before it were compared with that one */
+			/* those before it were compared with that one */
+			if (c == other)
 				break;
-			if (tt_control_same(c->ctl, other->ctl) && (by_kernels(&calls[i]) || by_kernels(&calls[j])))
-				return tt_fail(TT_USAGE, "a group has calls of ranks %d and %d of a communicator on one CUDA "
-					       "stream; each rank needs a stream of its own", other->rank, c->rank);
+			if (tt_control_same(c->ctl, other->ctl) &&
+			    (by_kernels(&calls[i]) || by_kernels(&calls[j])))
+				return tt_fail(
+					TT_USAGE,
+					"a group has calls of ranks %d and %d of a communicator on one CUDA "
+					"stream; each rank needs a stream of its own",
+					other->rank, c->rank);
 		}
 	return 0;
 }
@@ -239,7 +257,7 @@ static int put(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
 	return rc;
 }
 
-/* ---- the door ---------------------------------------------------------------------------------------------------- */
+/* ---- the door -------------------------------------------------------------------------------- */
 
 /* The calls of one communicator to the front, in order; how many. */
 static size_t gather(struct tt_gpu_call *calls, size_t n)
@@ -265,8 +283,11 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 	for (size_t i = 0, k; i < n && !rc; i += k) {
 		k = gather(&calls[i], n - i);
 		if (!calls[i].request->comm->gpu)
-			return tt_fail(TT_ARG, "rank %d: a group with a NULL stream has calls of communicators with and without "
-				       "a device; use a group for each", calls[i].request->comm->rank);
+			return tt_fail(
+				TT_ARG,
+				"rank %d: a group with a NULL stream has calls of communicators with and without "
+				"a device; use a group for each",
+				calls[i].request->comm->rank);
 		rc = put(&calls[i], k, calls[i].request->comm->gpu->own);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -281,15 +302,19 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 	return rc;
 }
 
-static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, size_t n, tuttiStream_t stream)
+static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, size_t n,
+		  tuttiStream_t stream)
 {
 	bool device = false;
 
 	for (size_t i = 0; i < n; i++)
 		device |= calls[i].in_device || calls[i].out_device;
 	if (device && stream && tt_handle_is(stream))
-		return tt_fail(TT_ARG, "rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
-			       "tuttiStreamCreate", requests[0].comm->rank);
+		return tt_fail(
+			TT_ARG,
+			"rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
+			"tuttiStreamCreate",
+			requests[0].comm->rank);
 	if (stream && !tt_handle_is(stream))
 		return put(calls, n, stream);
 	if (!device)
@@ -297,7 +322,8 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	return run_and_wait(calls, n);
 }
 
-/* That of a rank with a device, since the driver answers only who has one current, and the caller's thread may have none. */
+/* That of a rank with a device, since the driver answers only who has one current, and the caller's
+ * thread may have none. */
 static tt_cuctx context_of(const struct tt_request *requests, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -308,7 +334,8 @@ static tt_cuctx context_of(const struct tt_request *requests, size_t n)
 
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
-	struct tt_gpu_call one, *calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
+	struct tt_gpu_call one,
+		*calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
 	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	tt_cuctx ctx = context_of(requests, n);
 

@@ -1,17 +1,20 @@
 /*
- * gpu_gate.c - a call of the host's way on device buffers: they are copied to the stage and back while it runs
+ * gpu_gate.c - a call of the host's way on device buffers: they are copied to the stage and back
+ * while it runs
  *
- * Called by prepare.c and run.c for requests that gpu_stage.c gave a gate, on the thread that runs them. All inputs are put on a
- * stream of copies when the operation starts, some tiles of every block at a time, each time followed by a word that says
- * how many tiles have come; a cursor starts a tile when it is there. Outputs go back as soon as every cursor is through with
- * their tile. So the network carries one tile while the next is copied, whatever the plan is.
+ * Called by prepare.c and run.c for requests that gpu_stage.c gave a gate, on the thread that runs
+ * them. All inputs are put on a stream of copies when the operation starts, some tiles of every
+ * block at a time, each time followed by a word that says how many tiles have come; a cursor starts
+ * a tile when it is there. Outputs go back as soon as every cursor is through with their tile. So
+ * the network carries one tile while the next is copied, whatever the plan is.
  */
 #include "run/gpu.h"
 
 #define COPY_BYTES (512u << 10)        /* that make a copy worth its start */
 
 /* Tiles from..to of every block of a buffer, there or back */
-static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t bytes, uint32_t from, uint32_t to, bool back)
+static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t bytes, uint32_t from,
+		uint32_t to, bool back)
 {
 	const struct tt_gate *g = op->gate;
 	int rc = 0;
@@ -25,8 +28,10 @@ static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t byte
 			end = bytes;
 		if (start >= end)
 			continue;
-		rc = back ? g->d->cu->htod_async(device + start, host + start, end - start, g->d->copies_out) :
-		     g->d->cu->dtoh_async(host + start, device + start, end - start, g->d->copies_in);
+		rc = back ? g->d->cu->htod_async(device + start, host + start, end - start,
+						 g->d->copies_out)
+			  : g->d->cu->dtoh_async(host + start, device + start, end - start,
+						 g->d->copies_in);
 	}
 	return rc;
 }
@@ -67,8 +72,9 @@ int tt_gate_begin(struct tt_op *op, bool whole)
 		g->come = op->ntiles;
 	}
 	tt_gpu_end_calls(g->d, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of input from device %d", op->comm->rank, g->in_bytes,
-				 g->d->device) : 0;
+	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of input from device %d",
+				 op->comm->rank, g->in_bytes, g->d->device)
+		  : 0;
 }
 
 bool tt_gate_look(struct tt_op *op, uint32_t tile)
@@ -89,7 +95,9 @@ static int give(struct tt_op *op, uint32_t until)
 	rc = copy(op, g->stage_out, g->out, g->out_bytes, g->gone, until, true);
 	tt_gpu_end_calls(g->d, mode);
 	g->gone = until;
-	return rc ? tt_cuda_fail(rc, "rank %d: copy output to device %d", op->comm->rank, g->d->device) : 0;
+	return rc ? tt_cuda_fail(rc, "rank %d: copy output to device %d", op->comm->rank,
+				 g->d->device)
+		  : 0;
 }
 
 int tt_gate_flow(struct tt_op *op)

@@ -1,8 +1,9 @@
 /*
  * gpu_job.c - from a call on device memory to the job of a kernel that meets its peers
  *
- * Called by gpu.c. What a rank does: of a sum, its part of all inputs into all outputs (so that every byte is read once and
- * written once by somebody); of what is only moved, its own bytes to whoever gets them, or those it gets from their rank.
+ * Called by gpu.c. What a rank does: of a sum, its part of all inputs into all outputs (so that
+ * every byte is read once and written once by somebody); of what is only moved, its own bytes to
+ * whoever gets them, or those it gets from their rank.
  */
 #include <string.h>
 
@@ -46,9 +47,12 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	const struct tt_request *r = call->request;
 	tuttiComm_t c = r->comm;
 	struct tt_gpu *d = c->gpu;
-	struct tt_call what = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
-				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op, .algorithm = algorithm,
-				.root = r->root, .count = r->count };
+	struct tt_call what = { .collective = (uint8_t)r->collective,
+				.type = (uint8_t)r->type,
+				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
+				.algorithm = algorithm,
+				.root = r->root,
+				.count = r->count };
 
 	memset(job, 0, sizeof(*job));
 	for (int p = 0; p < c->nranks; p++)
@@ -61,14 +65,17 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	memcpy(job->call, &what, sizeof(what));
 	job->in[c->rank] = (uintptr_t)r->in;
 	job->out[c->rank] = (uintptr_t)r->out;
-	if (r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE || r->collective == TT_REDUCE_SCATTER)
+	if (r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
+	    r->collective == TT_REDUCE_SCATTER)
 		adjust(r, job);
 }
 
-static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t from_at, uint64_t to_at, uint64_t bytes)
+static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t from_at,
+		uint64_t to_at, uint64_t bytes)
 {
 	if (bytes)
-		job->piece[job->npieces++] = (struct tt_dev_piece){ from, to, from_at, to_at, bytes };
+		job->piece[job->npieces++] =
+			(struct tt_dev_piece){ from, to, from_at, to_at, bytes };
 }
 
 /* This rank's part of bytes, in whole lines */
@@ -77,13 +84,15 @@ static void add_part(struct tt_dev_job *job, uint32_t to, uint64_t bytes)
 	uint64_t part = (bytes / job->nranks + 127) / 64 * 64, first = part * job->rank;
 
 	if (first < bytes)
-		add(job, (1u << job->nranks) - 1, to, first, first, bytes - first < part ? bytes - first : part);
+		add(job, (1u << job->nranks) - 1, to, first, first,
+		    bytes - first < part ? bytes - first : part);
 }
 
 /* Returns the bytes that a rank reads, by which blocks are counted: equal on all ranks. */
 static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt_dev_job *job)
 {
-	uint32_t all = (1u << job->nranks) - 1, me = 1u << job->rank, root = r->root >= 0 ? 1u << r->root : 0;
+	uint32_t all = (1u << job->nranks) - 1, me = 1u << job->rank,
+		 root = r->root >= 0 ? 1u << r->root : 0;
 
 	switch (r->collective) {
 	case TT_ALLREDUCE:
@@ -117,12 +126,13 @@ static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt
 uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
-	uint64_t bytes = r->count * tt_type_bytes(r->type), read, blocks = (bytes + TT_FLAGGED_SLICE - 1) / TT_FLAGGED_SLICE;
+	uint64_t bytes = r->count * tt_type_bytes(r->type), read,
+		 blocks = (bytes + TT_FLAGGED_SLICE - 1) / TT_FLAGGED_SLICE;
 	uint32_t most = r->comm->gpu->blocks;
 
 	job->flags |= TT_DEV_BEGINS | TT_DEV_ENDS;
-	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_FLAGGED_BYTES && blocks <= most &&
-	    !(job->flags & TT_DEV_SCALES)) {
+	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_FLAGGED_BYTES &&
+	    blocks <= most && !(job->flags & TT_DEV_SCALES)) {
 		job->way = TT_DEV_FLAGGED;
 		add(job, 0, 0, 0, 0, bytes);
 		return (uint32_t)blocks;
@@ -134,10 +144,12 @@ uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job)
 }
 
 /* What is only moved keeps its bits, so it moves as bytes. */
-tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r, const struct tt_dev_job *job)
+tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
+		      const struct tt_dev_job *job)
 {
 	uint32_t from = job->npieces ? job->piece[0].from : 0;
-	bool sum = job->way == TT_DEV_FLAGGED || (from & (from - 1)) || job->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES);
+	bool sum = job->way == TT_DEV_FLAGGED || (from & (from - 1)) ||
+		   job->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES);
 
 	return d->k->fn[sum ? r->type : tuttiUint8];
 }

@@ -1,11 +1,14 @@
 /*
  * gpu_ordered.c - ranks that are processes: no kernel waits for another, streams do
  *
- * Called by gpu.c. Processes that share a GPU get it by turns of milliseconds; a kernel that spins would burn its turn while
- * the peer it waits for does not run. So a call is cut into chunks, and for each
- *   1  a job copies this rank's bytes to its area, where peers read them, and tells them which call this is
+ * Called by gpu.c. Processes that share a GPU get it by turns of milliseconds; a kernel that spins
+ * would burn its turn while the peer it waits for does not run. So a call is cut into chunks, and
+ * for each
+ *   1  a job copies this rank's bytes to its area, where peers read them, and tells them which call
+ *      this is
  *   2  streams meet: write a word into each peer's desk, await one of each peer
- *   3  a job takes what this rank gets from the areas; a large allreduce sums one part first, meets, and collects the parts
+ *   3  a job takes what this rank gets from the areas; a large allreduce sums one part first,
+ *      meets, and collects the parts
  *   4  streams meet again, so that nobody overwrites what others still read
  */
 #include "run/gpu.h"
@@ -20,13 +23,16 @@ struct ordered {
 	struct tt_dev_job base;                /* the constant part */
 	uint64_t bytes;                        /* of the call's count */
 	uint64_t at, chunk;                    /* of each part: where, how much */
-	uint64_t unit;                         /* allreduce in two steps: bytes of a part of the chunk */
+	uint64_t unit;                         /* allreduce in two steps: bytes of a part of the
+					        * chunk */
 };
 
-static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at, uint64_t bytes)
+static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,
+		uint64_t bytes)
 {
 	if (bytes)
-		job->piece[job->npieces++] = (struct tt_dev_piece){ from, 1u << job->rank, from_at, to_at, bytes };
+		job->piece[job->npieces++] =
+			(struct tt_dev_piece){ from, 1u << job->rank, from_at, to_at, bytes };
 }
 
 static int run(struct ordered *o, struct tt_dev_job *job)
@@ -43,7 +49,8 @@ static int meet(struct ordered *o, size_t word)
 /* Has every rank's input a part for each rank? */
 static bool has_parts(const struct tt_request *r)
 {
-	return r->collective == TT_REDUCE_SCATTER || r->collective == TT_ALLTOALL || r->collective == TT_SCATTER;
+	return r->collective == TT_REDUCE_SCATTER || r->collective == TT_ALLTOALL ||
+	       r->collective == TT_SCATTER;
 }
 
 static int stage(struct ordered *o)
@@ -81,7 +88,8 @@ static uint64_t part_bytes(const struct ordered *o, uint32_t p)
 /* Sum this rank's part, meet, collect the others'. */
 static int in_two_steps(struct ordered *o, uint32_t ends)
 {
-	struct tt_dev_job sum = pulling(o, TT_DEV_STAGED_AT), collect = pulling(o, TT_DEV_RESULT_AT);
+	struct tt_dev_job sum = pulling(o, TT_DEV_STAGED_AT),
+			  collect = pulling(o, TT_DEV_RESULT_AT);
 	uint32_t me = sum.rank;
 	int rc;
 
@@ -103,7 +111,8 @@ static int pull(struct ordered *o, uint32_t ends)
 	uint32_t all = (1u << job.nranks) - 1;
 
 	job.flags |= ends;
-	if (r->collective == TT_ALLREDUCE || (r->collective == TT_REDUCE && r->root == o->comm->rank))
+	if (r->collective == TT_ALLREDUCE ||
+	    (r->collective == TT_REDUCE && r->root == o->comm->rank))
 		add(&job, all, 0, o->at, o->chunk);
 	else if (r->collective == TT_REDUCE_SCATTER)
 		add(&job, all, o->chunk * job.rank, o->at, o->chunk);
@@ -114,8 +123,8 @@ static int pull(struct ordered *o, uint32_t ends)
 	else if (r->collective == TT_ALLGATHER || r->collective == TT_ALLTOALL ||
 		 (r->collective == TT_GATHER && r->root == o->comm->rank))
 		for (uint32_t p = 0; p < job.nranks; p++)
-			add(&job, 1u << p, r->collective == TT_ALLTOALL ? o->chunk * job.rank : 0, p * o->bytes + o->at,
-			    o->chunk);
+			add(&job, 1u << p, r->collective == TT_ALLTOALL ? o->chunk * job.rank : 0,
+			    p * o->bytes + o->at, o->chunk);
 	return run(o, &job);
 }
 
@@ -123,7 +132,8 @@ static int do_chunk(struct ordered *o)
 {
 	const struct tt_request *r = o->call->request;
 	uint32_t ends = o->at + o->chunk == o->bytes ? TT_DEV_ENDS : 0;
-	bool two = r->collective == TT_ALLREDUCE && o->comm->nranks > 2 && o->chunk > ONE_STEP_BYTES;
+	bool two =
+		r->collective == TT_ALLREDUCE && o->comm->nranks > 2 && o->chunk > ONE_STEP_BYTES;
 	int rc = stage(o);
 
 	o->unit = (o->chunk / (uint64_t)o->comm->nranks + 127) / 64 * 64;
@@ -139,7 +149,8 @@ int tt_gpu_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,
 	const struct tt_request *r = call->request;
 	struct ordered o = { .call = call, .comm = r->comm, .d = r->comm->gpu, .stream = stream,
 			     .base = *job, .bytes = r->count * tt_type_bytes(r->type) };
-	uint64_t most = TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 * 64;
+	uint64_t most =
+		TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 * 64;
 	int rc = 0;
 
 	for (o.at = 0; !rc && o.at < o.bytes; o.at += o.chunk) {

@@ -1,15 +1,19 @@
 /*
- * gpu_plan.c - any plan on device memory: its steps as kernels of one stream, its messages as words that streams wait for
+ * gpu_plan.c - any plan on device memory: its steps as kernels of one stream, its messages as words
+ * that streams wait for
  *
- * Called by gpu.c where the user named an algorithm that is not what the kernels do by themselves. gpu_program.c has put
- * the steps in order. The blocks are cut as the host cuts them and every step is the host's expression, so the bits are
- * those of the same plan on the host. What lies in a rank's area for a tile, in places of one tile's bytes: the messages it
- * sends, each with a place of its own; the plan's scratch; the output of a rank that gives none; inputs that are scaled first.
- * A tile is
+ * Called by gpu.c where the user named an algorithm that is not what the kernels do by themselves.
+ * gpu_program.c has put the steps in order. The blocks are cut as the host cuts them and every step
+ * is the host's expression, so the bits are those of the same plan on the host. What lies in a
+ * rank's area for a tile, in places of one tile's bytes: the messages it sends, each with a place
+ * of its own; the plan's scratch; the output of a rank that gives none; inputs that are scaled
+ * first. A tile is
  *   1  a job that tells peers which call this is, and scales inputs; then all streams meet
- *   2  the steps: await and clear the words of the messages it takes, run, set the word of the message it sent
+ *   2  the steps: await and clear the words of the messages it takes, run, set the word of the
+ *      message it sent
  *   3  streams meet again, so that nobody overwrites what others still read
- * No kernel waits, so it makes no difference whether ranks are threads or processes, or share a GPU.
+ * No kernel waits, so it makes no difference whether ranks are threads or processes, or share a
+ * GPU.
  */
 #include <stdlib.h>
 
@@ -36,9 +40,12 @@ struct walk {
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
 	const char *name = r->comm->algo;
-	const struct tt_algorithm *a = tt_plan_is_free(name, r->collective) ? NULL : tt_algorithm_look(r->collective, name);
+	const struct tt_algorithm *a = tt_plan_is_free(name, r->collective)
+					       ? NULL
+					       : tt_algorithm_look(r->collective, name);
 
-	return a && (r->collective != TT_ALLREDUCE || (strcmp(a->name, "one-shot") && strcmp(a->name, "two-shot")));
+	return a && (r->collective != TT_ALLREDUCE ||
+		     (strcmp(a->name, "one-shot") && strcmp(a->name, "two-shot")));
 }
 
 static void free_programs(struct tt_gpu_program *first)
@@ -54,7 +61,8 @@ int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **r
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_gpu_program *p;
 	struct tt_memo *m;
-	int rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root, &m);
+	int rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r),
+			      r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
 		return rc;
@@ -72,7 +80,7 @@ int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **r
 	return 0;
 }
 
-/* ---- where things are -------------------------------------------------------------------------------------------- */
+/* ---- where things are ------------------------------------------------------------------------ */
 
 static tt_cuptr place(const struct walk *w, int rank, uint32_t number)
 {
@@ -92,7 +100,8 @@ static tt_cuptr local(const struct walk *w, enum tt_buf buf, uint32_t index)
 		return place(w, me, out + index);
 	if (buf == TT_IN && w->own_in)
 		return place(w, me, in + index);
-	return (uintptr_t)(buf == TT_IN ? w->request->in : w->request->out) + index * w->b.unit + w->tile * w->b.tile_bytes;
+	return (uintptr_t)(buf == TT_IN ? w->request->in : w->request->out) + index * w->b.unit +
+	       w->tile * w->b.tile_bytes;
 }
 
 /* Block k of an operand. A message lies in its sender's area. */
@@ -101,7 +110,8 @@ static tt_cuptr address(const struct walk *w, const struct tt_gpu_operand *o, ui
 	tt_ref ref = o->ref;
 
 	if (tt_ref_buf(ref) == TT_WIRE)
-		return place(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref), o->place + k);
+		return place(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref),
+			     o->place + k);
 	return local(w, tt_ref_buf(ref), tt_ref_index(ref) + k);
 }
 
@@ -117,7 +127,7 @@ static uint32_t at_once(const struct walk *w, uint32_t nblocks)
 	return w->b.ntiles == 1 ? nblocks : 1;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int flush(struct walk *w)
 {
@@ -132,7 +142,8 @@ static tt_cuptr word_of(const struct walk *w, int rank, uint32_t word)
 	return w->d->at[rank] + offsetof(struct tt_dev_desk, told) + 4 * (uint64_t)word;
 }
 
-/* A job on operands instead of ranks: source i in place of rank i's input, dst and `to` as outputs 0 and 1 */
+/* A job on operands instead of ranks: source i in place of rank i's input, dst and `to` as outputs
+ * 0 and 1 */
 static struct tt_dev_job job_of(const struct walk *w)
 {
 	struct tt_dev_job job = w->base;
@@ -171,10 +182,13 @@ static int run_act(struct walk *w, const struct tt_gpu_act *a)
 	for (uint32_t k = 0; k < a->nblocks; k += step)
 		all += length(w, first + k, step);
 	if (!all)
-		return 0;                              /* then the message does not exist on the other side either */
+		return 0;                              /* then the message does not exist on the
+						        * other side either */
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
-			w->nops += tt_gpu_ops_take(&w->op[w->nops], word_of(w, w->request->comm->rank, a->src[i].word));
+			w->nops +=
+				tt_gpu_ops_take(&w->op[w->nops],
+						word_of(w, w->request->comm->rank, a->src[i].word));
 		if (w->nops >= MOST_OPS)
 			rc = flush(w);
 	}
@@ -184,11 +198,12 @@ static int run_act(struct walk *w, const struct tt_gpu_act *a)
 		if ((bytes = length(w, first + k, step)))
 			rc = run_blocks(w, a, k, bytes);
 	if (!rc && tt_ref_buf(a->to.ref) == TT_WIRE)
-		tt_gpu_op_write(&w->op[w->nops++], word_of(w, (int)tt_ref_index(a->to.ref), a->to.word), 1);
+		tt_gpu_op_write(&w->op[w->nops++],
+				word_of(w, (int)tt_ref_index(a->to.ref), a->to.word), 1);
 	return rc;
 }
 
-/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* Inputs times a number, to where the steps look for them */
 static int scale(struct walk *w)
@@ -231,7 +246,9 @@ static int end(struct walk *w)
 		return say(w, TT_DEV_ENDS);
 	job.flags = TT_DEV_DIVIDES | TT_DEV_ENDS;
 	job.in[0] = job.out[0] = (uintptr_t)r->out;
-	job.piece[0] = (struct tt_dev_piece){ .from = 1, .to = 1, .bytes = r->count * tt_type_bytes(r->type) };
+	job.piece[0] = (struct tt_dev_piece){ .from = 1,
+					      .to = 1,
+					      .bytes = r->count * tt_type_bytes(r->type) };
 	job.npieces = 1;
 	return tt_gpu_alone(r, &job, w->stream);
 }
@@ -261,15 +278,20 @@ static uint32_t places(const struct walk *w)
 {
 	bool out = w->request->collective == TT_REDUCE;
 
-	return w->program->places + (out ? w->plan->out_blocks : 0) + (w->own_in ? w->plan->in_blocks : 0);
+	return w->program->places + (out ? w->plan->out_blocks : 0) +
+	       (w->own_in ? w->plan->in_blocks : 0);
 }
 
-int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program, const struct tt_dev_job *job,
-		tt_custream stream)
+int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
+		const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
 	const struct tt_paths paths = { .nranks = r->comm->nranks };
-	struct walk w = { .program = program, .plan = program->kept->plan, .request = r, .d = r->comm->gpu, .stream = stream,
+	struct walk w = { .program = program,
+			  .plan = program->kept->plan,
+			  .request = r,
+			  .d = r->comm->gpu,
+			  .stream = stream,
 			  .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), most;
 	int rc = 0;

@@ -1,13 +1,17 @@
 /*
- * gpu_stage.c - calls of a CUDA stream by the host's way: copied to pinned memory, run by a thread, copied back
+ * gpu_stage.c - calls of a CUDA stream by the host's way: copied to pinned memory, run by a thread,
+ * copied back
  *
- * Called by gpu.c for what has no kernels: sends and receives, ranks on several hosts, more ranks than kernels take, ranks
- * without a GPU beside ranks with one, host memory on a CUDA stream. What lies on the stream for a batch of calls:
- *   copies of small inputs to the stage; a host function that hands the batch to the device's worker, a host stream; a wait for
- *   the word that the worker writes when the batch is done, and that the stream sets back; copies of small outputs from it
- * What is large is copied by streams of the worker's while the call runs (gpu_gate.c). The stage is tuttiMemAlloc's memory, so
- * peers on the host read it where it is. A batch draws its turn when it is enqueued; one in a graph draws it at each replay. A
- * stage is used again when the stream has left it; one in a graph belongs to the graph.
+ * Called by gpu.c for what has no kernels: sends and receives, ranks on several hosts, more ranks
+ * than kernels take, ranks without a GPU beside ranks with one, host memory on a CUDA stream. What
+ * lies on the stream for a batch of calls:
+ *   copies of small inputs to the stage; a host function that hands the batch to the device's
+ *   worker, a host stream; a wait for the word that the worker writes when the batch is done, and
+ *   that the stream sets back; copies of small outputs from it
+ * What is large is copied by streams of the worker's while the call runs (gpu_gate.c). The stage is
+ * tuttiMemAlloc's memory, so peers on the host read it where it is. A batch draws its turn when it
+ * is enqueued; one in a graph draws it at each replay. A stage is used again when the stream has
+ * left it; one in a graph belongs to the graph.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +20,8 @@
 #include "run/gpu.h"
 
 #define LARGE_BYTES (1u << 20)         /* a buffer that is worth several copies */
-#define WORD_BYTES 64                  /* from the flag to the words of gates, one a call, before the buffers of a stage */
+/* from the flag to the words of gates, one a call, before the buffers of a stage */
+#define WORD_BYTES 64
 #define MOST_STAGES 8                  /* that wait to be used again */
 
 struct tt_staged {
@@ -38,12 +43,14 @@ static void let_stream_go(struct tt_staged *s)
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
-/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under way. */
+/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under
+ * way. */
 static void done(void *arg, int rc)
 {
 	struct tt_staged *s = arg;
 	int mode = tt_gpu_begin_calls(s->d);
-	bool failed = s->d->cu->stream_synchronize(s->d->copies_in) || s->d->cu->stream_synchronize(s->d->copies_out);
+	bool failed = s->d->cu->stream_synchronize(s->d->copies_in) ||
+		      s->d->cu->stream_synchronize(s->d->copies_out);
 
 	(void)rc;
 	tt_gpu_end_calls(s->d, mode);
@@ -71,7 +78,7 @@ static void go(void *arg)
 	tt_stream_push(s->d->worker, b);
 }
 
-/* ---- stages ------------------------------------------------------------------------------------------------------ */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static void free_stage(struct tt_staged *s)
 {
@@ -94,7 +101,8 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 
 	if (!s || tt_memory_alloc(bytes, &p)) {
 		free(s);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", d->comm->rank, bytes);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes",
+			       d->comm->rank, bytes);
 	}
 	s->d = d;
 	s->bytes = bytes;
@@ -105,7 +113,8 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 		return tt_cuda_fail(rc, "rank %d: pin a stage of %zu bytes", d->comm->rank, bytes);
 	}
 	s->memory = p;
-	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) || (rc = d->cu->event_create(&s->left, TT_CU_EVENT_UNTIMED))) {
+	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) ||
+	    (rc = d->cu->event_create(&s->left, TT_CU_EVENT_UNTIMED))) {
 		free_stage(s);
 		return tt_cuda_fail(rc, "rank %d: a stage of %zu bytes", d->comm->rank, bytes);
 	}
@@ -114,7 +123,8 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 	return 0;
 }
 
-/* One that is free and large enough; else the newest of the free ones makes room for a new one when there are many. */
+/* One that is free and large enough; else the newest of the free ones makes room for a new one when
+ * there are many. */
 static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staged **ret)
 {
 	struct tt_staged **at, *s = NULL, **spare = NULL;
@@ -145,7 +155,7 @@ static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_
 	return 0;
 }
 
-/* ---- a batch ----------------------------------------------------------------------------------------------------- */
+/* ---- a batch --------------------------------------------------------------------------------- */
 
 static size_t lines(size_t bytes)
 {
@@ -168,9 +178,13 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 	struct tt_gate *g = &s->gates[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_gate){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in, .stage_out = s->requests[i].out,
-			       .in_bytes = c->in_bytes, .out_bytes = c->out_bytes,
-			       .word = (uint32_t *)(s->memory + at), .word_at = s->flag + at };
+	*g = (struct tt_gate){ .d = s->d,
+			       .stage_in = (char *)(uintptr_t)s->requests[i].in,
+			       .stage_out = s->requests[i].out,
+			       .in_bytes = c->in_bytes,
+			       .out_bytes = c->out_bytes,
+			       .word = (uint32_t *)(s->memory + at),
+			       .word_at = s->flag + at };
 	if (c->in_device)
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
@@ -180,12 +194,13 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 
 static bool is_large(const struct tt_gpu_call *c)
 {
-	return (c->in_device && c->in_bytes >= LARGE_BYTES) || (c->out_device && c->out_bytes >= LARGE_BYTES);
+	return (c->in_device && c->in_bytes >= LARGE_BYTES) ||
+	       (c->out_device && c->out_bytes >= LARGE_BYTES);
 }
 
 /* The requests with stages in the place of device memory, and the copies to them */
-static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, struct tt_request *requests,
-		   tt_custream stream)
+static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+		   struct tt_request *requests, tt_custream stream)
 {
 	char *p = s->memory + (n + 1) * WORD_BYTES;
 	int rc = 0;
@@ -195,7 +210,8 @@ static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t 
 		requests[i].stream = NULL;
 		if (calls[i].in_device) {
 			if (!is_large(&calls[i]))
-				rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in, calls[i].in_bytes, stream);
+				rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in,
+							  calls[i].in_bytes, stream);
 			requests[i].in = p;
 			p += lines(calls[i].in_bytes);
 		}
@@ -216,15 +232,19 @@ static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t
 
 	for (size_t i = 0; i < n && !rc; i++)
 		if (calls[i].out_device && !is_large(&calls[i]))
-			rc = s->d->cu->htod_async((uintptr_t)calls[i].request->out, requests[i].out, calls[i].out_bytes,
-						  stream);
+			rc = s->d->cu->htod_async((uintptr_t)calls[i].request->out, requests[i].out,
+						  calls[i].out_bytes, stream);
 	return rc;
 }
 
-static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+		     tt_custream stream)
 {
 	struct tt_cumemop wait[] = {
-		{ .operation = TT_CU_WAIT_32, .address = s->flag, .value = 1, .flags = TT_CU_WAIT_EQ },
+		{ .operation = TT_CU_WAIT_32,
+		  .address = s->flag,
+		  .value = 1,
+		  .flags = TT_CU_WAIT_EQ },
 		{ .operation = TT_CU_WRITE_32, .address = s->flag },
 	};
 	const struct tt_cuda *cu = s->d->cu;
@@ -240,20 +260,24 @@ static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_
 		rc = cu->stream_batch(stream, 2, wait, 0);
 	if (!rc)
 		rc = copy_out(s, calls, n, s->requests, stream);
-	return rc ? tt_cuda_fail(rc, "rank %d: put copies and calls on a stream", s->d->comm->rank) : 0;
+	return rc ? tt_cuda_fail(rc, "rank %d: put copies and calls on a stream", s->d->comm->rank)
+		  : 0;
 }
 
 /* The stream has left the stage behind whatever came to lie on it, also of a call that failed. */
-static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+			 tt_custream stream)
 {
-	int rc = put_batch(s, calls, n, stream), failed = s->captured ? 0 : s->d->cu->event_record(s->left, stream);
+	int rc = put_batch(s, calls, n, stream),
+	    failed = s->captured ? 0 : s->d->cu->event_record(s->left, stream);
 
 	if (failed && !rc)
 		rc = tt_cuda_fail(failed, "rank %d: record an event", s->d->comm->rank);
 	return rc;
 }
 
-/* When the communicator goes: nothing of it is under way any more but what its graphs may still do. */
+/* When the communicator goes: nothing of it is under way any more but what its graphs may still
+ * do. */
 static void close_stages(struct tt_gpu *d)
 {
 	struct tt_staged *next;
@@ -287,7 +311,8 @@ static int open_worker(struct tt_gpu *d)
 	return d->worker ? 0 : tt_stream_create(&d->worker);
 }
 
-int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream, bool capturing)
+int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream,
+		 bool capturing)
 {
 	struct tt_staged *s = NULL;
 	int rc = open_worker(d);

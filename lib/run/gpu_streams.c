@@ -1,19 +1,23 @@
 /*
- * gpu_streams.c - ranks between whose kernels streams wait: a kernel that meets nobody, and a meeting of all streams
+ * gpu_streams.c - ranks between whose kernels streams wait: a kernel that meets nobody, and a
+ * meeting of all streams
  *
- * Called by gpu_ordered.c and gpu_plan.c. A word on a desk is set to 1 by the peer and back to 0 by its owner, so that
- * a graph can be replayed: between two ones of a peer lies always a meeting in which it waited for the owner.
+ * Called by gpu_ordered.c and gpu_plan.c. A word on a desk is set to 1 by the peer and back to 0 by
+ * its owner, so that a graph can be replayed: between two ones of a peer lies always a meeting in
+ * which it waited for the owner.
  */
 #include "run/gpu.h"
 
 #define PER_THREAD 64                  /* bytes that make it worth having a thread */
 
-int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job, tt_custream stream)
+int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
+		  tt_custream stream)
 {
 	void *params[] = { job };
 	int rc = d->cu->launch(fn, blocks, 1, 1, TT_DEV_THREADS, 1, 1, 0, stream, params, NULL);
 
-	return rc ? tt_cuda_fail(rc, "rank %d: launch a kernel of %u blocks", d->comm->rank, blocks) : 0;
+	return rc ? tt_cuda_fail(rc, "rank %d: launch a kernel of %u blocks", d->comm->rank, blocks)
+		  : 0;
 }
 
 int tt_gpu_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream stream)
@@ -26,14 +30,17 @@ int tt_gpu_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream
 			bytes = job->piece[i].bytes;
 	blocks = 1 + bytes / ((uint64_t)TT_DEV_THREADS * PER_THREAD);
 	job->way = TT_DEV_ALONE;
-	return tt_gpu_launch(d, tt_gpu_kernel(d, r, job), (uint32_t)(blocks < most ? blocks : most), job, stream);
+	return tt_gpu_launch(d, tt_gpu_kernel(d, r, job), (uint32_t)(blocks < most ? blocks : most),
+			     job, stream);
 }
 
 int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream)
 {
 	int rc = n ? d->cu->stream_batch(stream, n, ops, 0) : 0;
 
-	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the other ranks'", d->comm->rank) : 0;
+	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the other ranks'",
+				 d->comm->rank)
+		  : 0;
 }
 
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
@@ -43,7 +50,9 @@ void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
 
 unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
 {
-	ops[0] = (struct tt_cumemop){ .operation = TT_CU_WAIT_32, .address = at, .value = 1, .flags = TT_CU_WAIT_EQ };
+	ops[0] = (struct tt_cumemop){
+		.operation = TT_CU_WAIT_32, .address = at, .value = 1, .flags = TT_CU_WAIT_EQ
+	};
 	tt_gpu_op_write(&ops[1], at, 0);
 	return 2;
 }

@@ -1,8 +1,8 @@
 /*
  * keep.c - the plan for a call: chosen once, built once, kept
  *
- * Called by prepare. The memo answers repeated calls with two compares; the list of kept plans is searched when a
- * size is new, and a plan is built when the algorithm is.
+ * Called by prepare. The memo answers repeated calls with two compares; the list of kept plans is
+ * searched when a size is new, and a plan is built when the algorithm is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 
 static struct tt_memo *memo_of(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root)
 {
-	uint64_t h = (bytes * 12 + (uint64_t)collective) * 0x9e3779b97f4a7c15ull + (uint64_t)root * 0xc2b2ae3d27d4eb4full;
+	uint64_t h = (bytes * 12 + (uint64_t)collective) * 0x9e3779b97f4a7c15ull +
+		     (uint64_t)root * 0xc2b2ae3d27d4eb4full;
 
 	return &c->memo[h >> 58];
 }
@@ -26,8 +27,8 @@ static uint8_t number_of(const struct tt_algorithm *a)
 	return i;
 }
 
-static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name, const struct tt_shape *shape,
-		 struct tt_kept **ret_kept)
+static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
+		 const struct tt_shape *shape, struct tt_kept **ret_kept)
 {
 	struct tt_kept *k = calloc(1, sizeof(*k));
 	int rc;
@@ -50,7 +51,8 @@ static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name, 
 }
 
 /* The quickest for sizes like this one, predicted once. */
-static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, struct tt_candidate *ret)
+static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
+		  struct tt_candidate *ret)
 {
 	uint8_t *chosen = &c->chosen[shape->collective][tt_size_class(bytes)];
 	struct tt_candidate list[TT_MOST_CANDIDATES];
@@ -68,9 +70,13 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, str
 	return 0;
 }
 
-static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_kept **ret_kept)
+static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
+			 struct tt_kept **ret_kept)
 {
-	struct tt_shape shape = { .collective = collective, .nranks = c->nranks, .rank = c->rank, .root = root,
+	struct tt_shape shape = { .collective = collective,
+				  .nranks = c->nranks,
+				  .rank = c->rank,
+				  .root = root,
 				  .topology = &c->topology };
 	struct tt_candidate it;
 	int rc = tt_plan_is_free(c->algo, collective);
@@ -82,24 +88,30 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 	if (rc)
 		return rc;
 	for (struct tt_kept *k = c->kept; k; k = k->next)
-		if (k->algorithm == it.algorithm && k->root == root && !strcmp(k->plan->algorithm, it.name)) {
+		if (k->algorithm == it.algorithm && k->root == root &&
+		    !strcmp(k->plan->algorithm, it.name)) {
 			*ret_kept = k;
 			return 0;
 		}
 	return build(c, it.algorithm, it.name, &shape, ret_kept);
 }
 
-int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root, struct tt_memo **ret_memo)
+int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
+		 struct tt_memo **ret_memo)
 {
 	struct tt_memo *m = memo_of(c, collective, bytes, root);
 	struct tt_kept *kept = NULL;
 	int rc;
 
 	*ret_memo = m;
-	if (tt_likely(m->kept && m->bytes == bytes && m->collective == collective && m->root == root))
+	if (tt_likely(m->kept && m->bytes == bytes && m->collective == collective &&
+		      m->root == root))
 		return 0;
 	rc = find_or_build(c, collective, bytes, root, &kept);
 	if (!rc)
-		*m = (struct tt_memo){ .kept = kept, .bytes = bytes, .collective = (uint8_t)collective, .root = root };
+		*m = (struct tt_memo){ .kept = kept,
+				       .bytes = bytes,
+				       .collective = (uint8_t)collective,
+				       .root = root };
 	return rc;
 }

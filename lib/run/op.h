@@ -1,11 +1,13 @@
 /*
- * op.h - one operation in flight: a plan bound to a call's buffers, and how far each cursor has come
+ * op.h - one operation in flight: a plan bound to a call's buffers, and how far each cursor has
+ * come
  *
- * prepare.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what to do when nothing
- * moves. api hands in requests; nobody else sees operations.
+ * prepare.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what
+ * to do when nothing moves. api hands in requests; nobody else sees operations.
  *
- * Cursors: a lane's steps are walked for every tile. To keep several tiles in flight, the tiles of a lane are dealt out
- * to `width` cursors (tile t belongs to cursor t % width); each cursor has a channel, and so a message stream, of its own.
+ * Cursors: a lane's steps are walked for every tile. To keep several tiles in flight, the tiles of
+ * a lane are dealt out to `width` cursors (tile t belongs to cursor t % width); each cursor has a
+ * channel, and so a message stream, of its own.
  */
 #ifndef TT_OP_H
 #define TT_OP_H
@@ -33,7 +35,8 @@ struct tt_request {
 	uint64_t ticket;
 	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
 	uint64_t scalar;
-	struct tt_gate *gate;           /* in and out are stages of device memory, copied while it runs; NULL: no */
+	struct tt_gate *gate;           /* in and out are stages of device memory, copied while it
+					 * runs; NULL: no */
 };
 
 /* gpu_stage.c makes it, gpu_gate.c moves it; the fields behind the line belong to the operation. */
@@ -42,7 +45,8 @@ struct tt_gate {
 	char *stage_in, *stage_out;
 	uint64_t in, out;               /* on the device; 0: nothing to copy */
 	size_t in_bytes, out_bytes;
-	uint32_t *word;                 /* tiles that have come; pinned, written by the device, for which it is: */
+	uint32_t *word;                 /* tiles that have come; pinned, written by the device, for
+					 * which it is: */
 	uint64_t word_at;
 	/* ---- */
 	uint32_t come, gone;            /* tiles of in that are here, of out that went back */
@@ -50,8 +54,8 @@ struct tt_gate {
 	bool late, failed;              /* out goes back at the end only; did not */
 };
 
-/* request.c. What a collective needs: a buffer of every rank (in_all, out_all), else of the root only; a root or peer;
- * an op; and whether a buffer has a part for each rank. */
+/* request.c. What a collective needs: a buffer of every rank (in_all, out_all), else of the root
+ * only; a root or peer; an op; and whether a buffer has a part for each rank. */
 struct tt_need { bool in_all, out_all, rooted, reduces, in_parts, out_parts; };
 extern const struct tt_need tt_needs[TT_COLLECTIVES];
 /* Bytes of the buffers that this rank must give, 0: none. false: more than memory can hold. */
@@ -60,26 +64,35 @@ bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t
 size_t tt_request_bytes(const struct tt_request *request);
 
 struct tt_cursor {
-	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message, within the step */
+	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message,
+					 * within the step */
 	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
 	bool more;                      /* a step of the row has messages behind this round's */
 	uint32_t told_tile, told_step, told_sub;       /* foresee.c: up to where transports know */
 	uint8_t lane, channel;
-	bool finished, computed;        /* computed: dst is written, only the post of `to` is missing */
+	bool finished, computed;        /* computed: dst is written, only the post of `to` is
+					 * missing */
 };
 
 /* A posted send whose bytes still lie in the user's buffer: later writes there must wait for it. */
 struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *end; };
 #define TT_MAX_PENDING 64
-#define TT_LARGE_BYTES (16u << 10)     /* messages from this size on: is there a way to send or receive them in place? */
+/* messages from this size on: is there a way to send or receive them in place? */
+#define TT_LARGE_BYTES (16u << 10)
 
 enum tt_direct_phase {
-	TT_DIRECT_START, TT_DIRECT_MEET, TT_DIRECT_AGREE, TT_DIRECT_SUM, TT_DIRECT_FETCH, TT_DIRECT_LEAVE
+	TT_DIRECT_START,
+	TT_DIRECT_MEET,
+	TT_DIRECT_AGREE,
+	TT_DIRECT_SUM,
+	TT_DIRECT_FETCH,
+	TT_DIRECT_LEAVE
 };
 
 struct tt_op {
 	struct tt_op *next;             /* of the set that runs together */
-	struct tt_op *then;             /* is to be started when this one is complete, in its place */
+	struct tt_op *then;             /* is to be started when this one is complete, in its
+					 * place */
 	tuttiComm_t comm;
 	const struct tt_request *request;
 	const struct tt_plan *plan;
@@ -91,18 +104,23 @@ struct tt_op {
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
 	bool direct;                    /* reads peers' buffers instead: */
-	struct tt_trial *trial;         /* of direct_way.c, in which this call counts; NULL: in none */
-	int awaited;                    /* express, direct: the first rank whose cast is not there */
-	bool foresees;                  /* its messages are large, and some transport wants to know where they belong */
+	struct tt_trial *trial;         /* of direct_way.c, in which this call counts; NULL: in
+					 * none */
+	int awaited;                    /* express, direct: the first rank whose cast is not
+					 * there */
+	bool foresees;                  /* its messages are large, and some transport wants to know
+					 * where they belong */
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 	struct tt_gate *gate;           /* the request's */
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
-	size_t element_bytes, unit, total;  /* unit: bytes from block to block; total: EVEN, bytes of all blocks */
+	size_t element_bytes, unit, total;  /* unit: bytes from block to block; total: EVEN, bytes
+					     * of all blocks */
 	size_t tile_bytes;
-	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names several */
+	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names
+					 * several */
 	tt_reduce_fn *reduce;
 
 	uint32_t ncursors, nfinished, npending;
@@ -113,7 +131,8 @@ struct tt_op {
 
 	/* direct.c */
 	enum tt_direct_phase phase;
-	bool ordinary, windows, staged; /* kinds of memory in this call; some of it must be copied to be read */
+	bool ordinary, windows, staged; /* kinds of memory in this call; some of it must be copied
+					 * to be read */
 	uint8_t can;
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
@@ -125,11 +144,13 @@ struct tt_op {
 	} met[TT_CAST_RANKS];
 	uint64_t met_ns;                /* when all had come */
 	bool reads;                     /* it is one of those that read */
-	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];      /* NULL: to be read into the stage */
+	/* NULL: to be read into the stage */
+	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];
 };
 
 /* Into buf of op; past the caches where nobody reads it soon. */
-static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst, const void *src, size_t bytes)
+static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst, const void *src,
+			      size_t bytes)
 {
 	if (op->past && buf == TT_OUT)
 		tt_copy_past(dst, src, bytes);
@@ -139,10 +160,12 @@ static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst
 
 /* prepare.c: op of a request that waits for its turn */
 void tt_op_init(struct tt_op *op, const struct tt_request *request);
-/* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the call on the board,
- * connects links that are new, scales inputs. Blocks only for new links. 0 | what the call returns. */
+/* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the
+ * call on the board, connects links that are new, scales inputs. Blocks only for new links. 0 |
+ * what the call returns. */
 int tt_op_start(struct tt_op *op);
-/* The part of a start that only depends on the request: plan, binding, kernel, buffers. 0 | what the call returns */
+/* The part of a start that only depends on the request: plan, binding, kernel, buffers. 0 | what
+ * the call returns */
 int tt_op_bind(struct tt_op *op);
 /* One that express has numbered, noted and cast; only its sum is missing. */
 void tt_op_resume(struct tt_op *op);
@@ -150,14 +173,16 @@ void tt_op_resume(struct tt_op *op);
 void tt_op_finish(struct tt_op *op);
 
 /* keep.c: the plan for a collective, built on first use */
-int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root, struct tt_memo **ret_memo);
+int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root,
+		 struct tt_memo **ret_memo);
 
-/* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0 failed. A cursor that
- * is through sets finished. */
+/* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0
+ * failed. A cursor that is through sets finished. */
 int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cursor);
 /* Forget posts that are complete; true when none is left. */
 bool tt_op_settled(struct tt_op *op);
-/* The peer whose message (or room) cursor i waits for, -1: none, or it waits for another lane; *ret_ep: where, or NULL. */
+/* The peer whose message (or room) cursor i waits for, -1: none, or it waits for another lane;
+ * *ret_ep: where, or NULL. */
 int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep);
 /* For tests of deaths: TUTTI_FAULT names the step before which this rank dies or stops. */
 void tt_fault(tuttiComm_t comm);
@@ -167,8 +192,8 @@ static inline void tt_fault_point(tuttiComm_t comm)
 		tt_fault(comm);
 }
 
-/* express.c: does this prepared operation run on the board? As tt_cursor_advance, for all of it. What the next call
- * like it needs is remembered. */
+/* express.c: does this prepared operation run on the board? As tt_cursor_advance, for all of it.
+ * What the next call like it needs is remembered. */
 bool tt_express_takes(const struct tt_op *op);
 int tt_express_advance(struct tt_op *op);
 void tt_express_learn(const struct tt_op *op);
@@ -180,8 +205,9 @@ int tt_direct_advance(struct tt_op *op);
 int tt_op_otherwise(struct tt_op *op);
 
 
-/* gpu_gate.c, for operations that have one. begin: whole: all inputs are read at once; look: has this tile come (open: the
- * same, quickly); flow: what is final goes back; end: the rest. 0 | < 0 */
+/* gpu_gate.c, for operations that have one. begin: whole: all inputs are read at once; look: has
+ * this tile come (open: the same, quickly); flow: what is final goes back; end: the rest. 0 | <
+ * 0 */
 int tt_gate_begin(struct tt_op *op, bool whole);
 bool tt_gate_look(struct tt_op *op, uint32_t tile);
 static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
@@ -191,15 +217,17 @@ static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
 int tt_gate_flow(struct tt_op *op);
 void tt_gate_end(struct tt_op *op);
 
-/* run.c: the operations of a set, and those to be started after them, to completion; on failure their communicators are
- * broken, everywhere. 0 | the first failure */
+/* run.c: the operations of a set, and those to be started after them, to completion; on failure
+ * their communicators are broken, everywhere. 0 | the first failure */
 int tt_run(struct tt_op *set);
 
 /* wait.c */
 struct tt_wait {
-	tuttiComm_t comm;                      /* of the set's first operation: whose policy holds, and where to sleep */
+	tuttiComm_t comm;                      /* of the set's first operation: whose policy holds,
+					        * and where to sleep */
 	uint64_t started_ns, deadline_ns;      /* of the time in which nothing moves */
-	uint32_t idle, spins, yields;          /* rounds in a row in which nothing moved; how many of them to spin, to yield */
+	uint32_t idle, spins, yields;          /* rounds in a row in which nothing moved; how many
+					        * of them to spin, to yield */
 	uint64_t yielded_ns;                   /* the last time */
 	uint64_t arrived;                      /* bytes that had come by the last look around */
 	uint64_t examined_ns;                  /* when this host's network was asked for a fault */
@@ -210,7 +238,8 @@ struct tt_wait {
 uint32_t tt_wait_spins(tuttiComm_t comm);
 /* Something moved: start over with spinning. */
 void tt_wait_reset(struct tt_wait *w);
-/* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in place. */
+/* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in
+ * place. */
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
 
 /* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
@@ -218,12 +247,14 @@ int tt_trouble_late(struct tt_op *op);
 int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);
 int tt_trouble_symptom(struct tt_op *op, int code);
-/* Has this host's own network a fault? Nobody else can know of it, and what was sent through it may be lost. 0 no | < 0 */
+/* Has this host's own network a fault? Nobody else can know of it, and what was sent through it may
+ * be lost. 0 no | < 0 */
 int tt_trouble_own(struct tt_op *set);
 void tt_trouble_spread(struct tt_op *set, int code);
 /* What op and the operations behind it in its set are in, for its communicator */
 void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck);
-/* This rank waits long, in what is unfinished of the set that begins with op: ask who is missing. */
+/* This rank waits long, in what is unfinished of the set that begins with op: ask who is
+ * missing. */
 void tt_trouble_ask(struct tt_op *op);
 
 #endif

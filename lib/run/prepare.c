@@ -1,8 +1,10 @@
 /*
- * prepare.c - from a call to an operation: pick the plan, bind blocks to bytes, cut tiles, number it
+ * prepare.c - from a call to an operation: pick the plan, bind blocks to bytes, cut tiles, number
+ * it
  *
- * Called by run. What decides message sizes (unit, tile, width, group) is computed from the call, the plan and the
- * message size that all ranks agreed on, so that both ends of every message come to the same length.
+ * Called by run. What decides message sizes (unit, tile, width, group) is computed from the call,
+ * the plan and the message size that all ranks agreed on, so that both ends of every message come
+ * to the same length.
  */
 #include <string.h>
 
@@ -22,11 +24,14 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->gate = r->gate;
 }
 
-/* A block larger than a message is cut into tiles; blocks smaller than one travel several to a message. */
+/* A block larger than a message is cut into tiles; blocks smaller than one travel several to a
+ * message. */
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host, .over_tcp = c->over_tcp,
+	const struct tt_paths paths = { .nranks = c->nranks,
+					.one_host = c->one_host,
+					.over_tcp = c->over_tcp,
 					.cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
@@ -43,7 +48,8 @@ static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
 	op->ncursors = op->plan->nlanes * op->width;
 	op->foresees = op->comm->expects && op->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->ncursors; i++)
-		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width, .lane = (uint8_t)(i / op->width),
+		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width,
+						    .lane = (uint8_t)(i / op->width),
 						    .channel = (uint8_t)i };
 }
 
@@ -52,12 +58,14 @@ static size_t lines(size_t bytes)
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
-/* Scratch of the plan, outputs that this rank need not give, and inputs that must be copied first (scaled by a
- * pre-multiplied sum or for an average; alltoall in place) come out of the communicator's scratch. */
+/* Scratch of the plan, outputs that this rank need not give, and inputs that must be copied first
+ * (scaled by a pre-multiplied sum or for an average; alltoall in place) come out of the
+ * communicator's scratch. */
 static int bind_scratch(struct tt_op *op)
 {
 	const struct tt_request *r = op->request;
-	size_t bytes = r->count * op->element_bytes, plan_bytes = lines(op->plan->scratch_blocks * op->unit);
+	size_t bytes = r->count * op->element_bytes,
+	       plan_bytes = lines(op->plan->scratch_blocks * op->unit);
 	bool own_out = r->collective == TT_REDUCE && r->root != op->comm->rank;
 	bool own_in = (op->scaled && (own_out || r->collective == TT_REDUCE_SCATTER)) ||
 		      (r->collective == TT_ALLTOALL && r->in == r->out);
@@ -69,7 +77,8 @@ static int bind_scratch(struct tt_op *op)
 		return 0;
 	if (r->collective == TT_REDUCE && own_in)
 		in_bytes = bytes;
-	if (plan_bytes + out_bytes + in_bytes && !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
+	if (plan_bytes + out_bytes + in_bytes &&
+	    !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
 		return TT_SYSTEM;
 	op->base[TT_SCRATCH] = p;
 	if (own_out)
@@ -94,15 +103,21 @@ int tt_op_bind(struct tt_op *op)
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
 	op->block = bytes = r->count * op->element_bytes;
-	rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root, &m);
+	rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root,
+			  &m);
 
 	if (rc)
 		return rc;
 	op->kept = m->kept;
 	op->plan = op->kept->plan;
-	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
-				     .op = r->barrier ? TT_CALL_BARRIER : r->scaled ? tuttiNumOps : (uint8_t)r->op,
-				     .algorithm = op->kept->number, .root = r->root, .count = r->count };
+	op->call = (struct tt_call){ .collective = (uint8_t)r->collective,
+				     .type = (uint8_t)r->type,
+				     .op = r->barrier  ? TT_CALL_BARRIER
+					   : r->scaled ? tuttiNumOps
+						       : (uint8_t)r->op,
+				     .algorithm = op->kept->number,
+				     .root = r->root,
+				     .count = r->count };
 	op->reduce = tt_reduce_kernel(r->type, r->op);
 	op->past = tt_request_bytes(r) >= TT_PAST_BYTES;
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
@@ -126,11 +141,13 @@ static void scale_inputs(struct tt_op *op)
 	if (r->scaled)
 		tt_scale(op->base[TT_IN], r->in, &r->scalar, count, r->type);
 	else
-		tt_average_scale(op->base[TT_IN], r->in, (uint32_t)op->comm->nranks, count, r->type);
+		tt_average_scale(op->base[TT_IN], r->in, (uint32_t)op->comm->nranks, count,
+				 r->type);
 }
 
-/* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of what must agree. A
- * message of no elements travels as a byte, so that the other side's count is seen to be 0, too. */
+/* Send and Recv are a plan of one step. The two sides name each other, so the peer is no part of
+ * what must agree. A message of no elements travels as a byte, so that the other side's count is
+ * seen to be 0, too. */
 static void prepare_p2p(struct tt_op *op)
 {
 	struct tt_binding b;
@@ -138,14 +155,24 @@ static void prepare_p2p(struct tt_op *op)
 	size_t bytes = r->count * op->element_bytes;
 	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)r->root);
 
-	op->own_step = (struct tt_step){ .op = TT_COPY, .nsrc = 1, .wait_lane = TT_NO_LANE, .nblocks = 1,
+	op->own_step = (struct tt_step){ .op = TT_COPY,
+					 .nsrc = 1,
+					 .wait_lane = TT_NO_LANE,
+					 .nblocks = 1,
 					 .dst = r->send ? TT_REF_NONE : tt_ref_make(TT_OUT, 0),
 					 .to = r->send ? wire : TT_REF_NONE,
 					 .src = { r->send ? tt_ref_make(TT_IN, 0) : wire } };
-	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1, .nlanes = 1,
-					 .nsteps = 1, .lanes = { { 0, 1 } }, .steps = &op->own_step };
+	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV,
+					 .rule = TT_EQUAL,
+					 .nblocks = 1,
+					 .nlanes = 1,
+					 .nsteps = 1,
+					 .lanes = { { 0, 1 } },
+					 .steps = &op->own_step };
 	op->plan = &op->own_plan;
-	op->call = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type, .count = r->count };
+	op->call = (struct tt_call){ .collective = TT_SENDRECV,
+				     .type = (uint8_t)r->type,
+				     .count = r->count };
 	if (!bytes)
 		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
 	bind(op, bytes ? bytes : 1, &b);
@@ -164,10 +191,12 @@ static int connect_link(struct tt_op *op, int peer, int channel)
 	if (tt_likely(l && l->t->ready(l) > 0))
 		return 0;
 	tt_trouble_describe(op, &stuck);
-	return tt_comm_connect(op->comm, peer, channel, &stuck, tt_deadline_ns(op->comm->timeout_ms));
+	return tt_comm_connect(op->comm, peer, channel, &stuck,
+			       tt_deadline_ns(op->comm->timeout_ms));
 }
 
-/* A step may need any link of the plan at any time, so all of them are connected before the first. */
+/* A step may need any link of the plan at any time, so all of them are connected before the
+ * first. */
 static int connect_links(struct tt_op *op)
 {
 	int rc = 0;
@@ -236,7 +265,8 @@ static int start_collective(struct tt_op *op)
 		tt_direct_begin(op);
 	else if ((rc = by_messages(op)))
 		return rc;
-	if (tt_unlikely(op->gate != NULL) && (rc = tt_gate_begin(op, op->express || op->direct || op->scaled)))
+	if (tt_unlikely(op->gate != NULL) &&
+	    (rc = tt_gate_begin(op, op->express || op->direct || op->scaled)))
 		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);
@@ -277,6 +307,7 @@ void tt_op_finish(struct tt_op *op)
 	if (tt_unlikely(op->gate != NULL))
 		tt_gate_end(op);
 	op->complete = true;
-	atomic_store_explicit(&c->operations, atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+	atomic_store_explicit(&c->operations,
+			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }

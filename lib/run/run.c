@@ -1,13 +1,14 @@
 /*
  * run.c - drive a set of operations to completion
  *
- * Called by api (NULL stream) and stream.c (workers). The calling thread does all the work: it walks the cursors of
- * every operation of the set in turn, and when none can move it waits as wait.c decides. A blocking call is a set of
- * one. Collectives of one communicator run one after the other, in call order, and messages of one direction of a pair;
- * everything else of a set runs at once.
+ * Called by api (NULL stream) and stream.c (workers). The calling thread does all the work: it
+ * walks the cursors of every operation of the set in turn, and when none can move it waits as
+ * wait.c decides. A blocking call is a set of one. Collectives of one communicator run one after
+ * the other, in call order, and messages of one direction of a pair; everything else of a set runs
+ * at once.
  *
- * Turns: once a stream was used with a communicator, several threads may want to run its operations. Each request
- * then draws a ticket when it is made, and runs when its number is served.
+ * Turns: once a stream was used with a communicator, several threads may want to run its
+ * operations. Each request then draws a ticket when it is made, and runs when its number is served.
  */
 #include <string.h>
 
@@ -47,8 +48,8 @@ static int advance(struct tt_op *op)
 	return moved;
 }
 
-/* Each once. What is complete leaves the set, and lets what waited for it in: so a round takes as long as there are
- * operations that can run. > 0 something moved or ended | 0 | < 0 */
+/* Each once. What is complete leaves the set, and lets what waited for it in: so a round takes as
+ * long as there are operations that can run. > 0 something moved or ended | 0 | < 0 */
 static int round_of(struct tt_op **set)
 {
 	int moved = 0, rc;
@@ -106,7 +107,7 @@ int tt_run(struct tt_op *set)
 	return rc < 0 ? rc : 0;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Must one come after the other? */
 static bool same_row(const struct tt_request *a, const struct tt_request *b)
@@ -121,7 +122,8 @@ static bool same_row(const struct tt_request *a, const struct tt_request *b)
 static struct tt_op **place_of(struct tt_op **last, size_t mask, const struct tt_request *r)
 {
 	bool p2p = r->collective == TT_SENDRECV;
-	uint64_t hash = tt_mix((uintptr_t)r->comm, p2p ? (uint64_t)(uint32_t)r->root * 2 + r->send + 1 : 0);
+	uint64_t hash =
+		tt_mix((uintptr_t)r->comm, p2p ? (uint64_t)(uint32_t)r->root * 2 + r->send + 1 : 0);
 	size_t i = hash & mask;
 
 	while (last[i] && !same_row(last[i]->request, r))

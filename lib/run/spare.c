@@ -1,8 +1,9 @@
 /*
  * spare.c - memory that a group or a queued call needs while it lasts, kept for the next one
  *
- * Called by run.c, turn.c and api. Blocks are powers of two; one that is given back waits in the list of its size. So
- * the second call of a shape allocates nothing, and no thread that ends leaves memory behind.
+ * Called by run.c, turn.c and api. Blocks are powers of two; one that is given back waits in the
+ * list of its size. So the second call of a shape allocates nothing, and no thread that ends leaves
+ * memory behind.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,11 +1,15 @@
 /*
  * step.c - execute steps: gather the sources, make room for the result, combine, hand on
  *
- * Called by run.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function runs them all:
- *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's own buffer
- *   `to`            reserve: a pointer into the slot that the peer will read; or, on sockets, post of dst's bytes
- * so a fused receive-reduce-send touches each byte once. A step that lacks anything does nothing and is tried again.
- * Peek and reserve give the same answer until release and commit, so trying again costs no state.
+ * Called by run.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function runs
+ * them all:
+ *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's own
+ *                   buffer
+ *   `to`            reserve: a pointer into the slot that the peer will read; or, on sockets, post
+ *                   of dst's bytes
+ * so a fused receive-reduce-send touches each byte once. A step that lacks anything does nothing
+ * and is tried again. Peek and reserve give the same answer until release and commit, so trying
+ * again costs no state.
  */
 #include <signal.h>
 #include <string.h>
@@ -50,10 +54,10 @@ static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes
 	return rc;
 }
 
-/* Post what was computed into dst. While the queue is full only this is tried again; a plain send has no dst, and
- * nothing to compute. */
-static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *to, const char *dst, const char *src,
-		       size_t bytes)
+/* Post what was computed into dst. While the queue is full only this is tried again; a plain send
+ * has no dst, and nothing to compute. */
+static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *to, const char *dst,
+		       const char *src, size_t bytes)
 {
 	int rc = post(op, to, dst ? dst : src, bytes);
 
@@ -70,7 +74,8 @@ void tt_fault(tuttiComm_t c)
 	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
-static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room, const void **src, size_t bytes)
+static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
+		    const void **src, size_t bytes)
 {
 	if (s->op == TT_COMBINE) {
 		if (dst)
@@ -85,8 +90,10 @@ static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *
 		tt_op_copy(op, tt_ref_buf(s->dst), dst, src[0], bytes);
 }
 
-/* A message that only has to land, and perhaps be posted on: sockets put it in place without a stage. */
-static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, struct tt_link *l, size_t bytes)
+/* A message that only has to land, and perhaps be posted on: sockets put it in place without a
+ * stage. */
+static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s,
+		   struct tt_link *l, size_t bytes)
 {
 	char *dst = tt_step_address(op, cu, s->dst);
 	int rc;
@@ -101,7 +108,8 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	return rc;
 }
 
-/* No room: because the peer has not drained enough, or because the transport has failed, which it says in progress. */
+/* No room: because the peer has not drained enough, or because the transport has failed, which it
+ * says in progress. */
 static int refused(const struct tt_link *to)
 {
 	int rc = to->t->progress ? to->t->progress(to->ep) : 0;
@@ -109,9 +117,10 @@ static int refused(const struct tt_link *to)
 	return rc < 0 ? rc : 0;
 }
 
-/* Can the message be sent from a place where it lies, or will lie in any case? Then it needs no room of the transport's. */
-static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s, struct tt_link *to,
-		       const char *dst, size_t bytes)
+/* Can the message be sent from a place where it lies, or will lie in any case? Then it needs no
+ * room of the transport's. */
+static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s,
+		       struct tt_link *to, const char *dst, size_t bytes)
 {
 	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
 
@@ -124,8 +133,10 @@ static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const
 
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
 {
-	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL, *from[TT_MAX_SOURCES];
-	char *dst = tt_ref_buf(s->dst) != TT_NONE ? tt_step_address(op, cu, s->dst) : NULL, *room = NULL;
+	struct tt_link *to = tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL,
+		       *from[TT_MAX_SOURCES];
+	char *dst = tt_ref_buf(s->dst) != TT_NONE ? tt_step_address(op, cu, s->dst) : NULL,
+	     *room = NULL;
 	const void *src[TT_MAX_SOURCES];
 	int rc, wires = 0;
 
@@ -146,7 +157,8 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
-		if (op->foresees && s->op == TT_COPY && dst && from[wires]->t->expect && !tt_step_needed(op, dst, bytes))
+		if (op->foresees && s->op == TT_COPY && dst && from[wires]->t->expect &&
+		    !tt_step_needed(op, dst, bytes))
 			from[wires]->t->expect(from[wires], 0, dst, bytes, op->stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
 		if (rc <= 0)
@@ -177,7 +189,8 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 	if (tt_likely(s->wait_lane == TT_NO_LANE))
 		return true;
 	other = &op->cursor[s->wait_lane * op->width + cu->tile % op->width];
-	return other->finished || other->tile > cu->tile || (other->tile == cu->tile && other->step > s->wait_step);
+	return other->finished || other->tile > cu->tile ||
+	       (other->tile == cu->tile && other->step > s->wait_step);
 }
 
 static void step_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
@@ -193,8 +206,10 @@ static void step_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step
 	}
 }
 
-/* Through a row message by message: the first of each of its steps, the second of each, ... Most rows are one step. */
-static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, uint32_t nblocks)
+/* Through a row message by message: the first of each of its steps, the second of each, ... Most
+ * rows are one step. */
+static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s,
+		    uint32_t nblocks)
 {
 	cu->more |= s->nblocks > cu->sub + nblocks;
 	if (s->flags & TT_STEP_TURNS) {
@@ -256,7 +271,8 @@ static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_curs
 		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? tt_step_link(op, cu, r) : NULL;
 		size_t bytes = tt_step_bytes(op, cu, s, tt_step_blocks(op, cu, s));
 
-		if (l && ((s->op == TT_COPY && l->t->recv) || l->t->peek(l, bytes, op->stamp, &data) <= 0))
+		if (l && ((s->op == TT_COPY && l->t->recv) ||
+			  l->t->peek(l, bytes, op->stamp, &data) <= 0))
 			return l;
 	}
 	return tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL;

@@ -1,8 +1,8 @@
 /*
  * stream.c - a host stream: a queue and the thread that runs it in order
  *
- * Called by turn.c (push) and api. The worker sleeps while the queue is empty. The first error since the last wait is
- * kept with its sentence, and handed to whoever waits.
+ * Called by turn.c (push) and api. The worker sleeps while the queue is empty. The first error
+ * since the last wait is kept with its sentence, and handed to whoever waits.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -93,9 +93,12 @@ int tt_stream_check(tuttiStream_t stream)
 	struct stream *s = stream;
 
 	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC)
-		return tt_fail(TT_ARG, "stream %p is not one of tuttiStreamCreate, or it was destroyed", stream);
+		return tt_fail(TT_ARG,
+			       "stream %p is not one of tuttiStreamCreate, or it was destroyed",
+			       stream);
 	if (s->fork_count != tt_fork_count())
-		return tt_fail(TT_ARG, "this stream was made before a fork; the child must make its own");
+		return tt_fail(TT_ARG,
+			       "this stream was made before a fork; the child must make its own");
 	return 0;
 }
 

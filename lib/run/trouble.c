@@ -1,13 +1,14 @@
 /*
  * trouble.c - what to say when an operation fails, and telling the other ranks
  *
- * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame and what that rank
- * did last; control knows the others' part of it.
+ * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame
+ * and what that rank did last; control knows the others' part of it.
  *
- * Which cause is told does not depend on which word comes first. A fault of this host's own network (a transport's fault)
- * comes before whatever others say, since theirs may be its effect; their word follows it. Who waits long looks for one,
- * since not every card reports what it has lost. A symptom (the peer's stream ended, its card does not answer) gives way
- * to both, and waits for them a while.
+ * Which cause is told does not depend on which word comes first. A fault of this host's own network
+ * (a transport's fault) comes before whatever others say, since theirs may be its effect; their
+ * word follows it. Who waits long looks for one, since not every card reports what it has lost. A
+ * symptom (the peer's stream ended, its card does not answer) gives way to both, and waits for them
+ * a while.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +21,9 @@ static const char *op_text(const struct tt_op *op, char text[160])
 	const struct tt_request *r = op->request;
 
 	if (r->collective == TT_SENDRECV)
-		snprintf(text, 160, "%s of %zu %s %s rank %d (number %llu)", r->send ? "send" : "receive", r->count,
-			 tt_type_name(r->type), r->send ? "to" : "from", r->root, (unsigned long long)op->seq);
+		snprintf(text, 160, "%s of %zu %s %s rank %d (number %llu)",
+			 r->send ? "send" : "receive", r->count, tt_type_name(r->type),
+			 r->send ? "to" : "from", r->root, (unsigned long long)op->seq);
 	else
 		tt_call_text(&op->call, op->seq, text, 160);
 	return text;
@@ -60,7 +62,8 @@ void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck)
 			continue;
 		s->open |= !op->started || op->then;
 		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WANTS)
-			s->want[s->nwants++] = (struct tt_want){ r->send, r->root, op->seq, op->call };
+			s->want[s->nwants++] =
+				(struct tt_want){ r->send, r->root, op->seq, op->call };
 	}
 }
 
@@ -87,8 +90,9 @@ int tt_trouble_late(struct tt_op *op)
 	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
 	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
 		return tt_trouble_broken(op);
-	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s", c->rank, op_text(op, what),
-		       c->timeout_ms, missing[0] ? missing : "the other side is in it as well");
+	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
+		       c->rank, op_text(op, what), c->timeout_ms,
+		       missing[0] ? missing : "the other side is in it as well");
 }
 
 /* What this host's transports know of a cause: 0 nothing | < 0 with the sentence */
@@ -111,7 +115,8 @@ static int say(struct tt_op *op, int own)
 
 	snprintf(mine, sizeof(mine), "%s", own ? tt_error_text() : "");
 	if (!op->started)
-		snprintf(what, sizeof(what), "operation %llu was not started", (unsigned long long)op->comm->seq + 1);
+		snprintf(what, sizeof(what), "operation %llu was not started",
+			 (unsigned long long)op->comm->seq + 1);
 	else
 		op_text(op, what);
 	if (own)
@@ -137,7 +142,8 @@ int tt_trouble_own(struct tt_op *set)
 	return own;
 }
 
-/* The links could not be connected, or there was no memory: code's sentence stands already in the latter case. */
+/* The links could not be connected, or there was no memory: code's sentence stands already in the
+ * latter case. */
 int tt_trouble_starting(struct tt_op *op, int code)
 {
 	if (tt_control_broken(op->comm->ctl))
@@ -145,9 +151,9 @@ int tt_trouble_starting(struct tt_op *op, int code)
 	return code == TT_TIMEOUT ? tt_trouble_late(op) : code;
 }
 
-/* A transport saw a symptom: another call's message where this one's was due, or a connection that ended. The ranks
- * that are the cause are known to control, now or very soon, or this host's card is about to tell; without a verdict
- * the symptom must do. */
+/* A transport saw a symptom: another call's message where this one's was due, or a connection that
+ * ended. The ranks that are the cause are known to control, now or very soon, or this host's card
+ * is about to tell; without a verdict the symptom must do. */
 int tt_trouble_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
@@ -157,7 +163,8 @@ int tt_trouble_symptom(struct tt_op *op, int code)
 	int own = 0;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) && tt_now_ns() < until) {
+	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) &&
+	       tt_now_ns() < until) {
 		if (mismatch)
 			tt_trouble_ask(op);
 		nanosleep(&pause, NULL);

@@ -1,13 +1,15 @@
 /*
  * turn.c - operations of one communicator run in call order, whichever threads run them
  *
- * Called by api. As long as no stream was used with a communicator only its caller runs its operations, and nothing
- * here costs more than a load. From the first use of a stream on, every batch of requests draws a ticket of each of its
- * communicators (all at once, so that two batches stand in the same order everywhere) and runs when its number
- * is served. The oldest unfinished batch can always run: every batch before it in its stream's queue is older.
+ * Called by api. As long as no stream was used with a communicator only its caller runs its
+ * operations, and nothing here costs more than a load. From the first use of a stream on, every
+ * batch of requests draws a ticket of each of its communicators (all at once, so that two batches
+ * stand in the same order everywhere) and runs when its number
+ * is served. The oldest unfinished batch can always run: every batch before it in its stream's
+ * queue is older.
  *
- * A communicator that is aborted leaves the batches that wait: its requests are taken out of them, so that nobody
- * waits until a stream comes to them, and nobody touches it afterwards.
+ * A communicator that is aborted leaves the batches that wait: its requests are taken out of them,
+ * so that nobody waits until a stream comes to them, and nobody touches it afterwards.
  */
 #include <string.h>
 
@@ -28,7 +30,8 @@ static bool first_of_comm(const struct tt_request *requests, size_t i)
 /* A quorum allreduce is alone in its batch. */
 static inline int run(const struct tt_request *requests, size_t n)
 {
-	return tt_unlikely(requests->quorum) ? tt_quorum_request_run(requests) : tt_run_requests(requests, n);
+	return tt_unlikely(requests->quorum) ? tt_quorum_request_run(requests)
+					     : tt_run_requests(requests, n);
 }
 
 /* Take out the requests of c, which is being aborted. */
@@ -70,7 +73,8 @@ static void draw(struct tt_batch *b)
 static bool is_served(const struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (b->requests[i].holds_turn && b->requests[i].comm->serving != b->requests[i].ticket)
+		if (b->requests[i].holds_turn &&
+		    b->requests[i].comm->serving != b->requests[i].ticket)
 			return false;
 	return true;
 }
@@ -117,7 +121,10 @@ int tt_batch_run(struct tt_batch *b)
 	if (b->done)
 		b->done(b->done_arg, rc);
 	tt_spare_give(b);
-	return !rc && aborted ? tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started") : rc;
+	return !rc && aborted
+		       ? tt_fail(TT_REMOTE,
+				 "the communicator was aborted before its operation was started")
+		       : rc;
 }
 
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)

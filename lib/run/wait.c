@@ -1,20 +1,28 @@
 /*
  * wait.c - what a rank does while nothing moves: spin, then yield, then sleep
  *
- * Called by run.c once for every round without progress. A wake by the kernel costs 35 us where a spinning reader
- * sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits for costs a time slice. So a rank
- * with a core of its own spins long, a crowded one yields at once, and both sleep when the wait becomes long: on a
- * machine that others keep busy a few yields take seconds, and whoever yields is the last to run.
- *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the communicator breaks
- *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once, shares its core in spite
- *                    of what was decided: it grows impatient and yields sooner, but tries again now and then
- *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else computes on the core then
- *                    gets; a sleeper is woken at once. So after a yield that took long, on a host where more threads want
- *                    to run than it has ranks, a rank only sleeps, for a while that doubles as long as yields stay long
- *                    (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms by yields, 0.8 ms by sleep). A long yield
- *                    alone says little: the peer may have computed, and among themselves ranks are quicker by yields
- * Every wait looks at the communicator's health each round and at the deadline whenever it has slept. The deadline moves on
- * with the bytes: it is a time in which nothing moved, from the first yield on.
+ * Called by run.c once for every round without progress. A wake by the kernel costs 35 us where a
+ * spinning reader sees a flag after 0.15 us; but a rank that spins on the core of the rank it waits
+ * for costs a time slice. So a rank with a core of its own spins long, a crowded one yields at
+ * once, and both sleep when the wait becomes long: on a machine that others keep busy a few yields
+ * take seconds, and whoever yields is the last to run.
+ *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the
+ *                    communicator breaks
+ *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once,
+ *                       shares its core in spite
+ *                    of what was decided: it grows impatient and yields sooner, but tries again now
+ *                    and then
+ *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else
+ *                             computes on the core then
+ *                    gets; a sleeper is woken at once. So after a yield that took long, on a host
+ *                    where more threads want to run than it has ranks, a rank only sleeps, for a
+ *                    while that doubles as long as yields stay long (8 ranks on 2 cores beside a
+ *                    compiler, 256 KiB: 15 ms by yields, 0.8 ms by sleep). A long yield alone says
+ *                    little: the peer may have computed, and among themselves ranks are quicker by
+ *                    yields
+ * Every wait looks at the communicator's health each round and at the deadline whenever it has
+ * slept. The deadline moves on with the bytes: it is a time in which nothing moved, from the first
+ * yield on.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -29,7 +37,8 @@
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
 #define YIELDING_MS 5u             /* at most, however many yields that are */
-#define LONG_YIELD_US 1000u        /* by then somebody had the core for a time slice: a peer that computes, or a stranger */
+/* by then somebody had the core for a time slice: a peer that computes, or a stranger */
+#define LONG_YIELD_US 1000u
 #define PAUSE_MIN_MS 50u           /* without yields, after a long one */
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
@@ -58,7 +67,8 @@ uint32_t tt_wait_spins(tuttiComm_t c)
 {
 	if (c->policy != TT_WAIT_SPIN)
 		return 0;
-	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? c->spins : c->spins >> c->impatience;
+	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? c->spins
+									: c->spins >> c->impatience;
 }
 
 /* A wait has ended: was it worth spinning, and yielding? */
@@ -95,7 +105,8 @@ static void start_clock(struct tt_wait *w, const struct tt_op *set)
 	w->deadline_ns = w->started_ns + least * 1000000ull;
 }
 
-/* Sleep in the endpoint whose links are waited for; with several kinds, or several communicators, only shortly. */
+/* Sleep in the endpoint whose links are waited for; with several kinds, or several communicators,
+ * only shortly. */
 static void doze(struct tt_wait *w, struct tt_op *set)
 {
 	tuttiComm_t c = w->comm;
@@ -125,7 +136,8 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
 }
 
-/* Bytes of messages that are not complete count as well: a slow network moves few of them in a time-out. */
+/* Bytes of messages that are not complete count as well: a slow network moves few of them in a
+ * time-out. */
 static uint64_t arrived(const struct tt_op *set)
 {
 	const struct tuttiComm *last = NULL;
@@ -138,7 +150,8 @@ static uint64_t arrived(const struct tt_op *set)
 	return sum;
 }
 
-/* broken, nothing moved for too long, or for long enough to ask this host's network, and the others? */
+/* broken, nothing moved for too long, or for long enough to ask this host's network, and the
+ * others? */
 static int look_around(struct tt_wait *w, struct tt_op *set)
 {
 	uint64_t bytes = arrived(set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;
@@ -174,7 +187,8 @@ static bool may_yield(struct tt_wait *w, const struct tt_op *set)
 	return w->idle <= w->spins + w->yields;
 }
 
-/* Do more threads of this host want to run than there are ranks here? Linux counts them; where it does not say, no. */
+/* Do more threads of this host want to run than there are ranks here? Linux counts them; where it
+ * does not say, no. */
 static bool strangers(const struct tuttiComm *c)
 {
 	int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC), runnable = 0;

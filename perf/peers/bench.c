@@ -1,11 +1,13 @@
 /*
  * bench.c - the main of every peer program: one rank of one library, measured turn by turn
  *
- * Started n times by perf/compare, directly or through mpirun. Rank 0 reads turns from the pipe PEER_TURNS, one a line,
- * and answers each with a line into the pipe PEER_RESULTS:
+ * Started n times by perf/compare, directly or through mpirun. Rank 0 reads turns from the pipe
+ * PEER_TURNS, one a line, and answers each with a line into the pipe PEER_RESULTS:
  *   turn     collective bytes out|in same|rewritten verify(0|1) target_us
- *   answer   ready (once), then for each turn: calls mean_us median_us wrong, or `none` (this library has no such call)
- * The end of the pipe is the end of the program. Calls board.c and turn.c, and the peer it is linked with.
+ *   answer   ready (once), then for each turn: calls mean_us median_us wrong, or `none` (this
+ *            library has no such call)
+ * The end of the pipe is the end of the program. Calls board.c and turn.c, and the peer it is
+ * linked with.
  */
 #include <sched.h>
 #include <signal.h>
@@ -17,7 +19,7 @@
 
 #include "perf/peers/peer.h"
 
-/* ---- one rank a core ------------------------------------------------------------------------------------------------- */
+/* ---- one rank a core ------------------------------------------------------------------------- */
 
 /* Which rank this will be, before the library knows. */
 static int rank_to_be(void)
@@ -49,7 +51,7 @@ static void bind_rank(int rank)
 	}
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static float *buffer(size_t bytes)
 {
@@ -66,7 +68,7 @@ static float *buffer(size_t bytes)
 	return p;
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------------------ */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 static FILE *pipe_of(const char *variable, const char *mode)
 {
@@ -86,7 +88,8 @@ static bool parse(const char *line, struct peer_turn *t)
 	char name[32], place[8], buffers[16];
 	int verify;
 
-	if (sscanf(line, "%31s %zu %7s %15s %d %lf", name, &t->bytes, place, buffers, &verify, &t->target_us) != 6)
+	if (sscanf(line, "%31s %zu %7s %15s %d %lf", name, &t->bytes, place, buffers, &verify,
+		   &t->target_us) != 6)
 		return false;
 	t->in_place = !strcmp(place, "in");
 	t->rewritten = !strcmp(buffers, "rewritten");
@@ -125,7 +128,8 @@ static int take_turns(const struct peer_rank *me)
 
 	if (results) {
 		fprintf(results, "ready\n");
-		turns = pipe_of("PEER_TURNS", "r");     /* whose other end is opened when we are ready */
+		turns = pipe_of("PEER_TURNS", "r");     /* whose other end is opened when we are
+							 * ready */
 	}
 	for (;;) {
 		if (results)
@@ -135,8 +139,8 @@ static int take_turns(const struct peer_rank *me)
 		if (peer_run_turn(me, &turn, &r))
 			return 1;
 		if (results)
-			fprintf(results, "%llu %.9g %.9g %.9g\n", (unsigned long long)r.calls, r.mean_us, r.median_us,
-				r.wrong);
+			fprintf(results, "%llu %.9g %.9g %.9g\n", (unsigned long long)r.calls,
+				r.mean_us, r.median_us, r.wrong);
 	}
 }
 

@@ -1,8 +1,10 @@
 /*
- * board.c - the page that all ranks of one library share: handing out turns, meeting, agreeing on a mean
+ * board.c - the page that all ranks of one library share: handing out turns, meeting, agreeing on a
+ * mean
  *
- * Called by bench.c and turn.c. perf/compare makes the memory (a memfd, so that nothing can be left behind) and names it
- * in PEER_BOARD. Between turns ranks sleep: a library that waits for its turn must not take time from the one measured.
+ * Called by bench.c and turn.c. perf/compare makes the memory (a memfd, so that nothing can be left
+ * behind) and names it in PEER_BOARD. Between turns ranks sleep: a library that waits for its turn
+ * must not take time from the one measured.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -40,7 +42,8 @@ struct peer_board *peer_board_open(void)
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 
 	if (!b || fd < 0 || ftruncate(fd, sizeof(struct shared))) {
-		fprintf(stderr, "the board (PEER_BOARD=%s) cannot be opened; perf/compare starts this program\n",
+		fprintf(stderr,
+			"the board (PEER_BOARD=%s) cannot be opened; perf/compare starts this program\n",
 			path ? path : "");
 		exit(2);
 	}

@@ -1,7 +1,8 @@
 /*
  * mpi.c - MPI as a peer of perf/compare: compiled by mpicc.openmpi and by mpicc.mpich
  *
- * In place exists for allreduce, reduce and broadcast (which in MPI has one buffer, so it is always in place).
+ * In place exists for allreduce, reduce and broadcast (which in MPI has one buffer, so it is always
+ * in place).
  */
 #include <mpi.h>
 
@@ -11,7 +12,8 @@ static int rank;
 
 static int join(int *ret_rank, int *ret_n)
 {
-	if (MPI_Init(NULL, NULL) || MPI_Comm_rank(MPI_COMM_WORLD, &rank) || MPI_Comm_size(MPI_COMM_WORLD, ret_n))
+	if (MPI_Init(NULL, NULL) || MPI_Comm_rank(MPI_COMM_WORLD, &rank) ||
+	    MPI_Comm_size(MPI_COMM_WORLD, ret_n))
 		return 1;
 	*ret_rank = rank;
 	return 0;
@@ -24,7 +26,8 @@ static void leave(void)
 
 static int allreduce(const float *in, float *out, size_t count)
 {
-	return MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	return MPI_Allreduce(in == out ? MPI_IN_PLACE : in, out, (int)count, MPI_FLOAT, MPI_SUM,
+			     MPI_COMM_WORLD);
 }
 
 static int broadcast(const float *in, float *out, size_t count)
@@ -37,7 +40,8 @@ static int reduce(const float *in, float *out, size_t count)
 {
 	const void *from = in == out && rank == 0 ? MPI_IN_PLACE : in;
 
-	return MPI_Reduce(from, rank ? NULL : out, (int)count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+	return MPI_Reduce(from, rank ? NULL : out, (int)count, MPI_FLOAT, MPI_SUM, 0,
+			  MPI_COMM_WORLD);
 }
 
 static int allgather(const float *in, float *out, size_t count)

@@ -1,9 +1,10 @@
 /*
  * peer.h - one library beside others: what perf/compare measures, and what measures it
  *
- * bench.c has the main of every peer program: it pins the rank, opens the peer, takes turns from perf/compare and runs
- * them (turn.c). A peer (tutti.c, mpi.c, gloo.cc) is a table of functions, so that all libraries are measured by the
- * same object code: same loop, same buffers, same rewriting, same way of meeting, which is none of the libraries'.
+ * bench.c has the main of every peer program: it pins the rank, opens the peer, takes turns from
+ * perf/compare and runs them (turn.c). A peer (tutti.c, mpi.c, gloo.cc) is a table of functions, so
+ * that all libraries are measured by the same object code: same loop, same buffers, same rewriting,
+ * same way of meeting, which is none of the libraries'.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -20,16 +21,24 @@ extern "C" {
 
 /* The names are in turn.c, in this order. */
 enum peer_collective {
-	PEER_ALLREDUCE, PEER_BROADCAST, PEER_REDUCE, PEER_ALLGATHER, PEER_REDUCE_SCATTER, PEER_ALLTOALL, PEER_COLLECTIVES
+	PEER_ALLREDUCE,
+	PEER_BROADCAST,
+	PEER_REDUCE,
+	PEER_ALLGATHER,
+	PEER_REDUCE_SCATTER,
+	PEER_ALLTOALL,
+	PEER_COLLECTIVES
 };
 
-/* float32, sum, root 0. count: of the whole message for allreduce, broadcast and reduce, of one rank's part for the
- * others; in == out means in place. Returns 0, or not when the library failed. */
+/* float32, sum, root 0. count: of the whole message for allreduce, broadcast and reduce, of one
+ * rank's part for the others; in == out means in place. Returns 0, or not when the library
+ * failed. */
 typedef int peer_call(const float *in, float *out, size_t count);
 
 struct peer {
 	int (*open)(int *ret_rank, int *ret_n);         /* join; 0 or not */
-	float *(*alloc)(size_t bytes);                  /* page-aligned memory of the library's own, or NULL: malloc's */
+	float *(*alloc)(size_t bytes);                  /* page-aligned memory of the library's own,
+							 * or NULL: malloc's */
 	void (*close)(void);
 	peer_call *calls[PEER_COLLECTIVES];             /* NULL: this library has none */
 };
@@ -37,14 +46,15 @@ struct peer {
 /* defined by each peer program */
 extern const struct peer peer;
 
-/* ---- board.c: memory that all ranks of one library share ---------------------------------------------------------- */
+/* ---- board.c: memory that all ranks of one library share ------------------------------------- */
 
 /* One turn: what perf/compare asks for. */
 struct peer_turn {
 	int collective;
 	bool in_place, rewritten, verify;
 	size_t bytes;
-	double target_us;                               /* how long its measured calls may take together */
+	double target_us;                               /* how long its measured calls may take
+							 * together */
 };
 
 struct peer_board;
@@ -53,15 +63,17 @@ struct peer_board;
 struct peer_board *peer_board_open(void);
 void peer_board_join(struct peer_board *b, int rank, int n, bool crowded);
 
-/* Rank 0 hands out a turn, NULL as the end; the others sleep until there is one. True: there is a turn. */
+/* Rank 0 hands out a turn, NULL as the end; the others sleep until there is one. True: there is a
+ * turn. */
 void peer_board_put(struct peer_board *b, const struct peer_turn *turn);
 bool peer_board_take(struct peer_board *b, struct peer_turn *ret_turn);
 
-/* All ranks meet, spinning (giving way where ranks outnumber cores). peer_mean: and learn the mean of their values. */
+/* All ranks meet, spinning (giving way where ranks outnumber cores). peer_mean: and learn the mean
+ * of their values. */
 void peer_meet(struct peer_board *b);
 double peer_mean(struct peer_board *b, double mine);
 
-/* ---- turn.c ------------------------------------------------------------------------------------------------------- */
+/* ---- turn.c ---------------------------------------------------------------------------------- */
 
 /* The buffers of a rank; room for the inputs of a batch besides the largest message. */
 struct peer_rank {
@@ -72,18 +84,23 @@ struct peer_rank {
 
 struct peer_result {
 	uint64_t calls;                                 /* measured, on each rank */
-	double mean_us;                                 /* time of a call, mean over calls and ranks */
-	double median_us;                               /* median over batches of their mean time, mean over ranks */
-	double wrong;                                   /* elements, mean over ranks, where asked to verify */
+	double mean_us;                                 /* time of a call, mean over calls and
+							 * ranks */
+	double median_us;                               /* median over batches of their mean time,
+							 * mean over ranks */
+	double wrong;                                   /* elements, mean over ranks, where asked to
+							 * verify */
 };
 
 extern const char *const peer_collective_names[PEER_COLLECTIVES];
 
-/* A batch's inputs stay together within this, so that rewriting them does not push them out of the nearest caches. */
+/* A batch's inputs stay together within this, so that rewriting them does not push them out of the
+ * nearest caches. */
 #define PEER_BATCH_BYTES (256 << 10)
 
 /* 0, or not when the library failed. */
-int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn, struct peer_result *ret_result);
+int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn,
+		  struct peer_result *ret_result);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,15 @@
 /*
- * turn.c - one turn of one library: data, a first call that may be checked, warming up, measured batches of calls
+ * turn.c - one turn of one library: data, a first call that may be checked, warming up, measured
+ * batches of calls
  *
  * Called by bench.c on every rank at once. Two kinds of buffers:
- *   same        every call has the same buffers, and nobody touches them between calls; batches follow each other
- *   rewritten   before each batch every rank writes the inputs of its calls, each an input of its own (not timed), then
- *               all meet: so every call reads data which its rank has just written
- * The time of a call is a batch's time over its calls; no clock is read between the calls of a batch.
+ *   same        every call has the same buffers, and nobody touches them between calls; batches
+ *               follow each other
+ *   rewritten   before each batch every rank writes the inputs of its calls, each an input of its
+ *               own (not timed), then all meet: so every call reads data which its rank has just
+ *               written
+ * The time of a call is a batch's time over its calls; no clock is read between the calls of a
+ * batch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +21,9 @@ const char *const peer_collective_names[PEER_COLLECTIVES] = {
 	"allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall",
 };
 
-/* ---- data ---------------------------------------------------------------------------------------------------------- *
- * Element i of rank r's input is r + 1 + salt + i % 7: no sum of 256 ranks is rounded, and no power of two is a period.
+/* ---- data ------------------------------------------------------------------------------------- *
+ * Element i of rank r's input is r + 1 + salt + i % 7: no sum of 256 ranks is rounded, and no power
+ * of two is a period.
  */
 
 #define PERIOD 7
@@ -57,7 +62,7 @@ static size_t differ(const float *at, size_t count, double base, double step, si
 	return wrong;
 }
 
-/* ---- a collective's shape ------------------------------------------------------------------------------------------ */
+/* ---- a collective's shape -------------------------------------------------------------------- */
 
 struct work {
 	const struct peer_rank *me;
@@ -101,7 +106,8 @@ static float *output(const struct work *w, int slot)
 static void write_inputs(const struct work *w, int slots, int salt)
 {
 	for (int k = 0; k < slots; k++)
-		fill(w->me->in + (size_t)k * w->in_count, w->in_count, w->me->rank + 1 + salt + k, 1, 0);
+		fill(w->me->in + (size_t)k * w->in_count, w->in_count, w->me->rank + 1 + salt + k,
+		     1, 0);
 }
 
 /* How many elements of the output differ from what inputs with this salt give. */
@@ -130,7 +136,7 @@ static size_t judge(const struct work *w, int slot, int salt)
 	return wrong;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static double now_us(void)
 {
@@ -208,7 +214,8 @@ static int measure(const struct work *w, double call_us, struct peer_result *r)
 		sum += each[b];
 	}
 	if (w->turn->verify && w->turn->rewritten)
-		r->wrong += peer_mean(w->me->board, (double)judge(w, w->slots - 1, (batches - 1) % 5));
+		r->wrong +=
+			peer_mean(w->me->board, (double)judge(w, w->slots - 1, (batches - 1) % 5));
 	qsort(each, (size_t)batches, sizeof(each[0]), up);
 	r->calls = (uint64_t)batch * (uint64_t)batches;
 	r->mean_us = peer_mean(w->me->board, sum / batches);
@@ -216,7 +223,8 @@ static int measure(const struct work *w, double call_us, struct peer_result *r)
 	return 0;
 }
 
-/* The first call, on known data; in place its results must not grow without end, so zeros follow. */
+/* The first call, on known data; in place its results must not grow without end, so zeros
+ * follow. */
 static int first_call(const struct work *w, struct peer_result *r)
 {
 	double us;
@@ -233,7 +241,8 @@ static int first_call(const struct work *w, struct peer_result *r)
 	return 0;
 }
 
-int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn, struct peer_result *ret_result)
+int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn,
+		  struct peer_result *ret_result)
 {
 	struct work w = { .me = me, .turn = turn, .call = peer.calls[turn->collective] };
 	struct peer_result r = { 0 };

@@ -1,7 +1,8 @@
 /*
  * tutti.c - Tutti as a peer of perf/compare
  *
- * PEER_REGISTERED=1: buffers of tuttiMemAlloc, registered with the communicator. TUTTI_TRANSPORT and its kin as ever.
+ * PEER_REGISTERED=1: buffers of tuttiMemAlloc, registered with the communicator. TUTTI_TRANSPORT
+ * and its kin as ever.
  */
 #include <stdio.h>
 #include <stdlib.h>

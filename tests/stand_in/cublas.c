@@ -1,8 +1,10 @@
 /*
- * cublas.c - a libcublas.so.13 without a GPU: products of matrices as host functions of the stand-in's streams
+ * cublas.c - a libcublas.so.13 without a GPU: products of matrices as host functions of the
+ * stand-in's streams
  *
- * For tests only: it has the functions of trainer/cublas.h with the library's meaning, matrices stored by columns. Sums run in
- * another order than the trainer's own products do, so that nobody relies on the bits.
+ * For tests only: it has the functions of trainer/cublas.h with the library's meaning, matrices
+ * stored by columns. Sums run in another order than the trainer's own products do, so that nobody
+ * relies on the bits.
  */
 #include <stdlib.h>
 
@@ -45,7 +47,8 @@ EXPORT int cublasSetMathMode(void *handle, int mode)
 	return mode == TT_CUBLAS_PEDANTIC ? 0 : 7;
 }
 
-/* A column of a times a number, added to a column of c: what the compiler can do several of at once. */
+/* A column of a times a number, added to a column of c: what the compiler can do several of at
+ * once. */
 static void add_column(float *restrict c, const float *restrict a, long a_row, long m, float b)
 {
 	if (a_row == 1)
@@ -68,17 +71,20 @@ static void multiply(void *arg)
 		for (long i = 0; i < p->m; i++)
 			c[i] = p->beta != 0.0f ? p->beta * c[i] : 0.0f;
 		for (long k = p->k; k-- > 0;)
-			add_column(c, p->a + k * a_column, a_row, p->m, p->alpha * p->b[k * b_row + j * b_column]);
+			add_column(c, p->a + k * a_column, a_row, p->m,
+				   p->alpha * p->b[k * b_row + j * b_column]);
 	}
 	free(p);
 }
 
-EXPORT int cublasSgemm_v2(void *handle, int across_a, int across_b, int m, int n, int k, const float *alpha, const float *a,
-			  int lda, const float *b, int ldb, const float *beta, float *c, int ldc)
+EXPORT int cublasSgemm_v2(void *handle, int across_a, int across_b, int m, int n, int k,
+			  const float *alpha, const float *a, int lda, const float *b, int ldb,
+			  const float *beta, float *c, int ldc)
 {
 	struct product *p = malloc(sizeof(*p));
 
-	if (!p || m < 0 || n < 0 || k < 0 || lda < (across_a ? k : m) || ldb < (across_b ? n : k) || ldc < m) {
+	if (!p || m < 0 || n < 0 || k < 0 || lda < (across_a ? k : m) || ldb < (across_b ? n : k) ||
+	    ldc < m) {
 		free(p);
 		return 7;                      /* CUBLAS_STATUS_INVALID_VALUE */
 	}

@@ -11,7 +11,9 @@
 pthread_mutex_t stand_in_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t stand_in_changed = PTHREAD_COND_INITIALIZER;
 
-static struct context { int device; } contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
+static struct context {
+	int device;
+} contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
 static __thread struct context *stack[16];
 static __thread int depth;
 
@@ -34,7 +36,8 @@ int stand_in_fault(const char *symbol)
 	int nth, code, hit = 0;
 
 	slow_down(symbol);
-	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 || strcmp(name, symbol))
+	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
+	    strcmp(name, symbol))
 		return 0;
 	inside = true;
 	pthread_mutex_lock(&stand_in_lock);
@@ -72,7 +75,9 @@ EXPORT int cuGetErrorName(int code, const char **ret_text)
 
 EXPORT int cuGetErrorString(int code, const char **ret_text)
 {
-	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory" : code ? "the stand-in says no" : "no error";
+	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory"
+		    : code		    ? "the stand-in says no"
+					    : "no error";
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /*
- * memory.c - the stand-in's memory: a memfd a piece of device memory, so that another process can open it
+ * memory.c - the stand-in's memory: a memfd a piece of device memory, so that another process can
+ * open it
  *
- * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who made the memory cannot
- * open its own handle.
+ * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who
+ * made the memory cannot open its own handle.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,7 +55,8 @@ static struct piece *take(const void *p, bool host, bool registered)
 
 	pthread_mutex_lock(&stand_in_lock);
 	for (at = &pieces; (x = *at); at = &x->next)
-		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host && x->registered == registered)
+		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host &&
+		    x->registered == registered)
 			break;
 	if (x)
 		*at = x->next;
@@ -76,7 +78,11 @@ static int release(struct piece *x)
 
 void stand_in_add_virtual(char *at, size_t bytes)
 {
-	add((struct piece){ .at = at, .bytes = bytes, .fd = -1, .device = stand_in_device(), .type = TT_CU_TYPE_DEVICE,
+	add((struct piece){ .at = at,
+			    .bytes = bytes,
+			    .fd = -1,
+			    .device = stand_in_device(),
+			    .type = TT_CU_TYPE_DEVICE,
 			    .virtual = true });
 }
 
@@ -153,7 +159,8 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	ENTER_CONTEXT();
 	(void)flags;
-	add((struct piece){ .at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
+	add((struct piece){
+		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
 }
 

@@ -1,18 +1,21 @@
 /*
  * stand_in.h - a libcuda.so.1 without a GPU: what its files share
  *
- * For tests only: found by dlopen("libcuda.so.1") through LD_LIBRARY_PATH, or loaded by its path first. It has the
- * functions of mem/cuda.h with the driver's meaning: device memory is a memfd a piece (so that other processes can open
- * it), a stream is a thread with an ordered queue, kernels are the library's, compiled for the host and run one thread a
- * block. It proves order, waiting, errors and bits of Tutti's side, and nothing about a GPU.
+ * For tests only: found by dlopen("libcuda.so.1") through LD_LIBRARY_PATH, or loaded by its path
+ * first. It has the functions of mem/cuda.h with the driver's meaning: device memory is a memfd a
+ * piece (so that other processes can open it), a stream is a thread with an ordered queue, kernels
+ * are the library's, compiled for the host and run one thread a block. It proves order, waiting,
+ * errors and bits of Tutti's side, and nothing about a GPU.
  *
- * What it is not: device memory can be read by the host, streams have no implicit order with the default one, capture
- * knows events only within one graph, in which all nodes run one after the other.
+ * What it is not: device memory can be read by the host, streams have no implicit order with the
+ * default one, capture knows events only within one graph, in which all nodes run one after the
+ * other.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
- *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is wrong
+ *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is
+ *               wrong
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
 #ifndef STAND_IN_H
@@ -54,7 +57,8 @@ extern pthread_cond_t stand_in_changed;
 int stand_in_device(void);
 int stand_in_devices(void);
 
-/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that address */
+/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that
+ * address */
 void stand_in_add_virtual(char *at, size_t bytes);
 bool stand_in_take_virtual(char *at);
 
@@ -99,8 +103,8 @@ int stand_in_add(tt_custream stream, const struct node *node);
 void stand_in_run(const struct node *node);
 struct stream *stand_in_stream(tt_custream stream);
 
-/* Kernels, compiled for the host: the library's (kernels.c) and the trainer's (train_kernels.c). A kernel has one
- * parameter, a struct. */
+/* Kernels, compiled for the host: the library's (kernels.c) and the trainer's (train_kernels.c). A
+ * kernel has one parameter, a struct. */
 struct stand_in_kernel {
 	const char *name;
 	void (*run)(const void *params);       /* one block */

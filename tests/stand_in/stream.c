@@ -22,7 +22,7 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* ---- what a node does -------------------------------------------------------------------------------------------- */
+/* ---- what a node does ------------------------------------------------------------------------ */
 
 static void dawdle(void)
 {
@@ -47,7 +47,8 @@ static void run_batch(const struct node *n)
 			atomic_store(at, value);
 			continue;
 		}
-		while (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value : (int)(atomic_load(at) - value) < 0)
+		while (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
+						       : (int)(atomic_load(at) - value) < 0)
 			usleep(20);
 	}
 }
@@ -107,7 +108,7 @@ void stand_in_run(const struct node *n)
 	}
 }
 
-/* ---- the queue --------------------------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 static void *work(void *arg)
 {
@@ -236,7 +237,7 @@ EXPORT int cuCtxSynchronize(void)
 	return settle(stand_in_stream(NULL));
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 {
@@ -249,7 +250,8 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
 	ENTER_CONTEXT();
-	await(event, ((struct event *)event)->recorded);      /* CUDA's go on until they are reached; ours is freed then */
+	/* CUDA's go on until they are reached; ours is freed then */
+	await(event, ((struct event *)event)->recorded);
 	free(event);
 	return 0;
 }

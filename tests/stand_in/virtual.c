@@ -1,5 +1,6 @@
 /*
- * virtual.c - the stand-in's virtual memory: a handle is a memfd, an address is reserved, and the one mapped at the other
+ * virtual.c - the stand-in's virtual memory: a handle is a memfd, an address is reserved, and the
+ * one mapped at the other
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -20,12 +21,14 @@ EXPORT int cuMemGetAllocationGranularity(size_t *ret_bytes, const struct tt_cupr
 	return prop->place.id < stand_in_devices() ? 0 : TT_CU_BAD_VALUE;
 }
 
-EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cuprop *prop, unsigned long long flags)
+EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cuprop *prop,
+		       unsigned long long flags)
 {
 	int fd;
 
 	ENTER();
-	if (bytes % GRANULARITY || flags || prop->type != TT_CU_PINNED || prop->handles != TT_CU_BY_FD)
+	if (bytes % GRANULARITY || flags || prop->type != TT_CU_PINNED ||
+	    prop->handles != TT_CU_BY_FD)
 		return TT_CU_BAD_VALUE;
 	fd = memfd_create("stand-in", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
@@ -40,7 +43,8 @@ EXPORT int cuMemRelease(uint64_t handle)
 	return close(fd_of(handle)) ? TT_CU_BAD_VALUE : 0;
 }
 
-EXPORT int cuMemAddressReserve(tt_cuptr *ret_at, size_t bytes, size_t align, tt_cuptr at, unsigned long long flags)
+EXPORT int cuMemAddressReserve(tt_cuptr *ret_at, size_t bytes, size_t align, tt_cuptr at,
+			       unsigned long long flags)
 {
 	void *p;
 
@@ -60,14 +64,16 @@ EXPORT int cuMemAddressFree(tt_cuptr at, size_t bytes)
 }
 
 /* Nobody may touch it before cuMemSetAccess. */
-EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags)
+EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
+		    unsigned long long flags)
 {
 	struct stat st;
 
 	ENTER();
 	if (flags || fstat(fd_of(handle), &st) || offset + bytes > (size_t)st.st_size)
 		return TT_CU_BAD_VALUE;
-	if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd_of(handle), (off_t)offset) == MAP_FAILED)
+	if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd_of(handle),
+		 (off_t)offset) == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
 	stand_in_add_virtual((char *)(uintptr_t)at, bytes);
 	return 0;
@@ -87,11 +93,14 @@ EXPORT int cuMemUnmap(tt_cuptr at, size_t bytes)
 	ENTER();
 	if (!stand_in_take_virtual((char *)(uintptr_t)at))
 		return TT_CU_BAD_VALUE;
-	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) ==
-	       MAP_FAILED ? TT_CU_NO_MEMORY : 0;
+	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED
+		       ? TT_CU_NO_MEMORY
+		       : 0;
 }
 
-EXPORT int cuMemExportToShareableHandle(void *ret_fd, uint64_t handle, int type, unsigned long long flags)
+EXPORT int cuMemExportToShareableHandle(void *ret_fd, uint64_t handle, int type,
+					unsigned long long flags)
 {
 	int fd;
 

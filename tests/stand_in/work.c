@@ -1,5 +1,6 @@
 /*
- * work.c - what the stand-in's streams are given to do: copies, host functions, memory operations, kernels, graphs
+ * work.c - what the stand-in's streams are given to do: copies, host functions, memory operations,
+ * kernels, graphs
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,11 @@ static bool to_be_spoilt(void)
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes, .spoilt = to_be_spoilt() };
+	struct node n = { .kind = COPY,
+			  .to = to,
+			  .from = (void *)(uintptr_t)from,
+			  .bytes = bytes,
+			  .spoilt = to_be_spoilt() };
 
 	ENTER_CONTEXT();
 	return stand_in_add(stream, &n);
@@ -66,7 +71,9 @@ EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_cus
 
 EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes };
+	struct node n = {
+		.kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes
+	};
 
 	ENTER_CONTEXT();
 	return stand_in_add(stream, &n);
@@ -80,7 +87,8 @@ EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg
 	return stand_in_add(stream, &n);
 }
 
-EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops, unsigned flags)
+EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops,
+				 unsigned flags)
 {
 	struct node n = { .kind = BATCH, .nops = count };
 
@@ -92,7 +100,7 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 	return stand_in_add(stream, &n);
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 {
@@ -119,7 +127,8 @@ EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *
 	return k ? 0 : TT_CU_NOT_FOUND;
 }
 
-EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function, int threads, size_t shared)
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function,
+						       int threads, size_t shared)
 {
 	ENTER_CONTEXT();
 	(void)function;
@@ -129,8 +138,9 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn 
 	return 0;
 }
 
-EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-			  unsigned shared, tt_custream stream, void **params, void **extra)
+EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			  unsigned by, unsigned bz, unsigned shared, tt_custream stream,
+			  void **params, void **extra)
 {
 	const struct stand_in_kernel *k = function;
 	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
@@ -143,7 +153,7 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 	return stand_in_add(stream, &n);
 }
 
-/* ---- capture ----------------------------------------------------------------------------------------------------- */
+/* ---- capture --------------------------------------------------------------------------------- */
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 {

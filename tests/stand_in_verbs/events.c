@@ -1,4 +1,5 @@
-/* events.c - the stand-in's datagrams, which a channel's or context's descriptor hears, and its faults */
+/* events.c - the stand-in's datagrams, which a channel's or context's descriptor hears, and its
+ * faults */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -18,7 +19,8 @@ static socklen_t name_of(uint32_t number, struct sockaddr_un *at)
 	memset(at, 0, sizeof(*at));
 	at->sun_family = AF_UNIX;
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "%s-%u", file ? file : "", number));
+			   (size_t)snprintf(at->sun_path + 1, sizeof(at->sun_path) - 1, "%s-%u",
+					    file ? file : "", number));
 }
 
 int listen_on(uint32_t number)
@@ -57,7 +59,9 @@ static uint64_t asked(const char *kind)
 	const char *set = getenv("TUTTI_TEST_VERBS_FAULT");
 	size_t bytes = strlen(kind);
 
-	return set && !strncmp(set, kind, bytes) && set[bytes] == '@' ? strtoull(set + bytes + 1, NULL, 10) : 0;
+	return set && !strncmp(set, kind, bytes) && set[bytes] == '@'
+		       ? strtoull(set + bytes + 1, NULL, 10)
+		       : 0;
 }
 
 bool fault(const char *kind, uint64_t count)

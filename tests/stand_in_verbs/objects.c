@@ -13,7 +13,7 @@
 
 #pragma GCC visibility push(default)
 
-/* ---- what all processes share ------------------------------------------------------------------------------------ */
+/* ---- what all processes share ---------------------------------------------------------------- */
 
 static struct shared *all;
 
@@ -66,7 +66,7 @@ static uint32_t new_number(void)
 	return __atomic_add_fetch(&all->numbers, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- cards ------------------------------------------------------------------------------------------------------- */
+/* ---- cards ----------------------------------------------------------------------------------- */
 
 static struct tt_ib_device cards[2];
 static const char *const names[2] = { "standin0", "standin1" };
@@ -78,14 +78,16 @@ struct tt_ib_context *ibv_open_device(struct tt_ib_device *device);
 int ibv_close_device(struct tt_ib_context *context);
 int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr);
 int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr);
-ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries, size_t n, uint32_t flags, size_t bytes);
+ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
+			     size_t n, uint32_t flags, size_t bytes);
 struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context);
 int ibv_dealloc_pd(struct tt_ib_pd *pd);
 struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access);
 int ibv_dereg_mr(struct tt_ib_mr *mr);
 struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context);
 int ibv_destroy_comp_channel(struct tt_ib_channel *channel);
-struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user, struct tt_ib_channel *channel, int vector);
+struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user,
+			       struct tt_ib_channel *channel, int vector);
 int ibv_destroy_cq(struct tt_ib_cq *cq);
 struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init);
 int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask);
@@ -140,21 +142,28 @@ int ibv_close_device(struct tt_ib_context *context)
 int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr)
 {
 	(void)context;
-	*attr = (struct tt_ib_device_attr){ .phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 2 };
+	*attr = (struct tt_ib_device_attr){
+		.phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 2
+	};
 	return 0;
 }
 
 int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr)
 {
 	(void)context;
-	*attr = (struct tt_ib_port_attr){ .state = port == 1 ? TT_IB_PORT_ACTIVE : 1, .active_mtu = 5, .max_mtu = 5,
-					  .link_layer = TT_IB_LINK_ETHERNET, .active_width = 2, .active_speed = 32,
+	*attr = (struct tt_ib_port_attr){ .state = port == 1 ? TT_IB_PORT_ACTIVE : 1,
+					  .active_mtu = 5,
+					  .max_mtu = 5,
+					  .link_layer = TT_IB_LINK_ETHERNET,
+					  .active_width = 2,
+					  .active_speed = 32,
 					  .gid_tbl_len = 4 };
 	return 0;
 }
 
 /* Three GIDs: link-local, RoCE v1, and the one that ought to be chosen. */
-ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries, size_t n, uint32_t flags, size_t bytes)
+ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
+			     size_t n, uint32_t flags, size_t bytes)
 {
 	const struct context *c = (const struct context *)context;
 	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
@@ -171,7 +180,7 @@ ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_ent
 	return 3;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context)
 {
@@ -198,7 +207,8 @@ struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int a
 	struct mr *m = calloc(1, sizeof(*m));
 	uint32_t i = 0;
 
-	if (!m || fault_from("much-memory", bytes) || fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
+	if (!m || fault_from("much-memory", bytes) ||
+	    fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
 		free(m);
 		errno = ENOMEM;
 		return NULL;
@@ -209,7 +219,8 @@ struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int a
 	m->index = i;
 	m->base = (struct tt_ib_mr){ pd->context, pd, addr, bytes, i, new_number() << 8, 0 };
 	m->base.rkey = m->base.lkey;
-	all->mr[i] = (struct shared_mr){ true, getpid(), pd->handle, m->base.lkey, access, (uintptr_t)addr, bytes };
+	all->mr[i] = (struct shared_mr){ true,	 getpid(),	  pd->handle, m->base.lkey,
+					 access, (uintptr_t)addr, bytes };
 	unlock();
 	return &m->base;
 }
@@ -223,7 +234,7 @@ int ibv_dereg_mr(struct tt_ib_mr *mr)
 	return 0;
 }
 
-/* ---- queues ------------------------------------------------------------------------------------------------------ */
+/* ---- queues ---------------------------------------------------------------------------------- */
 
 struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context)
 {
@@ -245,7 +256,8 @@ int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
 	return 0;
 }
 
-struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user, struct tt_ib_channel *channel, int vector)
+struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user,
+			       struct tt_ib_channel *channel, int vector)
 {
 	struct cq *c = calloc(1, sizeof(*c));
 	uint32_t i = 0;
@@ -259,7 +271,9 @@ struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void 
 	while (i < MAX_CQS - 1 && all->cq[i].used)
 		i++;
 	c->index = i;
-	c->base = (struct tt_ib_cq){ .context = context, .channel = channel, .cq_context = user, .cqe = entries };
+	c->base = (struct tt_ib_cq){
+		.context = context, .channel = channel, .cq_context = user, .cqe = entries
+	};
 	all->cq[i].used = true;
 	all->cq[i].armed = false;
 	all->cq[i].pid = getpid();
@@ -279,7 +293,8 @@ int ibv_destroy_cq(struct tt_ib_cq *cq)
 
 	lock();
 	for (int i = 0; i < MAX_QPS; i++)
-		if (all->qp[i].used && (all->qp[i].send_cq == c->index || all->qp[i].recv_cq == c->index)) {
+		if (all->qp[i].used &&
+		    (all->qp[i].send_cq == c->index || all->qp[i].recv_cq == c->index)) {
 			unlock();
 			return EBUSY;
 		}
@@ -295,8 +310,8 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	struct qp *q = calloc(1, sizeof(*q));
 	uint32_t i = 0;
 
-	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH || init->cap.max_recv_wr > MAX_RECVS ||
-	    init->cap.max_send_sge > 2) {
+	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH ||
+	    init->cap.max_recv_wr > MAX_RECVS || init->cap.max_send_sge > 2) {
 		free(q);
 		errno = EINVAL;
 		return NULL;
@@ -306,13 +321,24 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	while (i < MAX_QPS - 1 && all->qp[i].used)
 		i++;
 	q->index = i;
-	q->base = (struct tt_ib_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
-				     .qp_num = new_number(), .type = TT_IB_RC };
+	q->base = (struct tt_ib_qp){ .context = pd->context,
+				     .pd = pd,
+				     .send_cq = init->send_cq,
+				     .recv_cq = init->recv_cq,
+				     .qp_num = new_number(),
+				     .type = TT_IB_RC };
 	all->qp[i] = (struct shared_qp){
-		.used = true, .pid = getpid(), .number = q->base.qp_num, .context = ((struct context *)pd->context)->number,
-		.pd = pd->handle, .pieces = init->cap.max_send_sge,
-		.send_depth = init->cap.max_send_wr, .recv_depth = init->cap.max_recv_wr, .inline_max = MAX_INLINE,
-		.send_cq = ((struct cq *)init->send_cq)->index, .recv_cq = ((struct cq *)init->recv_cq)->index,
+		.used = true,
+		.pid = getpid(),
+		.number = q->base.qp_num,
+		.context = ((struct context *)pd->context)->number,
+		.pd = pd->handle,
+		.pieces = init->cap.max_send_sge,
+		.send_depth = init->cap.max_send_wr,
+		.recv_depth = init->cap.max_recv_wr,
+		.inline_max = MAX_INLINE,
+		.send_cq = ((struct cq *)init->send_cq)->index,
+		.recv_cq = ((struct cq *)init->recv_cq)->index,
 	};
 	unlock();
 	return &q->base;
@@ -323,9 +349,10 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 {
 	static const int needs[] = {
 		[TT_IB_INIT] = TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS,
-		[TT_IB_RTR] = TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN | TT_IB_QP_DEST_READS |
-			      TT_IB_QP_RNR_TIMER,
-		[TT_IB_RTS] = TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN | TT_IB_QP_READS,
+		[TT_IB_RTR] = TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN |
+			      TT_IB_QP_DEST_READS | TT_IB_QP_RNR_TIMER,
+		[TT_IB_RTS] = TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN |
+			      TT_IB_QP_READS,
 	};
 	struct shared_qp *q = &all->qp[((struct qp *)qp)->index];
 	bool v4 = attr->ah.grh.dgid[10] == 0xff;
@@ -334,11 +361,13 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 	lock();
 	if (attr->qp_state == TT_IB_ERR && mask == TT_IB_QP_STATE)
 		work_stop(q);
-	else if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS || attr->qp_state != q->state + 1 ||
-	    mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
+	else if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS ||
+		 attr->qp_state != q->state + 1 || mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
 		rc = EINVAL;
-	else if (attr->qp_state == TT_IB_RTR && (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))
-		rc = EINVAL;                   /* RoCE needs a route, from a GID of the same family */
+	else if (attr->qp_state == TT_IB_RTR &&
+		 (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))
+		rc = EINVAL;                   /* RoCE needs a route, from a GID of the same
+					        * family */
 	else
 		q->state = attr->qp_state;
 	if (!rc && attr->qp_state == TT_IB_RTR)

@@ -1,15 +1,19 @@
 /*
- * stand_in.h - a libibverbs.so.1 without a card: strict where cards are lenient, and able to fail when told to
+ * stand_in.h - a libibverbs.so.1 without a card: strict where cards are lenient, and able to fail
+ * when told to
  *
- * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie in one file that they
- * share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write carries it out at once, into the other's memory by
- * process_vm_writev. So there is no thread, and every order of things can be had by holding completions back.
- * objects.c makes and frees what there is, work.c carries out, events.c tells.
+ * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie
+ * in one file that they share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write
+ * carries it out at once, into the other's memory by process_vm_writev. So there is no thread, and
+ * every order of things can be had by holding completions back. objects.c makes and frees what
+ * there is, work.c carries out, events.c tells.
  *
- * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still registered), bounds and access rights, depths of all queues, receives that are missing (a card
- * would wait for them), memory handed back while registered queues still use it, objects freed in the wrong order.
- * TUTTI_TEST_VERBS_MOOD: "reorder" gives completions of different queue pairs in random order; "delay" holds them back.
- * TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write (memory: registration), once:
+ * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still
+ * registered), bounds and access rights, depths of all queues, receives that are missing (a card
+ * would wait for them), memory handed back while registered queues still use it, objects freed in
+ * the wrong order. TUTTI_TEST_VERBS_MOOD: "reorder" gives completions of different queue pairs in
+ * random order; "delay" holds them back. TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write
+ * (memory: registration), once:
  *   drop remote-access local-protection rnr flush port-down device-gone memory
  * or much-memory@BYTES: whenever so much is to be registered at once.
  */

@@ -11,7 +11,8 @@
 
 #pragma GCC visibility push(default)
 
-#define SILENCE (-100)         /* the peer's queue pair has stopped: retries go on for longer than a test lasts */
+/* the peer's queue pair has stopped: retries go on for longer than a test lasts */
+#define SILENCE (-100)
 
 static uint64_t writes;        /* of this process */
 
@@ -19,11 +20,12 @@ static uint32_t chance(void)
 {
 	static __thread uint64_t state;
 
-	state = (state ? state : (uint64_t)getpid() * 977 + 1) * 6364136223846793005u + 1442695040888963407u;
+	state = (state ? state : (uint64_t)getpid() * 977 + 1) * 6364136223846793005u +
+		1442695040888963407u;
 	return (uint32_t)(state >> 33);
 }
 
-/* ---- completions, under the lock --------------------------------------------------------------------------------- */
+/* ---- completions, under the lock ------------------------------------------------------------- */
 
 static void complete(struct shared_qp *q, bool send, const struct tt_ib_wc *wc, uint64_t frees)
 {
@@ -54,7 +56,9 @@ void work_stop(struct shared_qp *q)
 
 static void fail(struct shared_qp *q, const struct tt_ib_send_wr *wr, int status)
 {
-	struct tt_ib_wc wc = { .wr_id = wr->wr_id, .status = status, .qp_num = q->number, .vendor_err = 0x77 };
+	struct tt_ib_wc wc = {
+		.wr_id = wr->wr_id, .status = status, .qp_num = q->number, .vendor_err = 0x77
+	};
 
 	complete(q, true, &wc, q->posted);
 	work_stop(q);
@@ -105,16 +109,19 @@ int work_arm(struct tt_ib_cq *cq, int solicited_only)
 	return 0;
 }
 
-/* ---- work -------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
-static bool covers(const struct shared_mr *m, pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes, int access)
+static bool covers(const struct shared_mr *m, pid_t pid, uint32_t pd, uint32_t key, uint64_t start,
+		   uint64_t bytes, int access)
 {
-	return m->used && m->pid == pid && m->pd == pd && m->key == key && (m->access & access) == access && start >= m->start &&
+	return m->used && m->pid == pid && m->pd == pd && m->key == key &&
+	       (m->access & access) == access && start >= m->start &&
 	       start + bytes <= m->start + m->bytes;
 }
 
 /* Keys are never used twice, so those of memory that was handed back are good for nothing. */
-static bool registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes, int access)
+static bool registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes,
+		       int access)
 {
 	for (int i = 0; i < MAX_MRS; i++)
 		if (covers(&shared()->mr[i], pid, pd, key, start, bytes, access))
@@ -149,10 +156,14 @@ static bool move(pid_t pid, uint64_t from, uint64_t to, size_t bytes)
 
 static int injected(uint64_t number)
 {
-	return fault("drop", number) ? TT_IB_WC_RETRY : fault("remote-access", number) ? TT_IB_WC_REM_ACCESS :
-	       fault("local-protection", number) ? TT_IB_WC_LOC_PROT : fault("rnr", number) ? TT_IB_WC_RNR_RETRY :
-	       fault("flush", number) ? TT_IB_WC_FLUSH : fault("port-down", number) ? -TT_IB_EVENT_PORT_ERR :
-	       fault("device-gone", number) ? -TT_IB_EVENT_DEVICE_FATAL : 0;
+	return fault("drop", number)		   ? TT_IB_WC_RETRY
+	       : fault("remote-access", number)	   ? TT_IB_WC_REM_ACCESS
+	       : fault("local-protection", number) ? TT_IB_WC_LOC_PROT
+	       : fault("rnr", number)		   ? TT_IB_WC_RNR_RETRY
+	       : fault("flush", number)		   ? TT_IB_WC_FLUSH
+	       : fault("port-down", number)	   ? -TT_IB_EVENT_PORT_ERR
+	       : fault("device-gone", number)	   ? -TT_IB_EVENT_DEVICE_FATAL
+						   : 0;
 }
 
 static uint64_t bytes_of(const struct tt_ib_send_wr *wr)
@@ -170,7 +181,8 @@ static bool readable(const struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	bool good = true;
 
 	for (int i = 0; i < wr->num_sge && !(wr->send_flags & TT_IB_INLINE); i++)
-		good = good && registered(q->pid, q->pd, wr->sg_list[i].lkey, wr->sg_list[i].addr, wr->sg_list[i].length, 0);
+		good = good && registered(q->pid, q->pd, wr->sg_list[i].lkey, wr->sg_list[i].addr,
+					  wr->sg_list[i].length, 0);
 	return good;
 }
 
@@ -188,7 +200,8 @@ static bool move_all(pid_t pid, const struct tt_ib_send_wr *wr)
 }
 
 /* 0 or the status of its completion */
-static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr, struct shared_qp **ret_peer)
+static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
+		     struct shared_qp **ret_peer)
 {
 	uint64_t bytes = bytes_of(wr);
 	struct shared_qp *peer = find(q->dest);
@@ -197,9 +210,11 @@ static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr, struct
 		return TT_IB_WC_LOC_PROT;
 	if (peer && peer->state == TT_IB_ERR)
 		return SILENCE;
-	if (!peer || peer->dest != q->number || (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
+	if (!peer || peer->dest != q->number ||
+	    (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
 		return TT_IB_WC_RETRY;
-	if (bytes && !registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, bytes, TT_IB_REMOTE_WRITE)) {
+	if (bytes && !registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
+				 bytes, TT_IB_REMOTE_WRITE)) {
 		tell(peer->context, TT_IB_EVENT_QP_ACCESS_ERR);
 		return TT_IB_WC_REM_ACCESS;
 	}
@@ -217,7 +232,8 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	struct shared_qp *peer = NULL;
 	struct tt_ib_wc wc = { .qp_num = q->number, .opcode = 1 };
 
-	if ((wr->opcode != TT_IB_WRITE_IMM && wr->opcode != TT_IB_WRITE) || wr->num_sge > (int)q->pieces ||
+	if ((wr->opcode != TT_IB_WRITE_IMM && wr->opcode != TT_IB_WRITE) ||
+	    wr->num_sge > (int)q->pieces ||
 	    (wr->send_flags & TT_IB_INLINE && bytes_of(wr) > q->inline_max))
 		return EINVAL;
 	if (q->state != TT_IB_RTS && q->state != TT_IB_ERR)
@@ -239,16 +255,21 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 		complete(q, true, &wc, q->posted);
 	if (wr->opcode == TT_IB_WRITE)
 		return 0;
-	wc = (struct tt_ib_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS], .opcode = TT_IB_WC_IMM,
-				.byte_len = (uint32_t)bytes_of(wr), .imm_data = wr->imm_data,
-				.qp_num = peer->number, .wc_flags = 2 };
+	wc = (struct tt_ib_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS],
+				.opcode = TT_IB_WC_IMM,
+				.byte_len = (uint32_t)bytes_of(wr),
+				.imm_data = wr->imm_data,
+				.qp_num = peer->number,
+				.wc_flags = 2 };
 	complete(peer, false, &wc, 0);
 	return 0;
 }
 
-int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask, struct tt_ib_qp_init *init);
+int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
+		 struct tt_ib_qp_init *init);
 
-int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask, struct tt_ib_qp_init *init)
+int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
+		 struct tt_ib_qp_init *init)
 {
 	(void)mask, (void)init;
 	lock();
@@ -289,7 +310,7 @@ int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_w
 	return rc;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 int ibv_get_cq_event(struct tt_ib_channel *channel, struct tt_ib_cq **ret_cq, void **ret_user);
 void ibv_ack_cq_events(struct tt_ib_cq *cq, unsigned n);
@@ -320,7 +341,8 @@ int ibv_get_async_event(struct tt_ib_context *context, struct tt_ib_async_event 
 
 	if (!hear(context->async_fd, &what))
 		return -1;
-	*ret_event = (struct tt_ib_async_event){ .element.port = (int)(what >> 32), .type = (int)(uint32_t)what };
+	*ret_event = (struct tt_ib_async_event){ .element.port = (int)(what >> 32),
+						 .type = (int)(uint32_t)what };
 	return 0;
 }
 
@@ -331,8 +353,9 @@ void ibv_ack_async_event(struct tt_ib_async_event *event)
 
 const char *ibv_wc_status_str(int status)
 {
-	return status == TT_IB_WC_RETRY ? "transport retry counter exceeded" : status == TT_IB_WC_FLUSH ?
-	       "Work Request Flushed Error" : "stand-in status";
+	return status == TT_IB_WC_RETRY	  ? "transport retry counter exceeded"
+	       : status == TT_IB_WC_FLUSH ? "Work Request Flushed Error"
+					  : "stand-in status";
 }
 
 const char *ibv_event_type_str(int event)
