@@ -43,8 +43,8 @@ extern const struct tt_algorithm *const tt_algorithms[];
 const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, const char *name);
 /* The same without a word, for asking only. */
 const struct tt_algorithm *tt_algorithm_look(enum tt_collective collective, const char *name);
-/* ", ring, tree": the names of a collective, of all for TT_COLLECTIVES; none twice. Returns
- * text. */
+/* ", ring, tree": the names of a collective, of all for TT_COLLECTIVES;
+ * none twice. Returns text. */
 const char *tt_algorithm_names(enum tt_collective collective, char text[512]);
 /* The argument in "name" or "name:argument": points into name, or at the default. 0 | TT_ARG: the
  * row takes no such. */

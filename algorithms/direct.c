@@ -2,8 +2,7 @@
  * direct.c - everyone talks to everyone concerned, one message a pair: fewest steps, for few ranks
  *
  * Messages leave in rotated order, to rank + 1 first, so that no rank is everybody's first peer.
- * Sums are taken in rank order, ((g0 + g1) + g2) + ..., straight from the messages, whoever takes
- * them.
+ * Sums are taken in rank order, ((g0 + g1) + g2) + ..., straight from the messages.
  *
  *   n = 4, reduce_scatter:   rank 1 sends in[2] to 2, in[3] to 3, in[0] to 0,
  *                            then out = in[1] of 0 + own in[1] + in[1] of 2 + in[1] of 3

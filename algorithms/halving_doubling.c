@@ -1,12 +1,12 @@
 /*
- * halving_doubling.c - Rabenseifner's algorithm: the bytes of the ring in the steps of recursive
- * doubling
+ * halving_doubling.c - Rabenseifner's algorithm:
+ * the bytes of the ring in the steps of recursive doubling
  *
- * Reduce-scatter by halving: a rank and its partner at distance p/2 split the parts they share,
- * each sends the other's half and adds what it gets to its own; then at distance p/4 with half of
- * that, and so on. Allgather by doubling goes the same way back. p is the largest power of two in
- * n; of the first 2(n-p) ranks the even ones are folded into the odd ones before and get the result
- * after.
+ * Reduce-scatter by halving: a rank and its partner at distance p/2 split the
+ * parts they share, each sends the other's half and adds what it gets to its own;
+ * then at distance p/4 with half of that, and so on. Allgather by doubling goes
+ * the same way back. p is the largest power of two in n; of the first 2(n-p) ranks
+ * the even ones are folded into the odd ones before and get the result after.
  *
  *   n = 4, parts a b c d:
  *      rank 0   abcd --cd-> 2, +ab --b-> 1, +a | --a-> 1, ab --ab-> 2, abcd

@@ -1,6 +1,6 @@
 /*
- * hierarchical.c - one algorithm inside every host, another between the hosts: few bytes on the
- * slow links
+ * hierarchical.c - one algorithm inside every host,
+ * another between the hosts: few bytes on the slow links
  *
  * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot,
  * halving-doubling) uses rails: each host reduce-scatters among its first g ranks, g the size of

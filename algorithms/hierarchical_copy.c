@@ -1,6 +1,6 @@
 /*
- * hierarchical_copy.c - two groups of devices with a main device each, which rotates from block to
- * block
+ * hierarchical_copy.c - two groups of devices with a main device each,
+ * which rotates from block to block
  *
  * The ranks are split in the middle: 0..h-1 and h..n-1, h = n/2. The buffer is cut into n blocks.
  * Block i has two mains: rank i in its own group, and the rank at the same place of the other

@@ -1,9 +1,9 @@
 /*
  * one_shot.c - everyone sends everything to everyone: one step, for small messages and few ranks
  *
- * Each rank sums all contributions itself, in rank order, straight from the messages; so all get
- * the same bits without a second step. n = 2: an exchange, which moves no more bytes than any other
- * algorithm.
+ * Each rank sums all contributions itself, in rank order, straight from
+ * the messages; so all get the same bits without a second step. n = 2:
+ * an exchange, which moves no more bytes than any other algorithm.
  *
  *   n = 4:   rank 1 sends its buffer to 2, 3, 0; then out = of 0 + own + of 2 + of 3
  *

@@ -1,6 +1,6 @@
 /*
- * tree.c - two binary trees at once: every rank is a leaf of one and inner in the other, so all
- * links work
+ * tree.c - two binary trees at once: every rank is a leaf of
+ * one and inner in the other, so all links work
  *
  * Each half of the buffer has a tree of its own, in a lane of its own. A node combines its lower
  * subtree, itself and its upper subtree in one step, sends that up, and hands the result down. The
@@ -80,8 +80,8 @@ static void up_and_down(struct tt_builder *b, int tree)
 			tt_step_send(b, ranks[i], s);
 }
 
-/* The second lane starts with what the first has done so far, and the first goes on when both are
- * through. */
+/* The second lane starts with what the first has done so far,
+ * and the first goes on when both are through. */
 static void build(struct tt_builder *b, const char *argument)
 {
 	uint32_t lane = b->lane;

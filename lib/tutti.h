@@ -27,8 +27,8 @@
  * Threads different communicators: any threads at once. One communicator: one caller at a time,
  * except
  *         tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError, which any thread may call.
- * Silence the library prints nothing unless TUTTI_LOG asks, never exits, installs no signal
- * handler.
+ * Silence the library prints nothing unless TUTTI_LOG asks,
+ * never exits, installs no signal handler.
  */
 #ifndef TUTTI_H
 #define TUTTI_H
@@ -238,9 +238,9 @@ typedef struct {
 TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store,
 					   tuttiConfig_t *config);
 
-/* An allgather of the program's, with the members of UCC's ucc_oob_coll_t, so that its address may
- * be cast to this: begins to gather size bytes of each rank, req_test says 0 done, > 0 not yet, < 0
- * failed. */
+/* An allgather of the program's, with the members of UCC's ucc_oob_coll_t,
+ * so that its address may be cast to this: begins to gather size bytes of
+ * each rank, req_test says 0 done, > 0 not yet, < 0 failed. */
 typedef struct {
 	int (*allgather)(void *src, void *recv, size_t size, void *coll_info, void **request);
 	int (*req_test)(void *request);
@@ -259,8 +259,8 @@ TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oo
  *   Returns    as tuttiCommInitRank     Thread   any     Blocks   yes */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int *devlist);
 
-/* tuttiCommSplit - make communicators of the ranks with equal color, ordered by key, then by rank
- * in comm
+/* tuttiCommSplit - make communicators of the ranks with equal color,
+ * ordered by key, then by rank in comm
  *
  *   color      >= 0, or TUTTI_SPLIT_NOCOLOR: this rank takes part in the split but gets *newcomm =
  *              NULL
@@ -358,8 +358,8 @@ TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, siz
 				       tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
 				       tuttiStream_t stream);
 
-/* tuttiReduce - as tuttiAllReduce, but only root gets the result; recvbuff may be NULL
- * elsewhere. */
+/* tuttiReduce - as tuttiAllReduce, but only root gets the result;
+ * recvbuff may be NULL elsewhere. */
 TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t count,
 				    tuttiDataType_t datatype, tuttiRedOp_t op, int root,
 				    tuttiComm_t comm, tuttiStream_t stream);
@@ -388,8 +388,8 @@ TUTTI_API tuttiResult_t tuttiReduceScatter(const void *sendbuff, void *recvbuff,
 					   tuttiDataType_t datatype, tuttiRedOp_t op,
 					   tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiAlltoAll - part p of sendbuff [nranks * count] goes to rank p, into part `rank` of its
- * recvbuff. */
+/* tuttiAlltoAll - part p of sendbuff [nranks * count] goes to rank p,
+ * into part `rank` of its recvbuff. */
 TUTTI_API tuttiResult_t tuttiAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
 				      tuttiDataType_t datatype, tuttiComm_t comm,
 				      tuttiStream_t stream);
@@ -570,8 +570,8 @@ typedef struct {
 } tuttiQuorum_t;
 #define TUTTI_QUORUM_INITIALIZER { sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, { 0 } }
 
-/* tuttiAllReduceQuorum - combine the first k contributions that come; every rank gets that one
- * result
+/* tuttiAllReduceQuorum - combine the first k contributions that come;
+ * every rank gets that one result
  *
  *   k          1..nranks: contributions after which the operation is complete. Also when
  *              deadline_ms (0: the time-out) have passed since the first one, or every rank that is

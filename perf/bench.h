@@ -87,8 +87,8 @@ struct tt_bench {
 	/* How many sizes all ranks' memory at least reads and writes together, were it one. */
 	double (*memory_factor)(int nranks, bool in_place);
 	tuttiResult_t (*call)(const struct tt_perf_call *c);
-	/* Not combining: which part of whose send buffer lands in part `part` of rank's receive
-	 * buffer. */
+	/* Not combining: which part of whose send buffer lands
+	 * in part `part` of rank's receive buffer. */
 	void (*origin)(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part);
 };
 
@@ -219,8 +219,8 @@ struct tt_crew {
 /* Join; the exchange of cards, memory, pinning, buffers. 0 | 1 failed | 2 the line asks for
  * something impossible */
 int tt_crew_open(struct tt_crew *c);
-/* Leave. After a failure the communicators are aborted, so that other threads of this process do
- * not wait. */
+/* Leave. After a failure the communicators are aborted,
+ * so that other threads of this process do not wait. */
 void tt_crew_close(struct tt_crew *c, bool failed);
 
 /* Every rank's record of bytes, in rank order; mine: [nseats] records. 0 | 1 */

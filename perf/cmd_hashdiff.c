@@ -1,6 +1,6 @@
 /*
- * cmd_hashdiff.c - `tutti hashdiff`: the first step, bucket and element in which two trainings
- * differ
+ * cmd_hashdiff.c - `tutti hashdiff`: the first step,
+ * bucket and element in which two trainings differ
  *
  * Reads what tutti-train --hashes wrote (trainer/hashes.h). Called by the table in tutti.c.
  */

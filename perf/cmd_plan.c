@@ -69,8 +69,8 @@ static bool takes_value(const char *argument)
 	return false;
 }
 
-/* Takes the algorithm's name, which may stand anywhere, out of argv. *ret_name is NULL when there
- * is none. */
+/* Takes the algorithm's name, which may stand anywhere, out of argv.
+ * *ret_name is NULL when there is none. */
 static int take_name(int *argc, char **argv, const char **ret_name)
 {
 	int kept = 1;

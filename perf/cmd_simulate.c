@@ -1,6 +1,6 @@
 /*
- * cmd_simulate.c - `tutti simulate`: how long a call would take, on ranks and hosts that need not
- * be there
+ * cmd_simulate.c - `tutti simulate`: how long a call would take,
+ * on ranks and hosts that need not be there
  *
  * Called by the table of commands. The simulation is lib/plan/simulate.c's; here are the line,
  * progress, and the page.

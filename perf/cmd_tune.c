@@ -1,6 +1,6 @@
 /*
- * cmd_tune.c - `tutti tune`: measure what things cost here, write the table by which algorithms are
- * chosen
+ * cmd_tune.c - `tutti tune`: measure what things cost here,
+ * write the table by which algorithms are chosen
  *
  * Called by the table of commands; tune.h says who does the work.
  */

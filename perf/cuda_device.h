@@ -22,12 +22,12 @@ struct tt_cuda_device {
  * false: something else */
 bool tt_cuda_device_parse(const char *text, int *ret_ordinal);
 
-/* Before CUDA starts: as many connections to the device as ranks of one process may need
- * streams. */
+/* Before CUDA starts: as many connections to the device
+ * as ranks of one process may need streams. */
 void tt_cuda_device_prepare(void);
 
-/* Starts CUDA, not to be followed by fork, and makes a context of the device current in the calling
- * thread.
+/* Starts CUDA, not to be followed by fork, and makes a context
+ * of the device current in the calling thread.
  * 0 | TT_CUDA: there is no CUDA, or no such device. Blocks: the driver's start, some 100 ms. */
 int tt_cuda_device_take(int ordinal, int local_rank, struct tt_cuda_device *ret_device);
 

@@ -1,9 +1,9 @@
 /*
- * groups.c - `tutti info`: the groups that ranks form which are bound to one processor of this host
- * each
+ * groups.c - `tutti info`: the groups that ranks form which
+ * are bound to one processor of this host each
  *
- * Called by cmd_info.c (topology.h). By the library's own functions, so that it shows what ranks
- * would do.
+ * Called by cmd_info.c (topology.h). By the library's own functions,
+ * so that it shows what ranks would do.
  */
 #include <stdio.h>
 

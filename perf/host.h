@@ -8,8 +8,8 @@
 /* The processor's name as the kernel tells it. */
 void tt_host_cpu(char *text, size_t bytes);
 
-/* Memory that can be had without swapping, within the limits of the control group. UINT64_MAX when
- * unknown. */
+/* Memory that can be had without swapping, within the limits of the control group.
+ * UINT64_MAX when unknown. */
 uint64_t tt_host_free_bytes(void);
 
 #endif

@@ -126,8 +126,8 @@ static int before(struct run *m, struct share *shares)
 	return rc ? rc : wait_streams(m);
 }
 
-/* The results that the timed calls left; where each call overwrote the input of the next, one more
- * call. */
+/* The results that the timed calls left; where each call
+ * overwrote the input of the next, one more call. */
 static int after(struct run *m, struct share *shares)
 {
 	const struct tt_line *line = m->c->line;

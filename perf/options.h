@@ -1,6 +1,6 @@
 /*
- * options.h - a tool's command line as one table, from which values, ranges, defaults and --help
- * all come
+ * options.h - a tool's command line as one table, from which values,
+ * ranges, defaults and --help all come
  *
  * Called by the mains of perf/ and trainer/. A tool declares a struct of values and one row for
  * each option; the rows say where in the struct a value goes. Prints by itself, since only tools

@@ -1,5 +1,5 @@
-/* output.c - the end of a tool's standard output (output.h); called by the mains of perf/ and
- * trainer/ */
+/* output.c - the end of a tool's standard output (output.h);
+ * called by the mains of perf/ and trainer/ */
 #include "perf/output.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* output.h - the end of a tool's standard output: what could not be written must not pass for a
- * result */
+/* output.h - the end of a tool's standard output:
+ * what could not be written must not pass for a result */
 #ifndef TT_OUTPUT_H
 #define TT_OUTPUT_H
 

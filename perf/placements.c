@@ -1,8 +1,8 @@
 /*
  * placements.c - ways to put n ranks on hosts (placements.h)
  *
- * Drawn ones come from a generator of our own with a fixed seed, so that every machine proves the
- * same ones.
+ * Drawn ones come from a generator of our own with a fixed seed,
+ * so that every machine proves the same ones.
  */
 #include "perf/placements.h"
 

@@ -1,5 +1,5 @@
-/* plan_verify.h - prove the algorithms of the table for many numbers of ranks (`tutti plan
- * --verify`) */
+/* plan_verify.h - prove the algorithms of the table for
+ * many numbers of ranks (`tutti plan --verify`) */
 #ifndef TT_PLAN_VERIFY_H
 #define TT_PLAN_VERIFY_H
 

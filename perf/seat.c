@@ -1,9 +1,9 @@
 /*
  * seat.c - one rank: its buffers, the inputs in them, and the judgement of results
  *
- * Called by crew.c (make, free) and measure.c. `inputs` holds the inputs of several calls, `slots`,
- * one behind the other; results out of place go to one place in `results`, results in place over
- * the input.
+ * Called by crew.c (make, free) and measure.c. `inputs` holds the inputs
+ * of several calls, `slots`, one behind the other; results out of place
+ * go to one place in `results`, results in place over the input.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * sweep.c - every row of the table: types, operations, roots, cycles, sizes, algorithms
  *
- * Called by main.c on every rank; all walk the same way. Calls measure.c for each cell; rank 0
- * reports.
+ * Called by main.c on every rank; all walk the same way.
+ * Calls measure.c for each cell; rank 0 reports.
  */
 #include <stdlib.h>
 #include <string.h>

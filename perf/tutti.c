@@ -1,6 +1,6 @@
 /*
- * tutti.c - the `tutti` program: a table of commands; adding one is a file cmd_NAME.c and a line
- * here
+ * tutti.c - the `tutti` program: a table of commands;
+ * adding one is a file cmd_NAME.c and a line here
  */
 #include <stdio.h>
 #include <string.h>

@@ -69,8 +69,8 @@ int tt_values_scalar(int rank)
 
 /* ---- the recipe of one (type, op, n) --------------------------------------------------------- */
 
-/* Whole numbers that the type holds without a gap: 2 to the width of its mantissa; for integers all
- * of them. */
+/* Whole numbers that the type holds without a gap:
+ * 2 to the width of its mantissa; for integers all of them. */
 static uint64_t exact_limit(tuttiDataType_t type)
 {
 	static const uint64_t limits[tuttiNumTypes] = {
@@ -149,8 +149,8 @@ static enum form form_of(const struct recipe *c)
 	return 2 * c->weights <= c->limit ? ONES : SOME;
 }
 
-/* LINE: rank r gives a + r * b, with a, b >= 1. Integer sums may wrap; b is odd then, so that r * b
- * differ. */
+/* LINE: rank r gives a + r * b, with a, b >= 1. Integer sums may wrap;
+ * b is odd then, so that r * b differ. */
 static void line_of(const struct recipe *c, const struct element *e, uint64_t *ret_a,
 		    uint64_t *ret_b)
 {

@@ -10,10 +10,10 @@
  * calls see the same data, and filling and judging go at the speed of memcpy and memcmp. TT_VALUES
  * is a prime, so that blocks that went to the wrong place do not match by accident.
  *
- * The tables of one (type, op, nranks) are made so that the result does not depend on the order in
- * which ranks are combined, not in one bit: every partial sum or product fits the type's mantissa.
- * And so that it shows when a rank is left out, counted twice, or when a result is zero or just the
- * input.
+ * The tables of one (type, op, nranks) are made so that the result does not
+ * depend on the order in which ranks are combined, not in one bit: every
+ * partial sum or product fits the type's mantissa. And so that it shows when a
+ * rank is left out, counted twice, or when a result is zero or just the input.
  */
 #ifndef TT_VALUES_H
 #define TT_VALUES_H
@@ -40,8 +40,8 @@ void tt_values_input(void *table, tuttiDataType_t type, int op, int nranks, int 
 /* Write the table of the result. Not for TT_NO_OP. */
 void tt_values_result(void *table, tuttiDataType_t type, int op, int nranks, uint64_t seed);
 
-/* A phase out of numbers that name a call, a rank, a block ...; equal on every rank that names the
- * same. */
+/* A phase out of numbers that name a call, a rank, a block ...;
+ * equal on every rank that names the same. */
 size_t tt_values_phase(uint64_t seed, uint64_t call, uint64_t rank, uint64_t block);
 
 /* buf[i] = table[(i + phase) % TT_VALUES], count elements of bytes each */

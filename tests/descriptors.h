@@ -1,5 +1,5 @@
-/* descriptors.h - how many this process has open; for tests that hold what is left behind against
- * before */
+/* descriptors.h - how many this process has open;
+ * for tests that hold what is left behind against before */
 #ifndef TESTS_DESCRIPTORS_H
 #define TESTS_DESCRIPTORS_H
 

@@ -1,5 +1,5 @@
-/* files.h - a file in a folder that is made on the way; for suites that make a /sys or /proc of
- * their own */
+/* files.h - a file in a folder that is made on the way;
+ * for suites that make a /sys or /proc of their own */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 

@@ -1,6 +1,6 @@
 /*
- * first_result.c - how long it takes from nothing to the first result: first_result [NRANKS [ROUNDS
- * [TRANSPORT]]]
+ * first_result.c - how long it takes from nothing to the first result:
+ * first_result [NRANKS [ROUNDS [TRANSPORT]]]
  *
  * Prints milliseconds from the moment when all ranks start to join until the last rank has joined,
  * until the last has the result of an allreduce of one float, and of one of 1 MiB; median and least

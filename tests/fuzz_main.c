@@ -1,10 +1,10 @@
 /*
  * fuzz_main.c - drives a fuzzer's LLVMFuzzerTestOneInput where the compiler has no libFuzzer
  *
- * Linked into each tests/fuzz_*.c unless configured with --enable-fuzzers. Takes the part of
- * libFuzzer's command line that tests/tiers uses: -max_total_time=SECONDS, -runs=N, and files or
- * folders whose files are fed first and then mutated. The same seed every time, so a failure comes
- * back.
+ * Linked into each tests/fuzz_*.c unless configured with --enable-fuzzers.
+ * Takes the part of libFuzzer's command line that tests/tiers uses:
+ * -max_total_time=SECONDS, -runs=N, and files or folders whose files are fed
+ * first and then mutated. The same seed every time, so a failure comes back.
  */
 #include "base/base.h"
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_wire.c - whatever bytes come over a control connection, or from a guest that has proved
- * nothing
+ * fuzz_wire.c - whatever bytes come over a control connection,
+ * or from a guest that has proved nothing
  *
  * The first byte says what the rest is: a hello, a unique id, a card or status alone (which must
  * survive being read and written again), or a stream into a real control, by a real socket, from a
@@ -139,8 +139,8 @@ static void add_guest(struct tt_control *ctl, int fd)
 	must(!epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
 }
 
-/* kind: bits 0-2 who speaks, bit 3 whether this rank is in an allgather, bit 4 whether all have
- * joined */
+/* kind: bits 0-2 who speaks, bit 3 whether this rank is in
+ * an allgather, bit 4 whether all have joined */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
 	static const unsigned roles[8] = { TT_ROLE_PARENT,

@@ -1,9 +1,9 @@
 /*
  * gpu_covering.c - see gpu_covering.h
  *
- * Greedy: a row begins with a pair that is in no row yet, and takes for each other factor the value
- * with which most pairs are new. (The idea: Cohen, Dalal, Fredman, Patton, "The AETG system",
- * 1997.)
+ * Greedy: a row begins with a pair that is in no row yet, and takes
+ * for each other factor the value with which most pairs are new. (The
+ * idea: Cohen, Dalal, Fredman, Patton, "The AETG system", 1997.)
  */
 #include "gpu_covering.h"
 
@@ -28,8 +28,8 @@ static int news(const struct covering *c, const int *row, int f, int v)
 	return count;
 }
 
-/* The best value for factor f of a row; OPEN: none fits. Values take turns where several are
- * best. */
+/* The best value for factor f of a row; OPEN: none fits.
+ * Values take turns where several are best. */
 static int best(const struct covering *c, const int *row, int f)
 {
 	int found = OPEN, most = -1;

@@ -1,5 +1,5 @@
-/* gpu_covering.h - few allreduces in which every pair of properties occurs; gpu_pairs.c makes
- * them */
+/* gpu_covering.h - few allreduces in which every pair of properties occurs;
+ * gpu_pairs.c makes them */
 #ifndef TESTS_GPU_COVERING_H
 #define TESTS_GPU_COVERING_H
 

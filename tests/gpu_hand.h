@@ -35,8 +35,8 @@ extern bool hand_tame;                 /* inputs are only 0 and 1: sums are exac
 
 int hand_open(struct hand *h, int rank, int n);
 void hand_close(struct hand *h);
-/* Makes the call, and compares what comes with rank order's bits; counts what is wrong in h, and
- * says it. */
+/* Makes the call, and compares what comes with rank order's bits;
+ * counts what is wrong in h, and says it. */
 void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm);
 
 /* The same beside the same call on host memory, by whatever algorithm the communicator was told. */

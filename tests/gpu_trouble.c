@@ -44,8 +44,8 @@ static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
 	claim(team_play(2, ORDERED, false, wrong_uses) == 0);
 }
 
-/* One thread has both ranks: groups, with a stream each, with none, and with one for both, which
- * cannot be. */
+/* One thread has both ranks: groups, with a stream each,
+ * with none, and with one for both, which cannot be. */
 static void one_thread_drives_two_ranks_in_groups(void)
 {
 	const struct tt_cuda *cu = harness_cuda();
@@ -202,8 +202,8 @@ static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
 	claim(play_short(MEET, true) == 0);
 }
 
-/* A thread that was never in CUDA makes calls: the driver answers it only in the communicator's
- * context. */
+/* A thread that was never in CUDA makes calls:
+ * the driver answers it only in the communicator's context. */
 struct elsewhere { tuttiComm_t comm; int rank, wrong; void *memory; };
 
 static void *call_elsewhere(void *arg)

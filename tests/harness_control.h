@@ -1,6 +1,6 @@
 /*
- * harness_control.h - ranks that join a control, as threads or forked processes, and report what
- * they saw
+ * harness_control.h - ranks that join a control,
+ * as threads or forked processes, and report what they saw
  *
  * For test_control.c and race_control.c. What each rank reports lies in memory that all of them
  * share, so that a test looks at every rank's result, and a rank at how far the others are.
@@ -38,8 +38,8 @@ struct meet {
 	struct report *report;           /* [n], shared */
 };
 
-/* Start n ranks; wait for all; both. A rank that was killed has rc -1. The body's control is left
- * afterwards. */
+/* Start n ranks; wait for all; both. A rank that was killed has rc -1.
+ * The body's control is left afterwards. */
 void meet_start(struct meet *m);
 void meet_wait(struct meet *m);
 void meet_run(struct meet *m);

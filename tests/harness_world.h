@@ -20,8 +20,8 @@ struct harness {
 	int takes_before_socket;   /* how often take says "not yet" first */
 };
 
-/* Runs body as every rank and waits for all. Returns a mask: bit r is set when rank r gave non-zero
- * or died. */
+/* Runs body as every rank and waits for all. Returns a mask:
+ * bit r is set when rank r gave non-zero or died. */
 uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg),
 		     void *arg);
 

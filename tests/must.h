@@ -1,6 +1,6 @@
 /*
- * must.h - checks of a rank that end it, and a function run over both kinds of links; for suites of
- * ranks.h
+ * must.h - checks of a rank that end it, and a function run
+ * over both kinds of links; for suites of ranks.h
  */
 #ifndef TESTS_MUST_H
 #define TESTS_MUST_H

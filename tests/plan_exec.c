@@ -1,6 +1,6 @@
 /*
- * plan_exec.c - a small executor of plans: real numbers, random turns, little buffering
- * (plan_exec.h)
+ * plan_exec.c - a small executor of plans: real numbers,
+ * random turns, little buffering (plan_exec.h)
  *
  * Every block holds 0, 1 or 2 elements; an element is an integer (sums are exact, so a contribution
  * that is missing, doubled or strange shows) and a double (sums depend on the order, so a rank that

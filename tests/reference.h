@@ -1,9 +1,9 @@
 /*
- * reference.h - reductions element by element, slow and plain, written apart from the library's;
- * for tests
+ * reference.h - reductions element by element, slow and plain,
+ * written apart from the library's; for tests
  *
- * Small floats are a sorted table of the values that their codes stand for; rounding is a search in
- * it.
+ * Small floats are a sorted table of the values that their codes stand for;
+ * rounding is a search in it.
  */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H

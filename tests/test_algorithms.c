@@ -1,6 +1,6 @@
 /*
- * test_algorithms.c - every row of the table: right results, the bytes its head promises, names and
- * choice
+ * test_algorithms.c - every row of the table: right results,
+ * the bytes its head promises, names and choice
  *
  * Plans are run on integers and floats in memory (plan_exec.h), which knows nothing of builder,
  * compiler or checker.
@@ -402,8 +402,8 @@ Test(algorithms,
 
 /* ---- order of sums --------------------------------------------------------------------------- */
 
-/* The sources of the steps that make out[block] here, chained from the last one back, are the ranks
- * in order. */
+/* The sources of the steps that make out[block] here,
+ * chained from the last one back, are the ranks in order. */
 static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 {
 	int next = 0;
@@ -622,8 +622,8 @@ Test(algorithms, a_name_of_another_collective_leaves_the_choice_free_but_an_unkn
 	cr_expect_str_eq(chosen("ring", TT_SENDRECV, 4, 1, NULL, false), "refused");
 }
 
-/* Whatever the shape, something is chosen; and several hosts are served by hierarchical when it is
- * large. */
+/* Whatever the shape, something is chosen; and several hosts
+ * are served by hierarchical when it is large. */
 Test(algorithms, there_is_a_choice_for_every_call)
 {
 	int host_of[MOST];

@@ -1,6 +1,6 @@
 /*
- * test_arithmetic.c - what a training computes with: matrix products, exp and log, the hash of
- * replicas
+ * test_arithmetic.c - what a training computes with:
+ * matrix products, exp and log, the hash of replicas
  */
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * test_base.c - error sentences, the silent log, the clock, sockets, and the table of the
- * environment
+ * test_base.c - error sentences, the silent log, the clock,
+ * sockets, and the table of the environment
  */
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -8,8 +8,8 @@
 
 #include "must.h"
 
-/* Everybody sends to everybody and to itself, several messages a pair, big and empty ones, all in
- * one group. */
+/* Everybody sends to everybody and to itself, several messages a pair,
+ * big and empty ones, all in one group. */
 static int exchange(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const size_t counts[] = { 1, 0, 300000, 7 };
@@ -68,8 +68,8 @@ Test(calls, sends_and_receives_without_a_group_pair_up, .timeout = 60)
 	run_both(ping_pong, 3);
 }
 
-/* Operations of two streams and of the caller on one communicator: results depend on call order
- * only. */
+/* Operations of two streams and of the caller on one communicator:
+ * results depend on call order only. */
 static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { LEN = 50000 };

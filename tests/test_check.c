@@ -1,6 +1,6 @@
 /*
- * test_check.c - the plan checker on plans written by hand: right ones pass, each broken promise is
- * named
+ * test_check.c - the plan checker on plans written by hand:
+ * right ones pass, each broken promise is named
  *
  * Order, messages and deadlocks are in test_check_order.c, mutations of the real algorithms in
  * test_mutants.c.
@@ -69,8 +69,8 @@ static void direct(struct tt_plan **plans, enum tt_collective collective, int n,
 		hand_finish(plans[r]);
 }
 
-/* direct() receives in lane 1 what is sent in lane 0: that must not match. Then the same in one
- * lane. */
+/* direct() receives in lane 1 what is sent in lane 0:
+ * that must not match. Then the same in one lane. */
 static void to_one_lane(struct tt_plan **plans, int n)
 {
 	for (int r = 0; r < n; r++) {

@@ -56,8 +56,8 @@ static size_t out_parts(const struct call *c)
 	return c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER ? (size_t)c->n : 1;
 }
 
-/* Element i of rank's input: raw bits for integers, numbers that every float type can hold for the
- * others. */
+/* Element i of rank's input: raw bits for integers,
+ * numbers that every float type can hold for the others. */
 static void put_input(const struct call *c, int rank, void *buf, size_t i)
 {
 	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);

@@ -15,8 +15,8 @@
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
 
-/* Rank 1 leaves after operation 2. The others finish 2, which does not need it any more, and fail
- * in 3. */
+/* Rank 1 leaves after operation 2. The others finish 2,
+ * which does not need it any more, and fail in 3. */
 static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;

@@ -28,8 +28,8 @@ static uint64_t deadline(void)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Every rank gets every rank's square, with sizes from nothing to more than a socket takes at
- * once. */
+/* Every rank gets every rank's square, with sizes from
+ * nothing to more than a socket takes at once. */
 static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 {
 	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
@@ -221,8 +221,8 @@ static int connect_to(int port)
 	return fd;
 }
 
-/* Nothing, half a hello, a whole one of another job, a whole one of this job without the proof, and
- * noise. */
+/* Nothing, half a hello, a whole one of another job,
+ * a whole one of this job without the proof, and noise. */
 static int stray(const struct tt_id *id, int kind)
 {
 	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1, .to = 0 };

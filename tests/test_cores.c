@@ -1,6 +1,6 @@
 /*
- * test_cores.c - how many processors a rank may use: its control groups, as /proc and /sys tell
- * them
+ * test_cores.c - how many processors a rank may use:
+ * its control groups, as /proc and /sys tell them
  *
  * Every test makes a folder that looks like the root of a machine.
  */

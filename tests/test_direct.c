@@ -33,8 +33,8 @@ static bool wrong_way(const struct way *w, uint64_t bytes)
 	return w->reads != PERHAPS && (bytes > 0) != (w->reads == READS);
 }
 
-/* What the ranks of all runs share: the first run writes the results' hashes, the others
- * compare. */
+/* What the ranks of all runs share: the first run writes
+ * the results' hashes, the others compare. */
 struct book {
 	_Atomic unsigned long long hash[4096];
 	_Atomic int pages_wrong;

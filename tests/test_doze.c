@@ -1,8 +1,8 @@
 /*
  * test_doze.c - sleeping ranks: nobody is left asleep by a message, by room, or by a call of wake
  *
- * For every row of tt_transports, as test_transports.c. A wake that is lost shows as a doze of
- * seconds.
+ * For every row of tt_transports, as test_transports.c.
+ * A wake that is lost shows as a doze of seconds.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * test_faults.c - a rank that is killed or stopped, at every step of a small plan and at random
- * moments
+ * test_faults.c - a rank that is killed or stopped,
+ * at every step of a small plan and at random moments
  *
  * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop) that names
  * the missing rank and both its last operation and this one; nothing may be left behind.
@@ -185,8 +185,8 @@ static void nothing_is_left(const struct files *ours, const struct files *theirs
 
 /* ---- a scene --------------------------------------------------------------------------------- */
 
-/* Waits for the moment of the strike; what files the ranks have by then, if not earlier, into
- * theirs. */
+/* Waits for the moment of the strike; what files the ranks
+ * have by then, if not earlier, into theirs. */
 static double strike(const struct scene *s, const struct report *report, const pid_t pids[],
 		     struct files *theirs)
 {
@@ -225,8 +225,8 @@ static void judge(const struct scene *s, const struct report *report, int r, dou
 		report->ended[r] ? report->noticed[r] - moment : -1.0, allowed, report->text[r]);
 }
 
-/* false: the ranks did not all join within the time that they give a stopped one, so nothing was to
- * be seen. */
+/* false: the ranks did not all join within the time that they
+ * give a stopped one, so nothing was to be seen. */
 static bool try(const struct scene *s)
 {
 	struct report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
@@ -274,8 +274,8 @@ static const char *transport_of(unsigned i)
 static const char *const algos[] = { "ring",	      "tree",	  "recursive-doubling",
 				     "reduce-to-one", "two-shot", "hierarchical" };
 
-/* The first steps of the second operation are as good as any later ones: plans of three ranks have
- * few steps. */
+/* The first steps of the second operation are as good as any later ones:
+ * plans of three ranks have few steps. */
 Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)

@@ -1,6 +1,6 @@
 /*
- * test_groups.c - ranks that are bound to parts of a host form groups; and what hierarchical makes
- * of these
+ * test_groups.c - ranks that are bound to parts of a host form groups;
+ * and what hierarchical makes of these
  *
  * fixtures/MACHINE.xml is a machine as hwloc exports it, MACHINE.groups has lines "how each rank is
  * bound -> groups". A folder as /sys is made of the machine, from which the library reads; hwloc

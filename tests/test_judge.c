@@ -13,8 +13,7 @@
 
 TestSuite(judge, .timeout = 60);
 
-/* ---- values: combined in any order, by arithmetic of our own, they give the table of the result
- * --- */
+/* ---- values: combined in any order, by our own arithmetic, they give the result's table ------ */
 
 enum { ELEMENTS = 1021 };        /* of the table; the others are made alike */
 
@@ -123,8 +122,8 @@ static void free_tables(struct tables *t, int n)
 	free(t->want);
 }
 
-/* Ranks first..first+n-1 (mod n) one after the other, or without `skip`, or with `twice` in its
- * place. */
+/* Ranks first..first+n-1 (mod n) one after the other,
+ * or without `skip`, or with `twice` in its place. */
 static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, int first, int skip,
 		       int twice)
 {
@@ -173,8 +172,8 @@ static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
 	}
 }
 
-/* Max and min show a missing rank where it has the extreme; fp8 of many ranks where the rank gives
- * not 0. */
+/* Max and min show a missing rank where it has the extreme;
+ * fp8 of many ranks where the rank gives not 0. */
 static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
 {
 	for (int skip = 0; skip < n; skip += n / 3 + 1) {

@@ -1,6 +1,6 @@
 /*
- * test_launch.c - who started this process, and meeting by a store, by the program's functions, by
- * a file
+ * test_launch.c - who started this process, and meeting by a store,
+ * by the program's functions, by a file
  *
  * Ranks are threads here; the launchers themselves are in engines.sh, hosts in hosts.sh.
  */
@@ -494,8 +494,8 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
 	close(fd);
 }
 
-/* Two jobs whose launchers have the same port: the second goes on to the next one, and nobody is
- * mistaken. */
+/* Two jobs whose launchers have the same port:
+ * the second goes on to the next one, and nobody is mistaken. */
 Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
 {
 	struct tt_where where = {

@@ -1,6 +1,6 @@
 /*
- * test_leaves.c - sums over leaves: the same bits for any number of ranks, which are those of the
- * definition
+ * test_leaves.c - sums over leaves: the same bits for any number of ranks,
+ * which are those of the definition
  *
  * What a model makes of them is in test_model.c.
  */

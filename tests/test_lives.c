@@ -1,6 +1,6 @@
 /*
- * test_lives.c - communicators that end: handles that are gone, fork, abort; all ranks in one
- * thread
+ * test_lives.c - communicators that end: handles that are gone,
+ * fork, abort; all ranks in one thread
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -73,8 +73,8 @@ Test(lives, one_thread_can_be_all_ranks, .timeout = 60)
 		cr_expect_eq(tuttiCommDestroy(comms[r]), tuttiSuccess);
 }
 
-/* An id made before fork serves children that join; a communicator made before fork is refused in
- * the child. */
+/* An id made before fork serves children that join;
+ * a communicator made before fork is refused in the child. */
 static int forked(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x = 1;

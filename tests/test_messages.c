@@ -33,8 +33,8 @@ static int failures(int n, bool threads, const char *transport, int timeout_ms, 
 
 /* ---- order and matching ---------------------------------------------------------------------- */
 
-/* Everybody sends to everybody, also to itself, messages of growing size; each receives all in
- * order. */
+/* Everybody sends to everybody, also to itself, messages of growing size;
+ * each receives all in order. */
 static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	static __thread unsigned char in[70000], out[70000];
@@ -288,8 +288,8 @@ Test(messages, of_old_versions_are_cancelled_and_so_are_waits, .timeout = 60)
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Rank 2 says something and dies; the others get it, learn of the death, and go on with each
- * other. */
+/* Rank 2 says something and dies; the others get it,
+ * learn of the death, and go on with each other. */
 static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiRankState_t state = tuttiRankAlive;

@@ -244,8 +244,8 @@ static struct tt_plan *build_for(int n, int rank)
 	return p;
 }
 
-/* Eight sources a step; in place, out must not be written while the own contribution is still to
- * come. */
+/* Eight sources a step; in place, out must not be written
+ * while the own contribution is still to come. */
 Test(plan, a_long_sum_is_chained_and_keeps_its_own_contribution)
 {
 	struct tt_plan *p = build_for(12, 11), *all[12];

@@ -35,8 +35,8 @@ static void prints(struct tt_plan **plans, int n, int rank, const char *format,
 	free(text);
 }
 
-/* Two ranks with every field in use: two lanes, a wait, three sources, several blocks, a passing
- * step. */
+/* Two ranks with every field in use: two lanes, a wait,
+ * three sources, several blocks, a passing step. */
 static void make(struct tt_plan **plans)
 {
 	struct tt_plan *p = plans[0] = hand_plan(TT_ALLREDUCE, 3, 0, 0, 2, 4);

@@ -18,8 +18,8 @@
 #define COUNT 300
 #define OPERATIONS 400
 
-/* What the ranks tell each other about every operation, in shared memory: all who got it say the
- * same. */
+/* What the ranks tell each other about every operation,
+ * in shared memory: all who got it say the same. */
 struct world {
 	int k, slow, every, victims, deadline_ms;
 	unsigned seed;
@@ -253,8 +253,8 @@ Test(quorum, of_128_ranks, .timeout = 300)
 			 (struct world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
-/* A rank that was away for long learns so at once; one that wants every result gets those that are
- * kept. */
+/* A rank that was away for long learns so at once;
+ * one that wants every result gets those that are kept. */
 static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct world *w = arg;
@@ -325,8 +325,8 @@ Test(quorum, ends_at_its_deadline, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, deadline, w), 0);
 }
 
-/* Victims are killed at random moments; k = n, and yet nobody waits for a dead rank until the
- * deadline. */
+/* Victims are killed at random moments; k = n,
+ * and yet nobody waits for a dead rank until the deadline. */
 static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct world *w = arg;

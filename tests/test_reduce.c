@@ -49,8 +49,8 @@ static size_t first_difference(tuttiDataType_t type, const void *a, const void *
 	return i;
 }
 
-/* One call of the kernel in force, into areas of odd alignment; both results equal the
- * reference's. */
+/* One call of the kernel in force, into areas of odd alignment;
+ * both results equal the reference's. */
 static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t count, uint64_t seed)
 {
 	static unsigned char in[TT_MAX_SOURCES][AREA];

@@ -90,8 +90,8 @@ Test(segment, leaves_out_who_lives_in_another_container, .timeout = 60)
 	reach_in_groups(same, lone_member, 4, container_body);
 }
 
-/* A limit on file sizes would kill whoever makes the segment; it must only keep shared memory
- * away. */
+/* A limit on file sizes would kill whoever makes the segment;
+ * it must only keep shared memory away. */
 static int limit_body(const struct tt_world *world, void *arg)
 {
 	struct rlimit small = { 1 << 16, 1 << 16 };

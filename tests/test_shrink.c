@@ -68,8 +68,8 @@ static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float e
 	return 0;
 }
 
-/* Victims die at once or amid the shrinking; the others retry and get exactly the survivors'
- * sum. */
+/* Victims die at once or amid the shrinking;
+ * the others retry and get exactly the survivors' sum. */
 static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -138,8 +138,8 @@ Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
 	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
 }
 
-/* The first victim breaks the communicator, others, the chair among them, die while it is
- * shrunk. */
+/* The first victim breaks the communicator, others,
+ * the chair among them, die while it is shrunk. */
 Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
@@ -151,9 +151,9 @@ Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
 }
 
-/* As above, but the old communicator is destroyed at once, so that nobody may be there to tell a
- * rank that a death kept behind. It may be left out then: in words, and nobody hangs or gets a
- * wrong sum. */
+/* As above, but the old communicator is destroyed at once, so that
+ * nobody may be there to tell a rank that a death kept behind. It may
+ * be left out then: in words, and nobody hangs or gets a wrong sum. */
 static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -204,8 +204,8 @@ Test(shrink, leaves_nobody_hanging_when_the_old_one_is_destroyed_too_early, .tim
 
 /* ---- stopped --------------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped; the others time out and go on; then it is continued, and learns that it is
- * out. */
+/* Rank 1 is stopped; the others time out and go on;
+ * then it is continued, and learns that it is out. */
 static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;

@@ -107,8 +107,8 @@ Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 	cr_expect_eq(r.messages[TT_LINK_SHM], 2);
 }
 
-/* Three ranks cast 100 bytes once each, whatever the number of readers, and add two operands to the
- * first. */
+/* Three ranks cast 100 bytes once each, whatever the number of readers,
+ * and add two operands to the first. */
 Test(simulate, a_cast_is_paid_once)
 {
 	struct cluster c = cluster_of(3, 1, false, &plain);

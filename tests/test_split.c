@@ -42,8 +42,8 @@ Test(split, split_makes_communicators_that_work_together, .timeout = 60)
 		run_both(split, n);
 }
 
-/* Ranks that bring different settings to a split all get the same sentence, and the parent goes
- * on. */
+/* Ranks that bring different settings to a split all get
+ * the same sentence, and the parent goes on. */
 static int split_apart(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;

@@ -1,6 +1,6 @@
 /*
- * test_transports.c - the conformance suite: what transport.h promises, for every row of
- * tt_transports
+ * test_transports.c - the conformance suite:
+ * what transport.h promises, for every row of tt_transports
  *
  * Ranks are forked processes and, in a second pass, threads of one process. self runs with one
  * rank, the others with two or more. What only one transport promises stands at the end, and in

@@ -103,8 +103,8 @@ Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
 	}
 }
 
-/* A rank stopped while all join is named at the deadline, also when it keeps others out of the
- * tree. */
+/* A rank stopped while all join is named at the deadline,
+ * also when it keeps others out of the tree. */
 static void stop_myself(struct meet *m, int rank, struct tt_join *join)
 {
 	(void)join;
@@ -408,8 +408,8 @@ Test(trouble, calls_that_differ_are_told_to_every_rank_with_both_calls, .timeout
 	}
 }
 
-/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed: the first of them is what must
- * be told. */
+/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed:
+ * the first of them is what must be told. */
 static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;

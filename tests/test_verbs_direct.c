@@ -119,8 +119,8 @@ static void both(body_fn *body)
 
 /* ---- where messages land --------------------------------------------------------------------- */
 
-/* Wanted in time: each is one work request, and wishes for several in a row are one of the
- * receiver. */
+/* Wanted in time: each is one work request,
+ * and wishes for several in a row are one of the receiver. */
 static int wanted_body(const struct tt_world *world, void *arg)
 {
 	struct side s;
@@ -152,8 +152,8 @@ Test(verbs_direct, what_is_wanted_in_time_lands_there, .timeout = 60)
 	both(wanted_body);
 }
 
-/* Late wishes, wishes for another call or length, small messages, memory that may go: by the ring,
- * and right. */
+/* Late wishes, wishes for another call or length, small messages,
+ * memory that may go: by the ring, and right. */
 static int unwanted_body(const struct tt_world *world, void *arg)
 {
 	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_IB_DIRECT - 1, BYTES };
@@ -361,8 +361,8 @@ Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
 		cr_assert(run_on(&tt_verbs, 2, 1, BYTES, false, bounds_body, bounds[b]) == 0);
 }
 
-/* After a failure the peer cannot write into the caller's memory any more, though it was told
- * to. */
+/* After a failure the peer cannot write into the caller's
+ * memory any more, though it was told to. */
 static int abandoned_body(const struct tt_world *world, void *arg)
 {
 	struct side s;

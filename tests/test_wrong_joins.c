@@ -59,8 +59,8 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 		cases[i].ranks =
 			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
 		if (i == 0) {
-			/* two of the three may have formed the communicator of two; the third must
-			 * be told */
+			/* two of the three may have formed the communicator of two;
+			 * the third must be told */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
 			continue;
 		}
@@ -68,8 +68,8 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	}
 }
 
-/* Strangers knock while the ranks join and work: garbage, silence, half a greeting. The job goes
- * on. */
+/* Strangers knock while the ranks join and work:
+ * garbage, silence, half a greeting. The job goes on. */
 static int beside_strangers(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x = 1;

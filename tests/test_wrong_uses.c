@@ -51,8 +51,8 @@ static tuttiResult_t roots(tuttiComm_t c, int rank, int n)
 	return tuttiBroadcast(in, out, 1000, tuttiFloat32, rank == n - 1 ? 0 : 1, c, NULL);
 }
 
-/* Everybody is the root: nobody waits, and the ranks are operations further before any of them
- * stops. */
+/* Everybody is the root: nobody waits, and the ranks are
+ * operations further before any of them stops. */
 static tuttiResult_t own_roots(tuttiComm_t c, int rank, int n)
 {
 	tuttiResult_t rc = tuttiBroadcast(in, out, 10, tuttiFloat32, rank, c, NULL);
@@ -95,8 +95,8 @@ static tuttiResult_t barrier(tuttiComm_t c, int rank, int n)
 		    : tuttiBarrier(c, NULL);
 }
 
-/* Order, where only some make a collective: nobody sends what another waits for, and none of them
- * can go on. */
+/* Order, where only some make a collective: nobody sends what
+ * another waits for, and none of them can go on. */
 static tuttiResult_t receive_and_collective(tuttiComm_t c, int rank, int n)
 {
 	return rank ? tuttiAllReduce(in, out, 1000, tuttiFloat32, tuttiSum, c, NULL)
@@ -271,8 +271,8 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 			}
 }
 
-/* Right programs in which ranks wait long for each other, in chains and groups, and are told
- * nothing. */
+/* Right programs in which ranks wait long for each other,
+ * in chains and groups, and are told nothing. */
 static int wait_in_chains(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t c = *comm, part = NULL;

@@ -1,5 +1,5 @@
-/* agree.c - ranks that were started apart must have been given the same data and options
- * (agree.h) */
+/* agree.c - ranks that were started apart must have been
+ * given the same data and options (agree.h) */
 #include "agree.h"
 
 #include "replicas.h"

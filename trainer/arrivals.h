@@ -1,6 +1,6 @@
 /*
- * arrivals.h - in which order a server took what came: written down by --record, taken again by
- * --replay
+ * arrivals.h - in which order a server took what came:
+ * written down by --record, taken again by --replay
  *
  * Called by server.c, and by main.c before ranks are started.
  */

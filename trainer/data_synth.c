@@ -1,6 +1,6 @@
 /*
- * data_synth.c - made-up images of Fashion-MNIST's shape, for hosts without the real ones and for
- * tests
+ * data_synth.c - made-up images of Fashion-MNIST's shape,
+ * for hosts without the real ones and for tests
  *
  * Every class has two prototypes, smooth random pictures. A sample is one of them, through which
  * any

@@ -1,8 +1,8 @@
 /*
  * dense.h - a stack of fully connected layers: y = x W + b, with max(y, 0) between layers
  *
- * The body of model_linear.c (one layer) and model_mlp.c (several); has the shape of struct
- * tt_model_ops.
+ * The body of model_linear.c (one layer) and model_mlp.c (several);
+ * has the shape of struct tt_model_ops.
  */
 #ifndef TT_TRAINER_DENSE_H
 #define TT_TRAINER_DENSE_H

@@ -1,6 +1,6 @@
 /*
- * device_host.h - what devices that compute in host memory have in common: all but the matrix
- * product
+ * device_host.h - what devices that compute in host memory have in common:
+ * all but the matrix product
  *
  * Members of struct tt_device_ops for device_cpu.c and device_cpu_blas.c (TT_HOST_WORK), called by
  * device_sim.c. Every sum has one written order (rows and classes from 0 upwards), exp and log are

@@ -1,5 +1,5 @@
-/* exact.c - exp, log, softmax and cross-entropy whose bits do not depend on the C library
- * (exact.h) */
+/* exact.c - exp, log, softmax and cross-entropy whose bits
+ * do not depend on the C library (exact.h) */
 #include "exact.h"
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /*
- * gemm.c - the product of two float matrices, with bits that depend on nothing but the operands
- * (gemm.h)
+ * gemm.c - the product of two float matrices,
+ * with bits that depend on nothing but the operands (gemm.h)
  *
  * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
  * multiplication): both operands are copied into panels that the innermost tile reads straight

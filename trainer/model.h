@@ -58,10 +58,9 @@ struct tt_model_ops {
 	/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
 	float *(*forward)(struct tt_model *m, const float *parameters, const float *x, size_t rows);
 
-	/* After forward of the same rows: gradients = the sums over the rows, as sum says; NULL:
-	 * over
-	 * all of them. dlogits is overwritten. ready may be NULL. Returns 0 or what ready->fn
-	 * returned. */
+	/* After forward of the same rows: gradients = the sums over the
+	 * rows, as sum says; NULL: over all of them. dlogits is overwritten.
+	 * ready may be NULL. Returns 0 or what ready->fn returned. */
 	int (*backward)(struct tt_model *m, const float *parameters, const float *x, size_t rows,
 			float *dlogits, const struct tt_sum *sum, float *gradients,
 			const struct tt_ready *ready);

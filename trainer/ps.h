@@ -61,9 +61,8 @@ struct tt_ps {
 int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule);
 void tt_ps_close(struct tt_trainer *t, struct tt_ps *ps);
 
-/* nodes arrays of gradients, `stride` floats apart, go to the servers. With `sync` the tail goes
- * with
- * them. */
+/* nodes arrays of gradients, `stride` floats apart, go to the servers.
+ * With `sync` the tail goes with them. */
 int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, size_t nodes,
 	       size_t stride);
 

@@ -1,11 +1,10 @@
 /*
  * sampler.h - which samples make up which step, whatever the number of ranks
  *
- * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut into
- * global batches; the samples left over at its end are not used in that epoch. Which rows of a
- * batch
- * a rank takes is leaves.h's: shares of all ranks follow each other, and may be empty. Called by
- * train.c.
+ * An epoch is a permutation of the training set that depends on (seed, epoch)
+ * alone. It is cut into global batches; the samples left over at its end are
+ * not used in that epoch. Which rows of a batch a rank takes is leaves.h's:
+ * shares of all ranks follow each other, and may be empty. Called by train.c.
  */
 #ifndef TT_TRAINER_SAMPLER_H
 #define TT_TRAINER_SAMPLER_H

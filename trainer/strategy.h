@@ -1,10 +1,10 @@
 /*
  * strategy.h - how ranks train together
  *
- * A strategy is one file strategy_NAME.c with a struct tt_strategy_ops at its end, and one row of
- * the table in strategy.c. It says what one step is, in terms of tt_gradient, tt_descend, total.h,
- * shards.h and the calls of tutti.h; it names no device, transport or socket. Called by train.c and
- * trainer.c.
+ * A strategy is one file strategy_NAME.c with a struct tt_strategy_ops at its
+ * end, and one row of the table in strategy.c. It says what one step is, in
+ * terms of tt_gradient, tt_descend, total.h, shards.h and the calls of tutti.h;
+ * it names no device, transport or socket. Called by train.c and trainer.c.
  */
 #ifndef TT_TRAINER_STRATEGY_H
 #define TT_TRAINER_STRATEGY_H
@@ -47,10 +47,9 @@ struct tt_strategy_ops {
 	 * there are no servers. */
 	int (*serve)(struct tt_trainer *t);
 
-	/* --on-failure shrink, after a death: regroups (survive.h), and agrees with the others on
-	 * the state
-	 * to go on from. done, ret_done as of tt_survive. NULL: tt_trainer's state is all there
-	 * is. */
+	/* --on-failure shrink, after a death: regroups (survive.h), and
+	 * agrees with the others on the state to go on from. done, ret_done
+	 * as of tt_survive. NULL: tt_trainer's state is all there is. */
 	int (*rejoin)(struct tt_trainer *t, uint64_t done, uint64_t *ret_done);
 
 	/* For a checkpoint, on rank 0 after settle: host[parameters] = the optimizer's state. NULL:

@@ -1,6 +1,6 @@
 /*
- * survive.h - after a death: the ranks that are left become a communicator, and agree on where they
- * are
+ * survive.h - after a death: the ranks that are left become
+ * a communicator, and agree on where they are
  *
  * --on-failure shrink, and strategies that survive anyhow. Called by train.c and strategies; calls
  * tuttiCommShrink.

@@ -141,8 +141,8 @@ static int hint(void)
 			     text);
 }
 
-/* After a failure in the step after `done`: may the others go on? *ret_done: what they have
- * done. */
+/* After a failure in the step after `done`:
+ * may the others go on? *ret_done: what they have done. */
 static int go_on(struct tt_trainer *t, struct progress *p, uint64_t done, struct tt_note *note,
 		 struct tt_result *result, uint64_t *ret_done)
 {

@@ -89,9 +89,9 @@ static inline bool tt_serves(const struct tt_trainer *t) { return t->rank >= t->
 /* This rank's part of the batch has changed, since t->comm has. Returns 0 | TT_TRAIN_FAILED. */
 int tt_trainer_share(struct tt_trainer *t);
 
-/* wire = the sums over this rank's rows, node by node, the tail behind each. ready as in model.h,
- * or NULL; the tail is final before the first call of ready. Returns 0 or what ready->fn
- * returned. */
+/* wire = the sums over this rank's rows, node by node, the tail
+ * behind each. ready as in model.h, or NULL; the tail is final before
+ * the first call of ready. Returns 0 or what ready->fn returned. */
 int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
 
 /* The tail of wire's first node. */
@@ -105,8 +105,8 @@ void tt_beside_lead(struct tt_trainer *t);
 int tt_beside_wait(struct tt_trainer *t);
 void tt_beside_close(struct tt_trainer *t);
 
-/* One step of gradient descent by the first node of wire, which holds the sums over `samples`
- * samples. */
+/* One step of gradient descent by the first node of wire,
+ * which holds the sums over `samples` samples. */
 void tt_descend(struct tt_trainer *t, size_t samples);
 
 /* From since_ns until now this rank only waited for others. */

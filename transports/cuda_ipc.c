@@ -24,8 +24,8 @@ static struct tt_area *unused, *lost;                  /* under lock; lost: a pe
 						        * yet */
 static atomic_uint_fast64_t process;
 
-/* Random, since pids are equal in different pid namespaces; with the pid, since a fork would copy
- * it. */
+/* Random, since pids are equal in different pid namespaces;
+ * with the pid, since a fork would copy it. */
 uint64_t tt_area_process(void)
 {
 	uint64_t none = 0, mine = 0;

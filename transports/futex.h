@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Returns when the word is not ticket any more, after tt_futex_wake, after timeout_us, or for no
- * reason. */
+/* Returns when the word is not ticket any more, after tt_futex_wake,
+ * after timeout_us, or for no reason. */
 static inline void tt_futex_wait(_Atomic uint32_t *word, uint32_t ticket, uint32_t timeout_us)
 {
 	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };

@@ -140,9 +140,9 @@ static uint32_t shm_arm(struct tt_endpoint *base)
 
 	if (!ep->bell)
 		return 0;
-	/* First: who rings from now on changes the word, and so ends the doze, even if what it
-	 * brings is not what is awaited; for it also clears sleeping, and nobody else would
-	 * ring. */
+	/* First: who rings from now on changes the word, and so ends
+	 * the doze, even if what it brings is not what is awaited;
+	 * for it also clears sleeping, and nobody else would ring. */
 	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||

@@ -1,8 +1,8 @@
 /*
  * shm_board.c - one message from each rank of a host group to all the others
  *
- * Called through tt_shm by run. Each rank has two notices on the board; number k goes into notice k
- * % 2:
+ * Called through tt_shm by run. Each rank has two notices on the board;
+ * number k goes into notice k % 2:
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...        1..6 lines; a line carries bytes and
  * flag: one transfer | ............ | flag |  and a page of up to 64 KiB      what is larger: two

@@ -1,6 +1,6 @@
 /*
- * shm_layout.c - where what lies in the memory that ranks of one host share, and that memory stands
- * behind it
+ * shm_layout.c - where what lies in the memory that ranks of
+ * one host share, and that memory stands behind it
  *
  * In this order: the header with a bell for every rank, the boards, the pages of large casts, the
  * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).

@@ -22,8 +22,8 @@
  * the other costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16
  * lines, 0.7 with 64).
  *
- * A writer looks whether its reader sleeps, in a line that seldom changes, and without a fence; see
- * shm.c.
+ * A writer looks whether its reader sleeps, in a line that
+ * seldom changes, and without a fence; see shm.c.
  */
 #include <string.h>
 
@@ -56,8 +56,8 @@ static void ring_bell(struct tt_shm_bell *bell)
 		tt_futex_wake(&bell->word);
 }
 
-/* What was stored so far comes before what is loaded from here on. Mostly nothing to do: see
- * shm.c. */
+/* What was stored so far comes before what is loaded from here on.
+ * Mostly nothing to do: see shm.c. */
 static void fence(const struct tt_shm_header *header)
 {
 	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))
@@ -144,8 +144,8 @@ static bool find_room(struct tt_shm_link *l, size_t bytes)
 	return pick(l, slots_for(l, bytes));
 }
 
-/* Nothing is free: ask to be woken for room, and look once more, because the reader may not have
- * seen that. */
+/* Nothing is free: ask to be woken for room, and look once more,
+ * because the reader may not have seen that. */
 static bool starve(struct tt_shm_link *l, size_t bytes)
 {
 	if (l->starved)

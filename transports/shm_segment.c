@@ -170,8 +170,8 @@ static bool serve(struct meeting *m, int fd, int segment_fd)
 	return true;
 }
 
-/* Closing the socket at the end is an answer to members that could not be served, and to
- * strangers. */
+/* Closing the socket at the end is an answer to members
+ * that could not be served, and to strangers. */
 static void hand_out(struct meeting *m, int segment_fd)
 {
 	int waiting = 0, rank = m->world->rank;

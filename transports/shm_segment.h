@@ -1,6 +1,6 @@
 /*
- * shm_segment.h - the memory that the ranks of one host share: how they come to it, and how it is
- * laid out
+ * shm_segment.h - the memory that the ranks of one host share:
+ * how they come to it, and how it is laid out
  *
  *   header | a bell a rank | a board a rank | two pages a rank | ring [writer][reader][channel] ...
  *                                                                         ring = control pages |
@@ -37,8 +37,8 @@ struct tt_shm_line {
 	_Atomic uint64_t flag;
 };
 
-/* The control pages of a ring: one direction of one (pair, channel). Written by the writer, but for
- * done. */
+/* The control pages of a ring: one direction of one (pair, channel).
+ * Written by the writer, but for done. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done;       /* lines that the reader has released */
 	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for room */

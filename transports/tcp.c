@@ -6,11 +6,11 @@
  * with something expected or unfinished cost system calls. Buffer sizes are left to the kernel,
  * whose tuning a fixed size would switch off.
  *
- * Sleep: poll on just the sockets that are awaited. Whoever arms looks at all links of interest
- * once more, so those are the links on which a message was found missing since then, and those with
- * unfinished posts. Bytes that came early for a later step wake nobody, and between sleeps no
- * socket is watched: an epoll set costs 0.1-0.3 us for each message that comes, also when nobody
- * waits.
+ * Sleep: poll on just the sockets that are awaited. Whoever arms looks at all
+ * links of interest once more, so those are the links on which a message was
+ * found missing since then, and those with unfinished posts. Bytes that came
+ * early for a later step wake nobody, and between sleeps no socket is watched: an
+ * epoll set costs 0.1-0.3 us for each message that comes, also when nobody waits.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -202,8 +202,8 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	return 1;
 }
 
-/* Closing a socket with unread bytes resets the connection, and the peer would lose what is on its
- * way to it. */
+/* Closing a socket with unread bytes resets the connection,
+ * and the peer would lose what is on its way to it. */
 void tt_tcp_hang_up(int fd)
 {
 	char sink[16384];

@@ -6,9 +6,9 @@
  * close). A transport knows ranks and bytes; it does not know plans, types or calls, but for the
  * 32-bit stamp of a call, which it carries so that mismatches show.
  *
- * Locks: none is held. All functions of one endpoint are called by one thread at a time (whoever
- * drives the communicator), except where "Thread: any" stands. Nothing blocks except open, doze and
- * close.
+ * Locks: none is held. All functions of one endpoint are called by one
+ * thread at a time (whoever drives the communicator), except where
+ * "Thread: any" stands. Nothing blocks except open, doze and close.
  */
 #ifndef TT_TRANSPORT_H
 #define TT_TRANSPORT_H
@@ -70,8 +70,8 @@ struct tt_link {
 
 #define TT_NO_PLACE (-2)         /* there is nothing to read */
 
-/* Where a piece of a rank's memory is, for the ranks of its host: made by describe, carried to them
- * in a cast. */
+/* Where a piece of a rank's memory is, for the ranks of its host:
+ * made by describe, carried to them in a cast. */
 struct tt_remote {
 	uint64_t at;                     /* address in its process */
 	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
@@ -193,11 +193,11 @@ struct tt_transport {
 	 * peer waits long for this rank. */
 	bool (*lost)(struct tt_endpoint *ep, int peer, char *text, size_t bytes);
 
-	/* Sleeping. arm announces it and gives a ticket; the caller looks at its links once more
-	 * (peek or recv, refused reserves, progress), then dozes: until a peer commits or makes
-	 * room that was refused, a socket is readable (or writable while posts are unfinished),
-	 * wake, or timeout_us. Spurious returns are fine. disarm ends it, also when doze was
-	 * skipped. */
+	/* Sleeping. arm announces it and gives a ticket; the caller looks at its
+	 * links once more (peek or recv, refused reserves, progress), then dozes:
+	 * until a peer commits or makes room that was refused, a socket is readable
+	 * (or writable while posts are unfinished), wake, or timeout_us. Spurious
+	 * returns are fine. disarm ends it, also when doze was skipped. */
 	uint32_t (*arm)(struct tt_endpoint *ep);
 	void (*doze)(struct tt_endpoint *ep, uint32_t ticket, uint32_t timeout_us);
 	void (*disarm)(struct tt_endpoint *ep);

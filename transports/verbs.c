@@ -114,8 +114,8 @@ static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
 	return 0;
 }
 
-/* The rails of this rank as the others see them. Without any, the reason is this thread's
- * sentence. */
+/* The rails of this rank as the others see them.
+ * Without any, the reason is this thread's sentence. */
 static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
 {
 	char why[256];

@@ -20,8 +20,8 @@ uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
 /* group.c: run the request now or when the group ends. */
 tuttiResult_t tt_group_request(const struct tt_request *request);
 bool tt_group_open(void);
-/* An error inside a group: noted, so that the end of the group reports it and runs nothing. Returns
- * code. */
+/* An error inside a group: noted, so that the end of the
+ * group reports it and runs nothing. Returns code. */
 int tt_group_fail(int code);
 
 /* A join or a split that may have to run beside others of this thread. */

@@ -33,8 +33,8 @@ static int check_op(struct tt_request *r, const char *call)
 	return u->device ? tt_gpu_read(c, &r->scalar, u->device, tt_type_bytes(r->type)) : 0;
 }
 
-/* Equal starts are in place where the call allows it; any other overlap would read what was just
- * written. */
+/* Equal starts are in place where the call allows it;
+ * any other overlap would read what was just written. */
 static int check_overlap(const struct tt_request *r, const char *call, size_t in_bytes,
 			 size_t out_bytes)
 {

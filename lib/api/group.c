@@ -1,10 +1,10 @@
 /*
  * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
  *
- * Each thread has its own group. Outside a group a call runs at once: by the caller (NULL stream)
- * or behind it. At the end, requests go to their streams, those of the NULL stream are run by the
- * caller as one set; joins and splits of several ranks of this thread need each other, so each gets
- * a thread.
+ * Each thread has its own group. Outside a group a call runs at once: by the
+ * caller (NULL stream) or behind it. At the end, requests go to their streams,
+ * those of the NULL stream are run by the caller as one set; joins and splits
+ * of several ranks of this thread need each other, so each gets a thread.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -46,8 +46,8 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
 }
 
-/* Calls of a group run later than they were made; their communicators may have been aborted
- * meanwhile. */
+/* Calls of a group run later than they were made;
+ * their communicators may have been aborted meanwhile. */
 static int run_later(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	size_t entered = 0;

@@ -55,8 +55,8 @@ void tt_log_set(int level);
  * zeros for ever. */
 void *tt_handle_new(size_t bytes);
 void tt_handle_free(void *handle, size_t bytes);
-/* Is that, or was it, one? For what users may mix up with handles of others: nothing is read from
- * it. */
+/* Is that, or was it, one? For what users may mix up with handles of others:
+ * nothing is read from it. */
 bool tt_handle_is(const void *handle);
 
 /* clock.c */
@@ -96,8 +96,8 @@ struct tt_env_row {
 extern const struct tt_env_row tt_env_table[];
 extern const size_t tt_env_rows;
 
-/* The values. Text fields are pointers into the environment or to constants: use before the next
- * setenv. */
+/* The values. Text fields are pointers into the environment or to constants:
+ * use before the next setenv. */
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma,
 		*gpu;

@@ -1,5 +1,5 @@
-/* cpus.c - sets of processors as the kernel's files tell them; called by place.c and
- * verbs_near.c */
+/* cpus.c - sets of processors as the kernel's files tell them;
+ * called by place.c and verbs_near.c */
 #include "base/base.h"
 
 #include <ctype.h>

@@ -1,6 +1,6 @@
 /*
- * env.c - the TUTTI_ variables: one table, and the reader that checks a whole environment against
- * it
+ * env.c - the TUTTI_ variables: one table, and the reader
+ * that checks a whole environment against it
  *
  * Called once by each tuttiCommInit* (tt_env_read) and by `tutti info` (the table). A new variable
  * is a row here and a field of struct tt_env.
@@ -33,8 +33,8 @@ static bool whole_number(const char *text, int64_t low, int64_t high, int64_t *r
 	return true;
 }
 
-/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name. A name has 1 to 15 bytes
- * in Linux. */
+/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name.
+ * A name has 1 to 15 bytes in Linux. */
 static bool valid_ifname(const char *value)
 {
 	size_t bytes;
@@ -135,8 +135,8 @@ static int distance(const char *a, const char *b)
 	return row[columns];
 }
 
-/* A misspelt variable would be ignored without a word, so a name that is not in the table is an
- * error. */
+/* A misspelt variable would be ignored without a word,
+ * so a name that is not in the table is an error. */
 static int check_name(const char *entry)
 {
 	size_t bytes = strcspn(entry, "=");

@@ -34,8 +34,8 @@ static int threshold_now(void)
 
 	if (now >= 0)
 		return now;
-	/* Exchanged only from -1, so that a tt_log_set of another thread in between is not
-	 * undone. */
+	/* Exchanged only from -1, so that a tt_log_set of
+	 * another thread in between is not undone. */
 	if (atomic_compare_exchange_strong(&threshold, &now, threshold_from_env()))
 		now = atomic_load(&threshold);
 	return now;

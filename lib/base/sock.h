@@ -1,6 +1,6 @@
 /*
- * sock.h - TCP sockets: addresses as values and as text, listen, connect and exchange bytes with a
- * deadline
+ * sock.h - TCP sockets: addresses as values and as text,
+ * listen, connect and exchange bytes with a deadline
  *
  * Called by comm (joining, control, data sockets). Every socket that Tutti makes is owned: a forked
  * child closes its copies at once, so that it can neither hide the parent's death from the peers
@@ -20,8 +20,8 @@ struct tt_address {
 #define TT_ADDRESSES 8           /* of one host, at most */
 #define TT_ENDPOINT_TEXT 64      /* enough for tt_address_text */
 
-/* How long to try: until deadline_ns, or until stop(ctx) says that it is pointless. stop may be
- * NULL. */
+/* How long to try: until deadline_ns, or until stop(ctx)
+ * says that it is pointless. stop may be NULL. */
 struct tt_patience {
 	uint64_t deadline_ns;
 	bool (*stop)(void *ctx);
@@ -55,8 +55,8 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 
 /* sock.c --------------------------------------------------------------------------------------- */
 
-/* Ports that may be used: first .. first + count - 1; count 0: any, or exactly `first` unless that
- * is 0. */
+/* Ports that may be used: first .. first + count - 1; count 0:
+ * any, or exactly `first` unless that is 0. */
 struct tt_ports { int first, count; };
 /* TUTTI_PORT_RANGE as such; "" is any. */
 struct tt_ports tt_ports_read(const char *range);
@@ -95,8 +95,8 @@ int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
-/* tt_fail(TT_SYSTEM) with what and errno; says which limit to raise when descriptors are what is
- * missing */
+/* tt_fail(TT_SYSTEM) with what and errno; says which limit
+ * to raise when descriptors are what is missing */
 int tt_sock_fail(const char *what);
 
 void tt_sock_set_blocking(int fd, bool blocking);

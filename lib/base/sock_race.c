@@ -1,9 +1,8 @@
 /*
  * sock_race.c - connect to whichever of several addresses answers first
  *
- * Called by comm. An address that swallows packets must not hold up the next
- * one, so each gets a head start over the next, not a turn. What leads nowhere says so in its own
- * words.
+ * Called by comm. An address that swallows packets must not hold up the next one, so each gets a
+ * head start over the next, not a turn. What leads nowhere says so in its own words.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -71,8 +71,8 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	return tt_reduce_isa_set(ret_env->isa);
 }
 
-/* "kill@2:17": rank 2 kills itself before its 17th step; for the tests of deaths at every step of a
- * plan */
+/* "kill@2:17": rank 2 kills itself before its 17th step;
+ * for the tests of deaths at every step of a plan */
 static int read_fault(tuttiComm_t c, const char *fault)
 {
 	static const char *const kinds[] = { "kill", "stop", "exit" };
@@ -139,8 +139,8 @@ static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct
 	}
 }
 
-/* Who shares this rank's processors decides how it waits; the others of the host come to the same
- * answer. */
+/* Who shares this rank's processors decides how it waits;
+ * the others of the host come to the same answer. */
 static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
 {
 	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
@@ -219,8 +219,8 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* Another rank broke the communicator while this one may be asleep in a transport. Thread:
- * control's. */
+/* Another rank broke the communicator while this one may
+ * be asleep in a transport. Thread: control's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;

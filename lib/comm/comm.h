@@ -75,8 +75,8 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
-/* What was found about large calls of one collective and size (run/direct_way.c). What counts calls
- * is agreed. */
+/* What was found about large calls of one collective and size (run/direct_way.c).
+ * What counts calls is agreed. */
 #define TT_WAY_SIZES 6
 struct tt_ways {
 	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that
@@ -204,10 +204,10 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
 	return atomic_load_explicit(&c->magic, memory_order_relaxed) == TT_COMM_MAGIC;
 }
 
-/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave. Counted first, then
- * looked at again, because it may be aborted in between; the memory of a handle stays ours, so that
- * this is safe. Between the two belongs a fence, which abort pays for (hush.c). One caller at a
- * time. */
+/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave.
+ * Counted first, then looked at again, because it may be aborted in between;
+ * the memory of a handle stays ours, so that this is safe. Between the two
+ * belongs a fence, which abort pays for (hush.c). One caller at a time. */
 static inline bool tt_comm_begin(tuttiComm_t c)
 {
 	atomic_store_explicit(&c->callers,
@@ -251,12 +251,12 @@ static inline int tt_comm_visit(tuttiComm_t c)
 /* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm);
-/* code: 0, or why this rank cannot take part, with this thread's last sentence: then all ranks
- * fail. */
+/* code: 0, or why this rank cannot take part,
+ * with this thread's last sentence: then all ranks fail. */
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
 		  tuttiComm_t *ret_comm);
-/* Of those that are left, without those on the callers' list ([nranks]; nexcluded 0: there is
- * none). */
+/* Of those that are left, without those on the callers' list ([nranks];
+ * nexcluded 0: there is none). */
 int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
@@ -278,8 +278,8 @@ int tt_comm_failed(tuttiComm_t comm, int code);
  * of the other. */
 void tt_comm_last_failure(char *text, size_t bytes);
 
-/* At least bytes of memory that keeps its place until the next larger request; NULL: tt_fail was
- * called. */
+/* At least bytes of memory that keeps its place until the next larger request;
+ * NULL: tt_fail was called. */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 
 /* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */

@@ -5,8 +5,8 @@
 
 #include "comm/comm.h"
 
-/* One without control, of this size at most; NULL: no memory. tt_comm_free takes it in any
- * state. */
+/* One without control, of this size at most; NULL:
+ * no memory. tt_comm_free takes it in any state. */
 tuttiComm_t tt_comm_blank(int rank, int nranks);
 /* config over the parent's (NULL: none) over environment. 0 | TT_ARG */
 int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tuttiConfig_t *config,

@@ -86,8 +86,8 @@ int tt_control_decline(const struct tt_join *join, int code);
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
 
-/* The members of a new control: their ranks in its parent, where they listen for it, this rank's
- * place. */
+/* The members of a new control: their ranks in its parent,
+ * where they listen for it, this rank's place. */
 struct tt_members {
 	int *member, *port, n, rank;     /* [n] */
 	const char *label;               /* with mark: what makes its key another one */
@@ -146,8 +146,8 @@ void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int pe
 
 /* ---- the call board: cheap, every call ------------------------------------------------------- */
 
-/* This rank starts (finishes) collective number seq. A few plain stores; the service thread reads
- * them. */
+/* This rank starts (finishes) collective number seq.
+ * A few plain stores; the service thread reads them. */
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call);
 void tt_control_done(struct tt_control *ctl, uint64_t seq);
 /* The same for sends and receives, which are numbered by pair and direction. */
@@ -201,9 +201,9 @@ void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *c
 void tt_control_on_awaited(struct tt_control *ctl,
 			   bool (*lost)(void *ctx, int peer, char *text, size_t bytes), void *ctx);
 
-/* Say goodbye, stop the service thread, close, free. Blocks until the neighbours have what was for
- * them, mostly some microseconds, at most 5 s (a neighbour that is stopped), 0.2 s after a
- * failure. */
+/* Say goodbye, stop the service thread, close, free. Blocks until the
+ * neighbours have what was for them, mostly some microseconds, at
+ * most 5 s (a neighbour that is stopped), 0.2 s after a failure. */
 void tt_control_leave(struct tt_control *ctl);
 
 #endif

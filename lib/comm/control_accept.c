@@ -1,6 +1,6 @@
 /*
- * control_accept.c - the listener, and guests: connections that have not proved the job's secret
- * yet
+ * control_accept.c - the listener, and guests:
+ * connections that have not proved the job's secret yet
  *
  * Called by the service thread. Anybody can connect, say nothing, half a hello or nonsense: a guest
  * costs one of TT_GUESTS places for at most five seconds and disturbs nobody. When descriptors run
@@ -190,8 +190,8 @@ static bool answer_hello(struct tt_control *ctl, struct tt_guest *g)
 	return verdict == TT_V_WELCOME;
 }
 
-/* A second tt_control_dial of the same (peer, channel) replaces the first, whose dialler has given
- * up. */
+/* A second tt_control_dial of the same (peer,
+ * channel) replaces the first, whose dialler has given up. */
 static void park(struct tt_control *ctl, int peer, int channel, int fd)
 {
 	struct tt_parked *p = ctl->parked;

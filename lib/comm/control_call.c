@@ -1,8 +1,8 @@
 /*
  * control_call.c - calls in words, and their stamp
  *
- * Called by run and status. The numbers may come from another rank, so none is trusted to be in a
- * table.
+ * Called by run and status. The numbers may come from another rank,
+ * so none is trusted to be in a table.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * control_desk.c - rank 0's desk while ranks join: who is here, do they fit together, who is
- * missing
+ * control_desk.c - rank 0's desk while ranks join:
+ * who is here, do they fit together, who is missing
  *
  * Called by the service thread of rank 0. A rank registers over a connection of its own, which
  * becomes its tree connection when rank 0 is its parent; otherwise rank 0 names the parent as soon

@@ -1,6 +1,6 @@
 /*
- * control_dial.c - connect to another rank: which of its addresses, how often, until when; data
- * sockets
+ * control_dial.c - connect to another rank: which of its addresses,
+ * how often, until when; data sockets
  *
  * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses
  * and some lead nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so

@@ -26,8 +26,8 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 	tt_put_text(w, text);
 }
 
-/* "; the last heard of it is operation 4 (...)": only for a rank that cannot say so itself any
- * more */
+/* "; the last heard of it is operation 4 (...)":
+ * only for a rank that cannot say so itself any more */
 static void add_last(struct tt_control *ctl, uint64_t last)
 {
 	size_t have = strlen(ctl->text);

@@ -74,8 +74,8 @@ struct tt_parked {               /* an accepted data socket that tt_control_take
 	int fd, peer, channel;
 };
 
-/* One line of the board: seq is 0 while the words change. Written by the calling thread, read by
- * any. */
+/* One line of the board: seq is 0 while the words change.
+ * Written by the calling thread, read by any. */
 struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
 
 /* Messages with one rank; [0] received, [1] sent. Made by the first. */
@@ -292,8 +292,8 @@ void tt_flood_leave(struct tt_control *ctl);
 void tt_flood_check_left(struct tt_control *ctl);
 /* on_broken is due; lets the lock go meanwhile */
 void tt_flood_hook(struct tt_control *ctl);
-/* What failed at another rank for its own reasons (memory, descriptors) is that rank's failure
- * here. */
+/* What failed at another rank for its own reasons (memory,
+ * descriptors) is that rank's failure here. */
 int tt_flood_code(int code);
 /* tt_fail with what broke ctl */
 int tt_control_fail(struct tt_control *ctl);
@@ -341,14 +341,14 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Nobody finishes one of these before every rank has begun it. */
 bool tt_status_needs_all(const struct tt_call *call);
 
-/* control_waits.c, locked. Break the communicator if this rank and others wait for each other for
- * ever. */
+/* control_waits.c, locked. Break the communicator if this
+ * rank and others wait for each other for ever. */
 void tt_waits_check(struct tt_control *ctl);
 /* Does a message that the origin of a status wants differ from the one this rank made of it? Then
  * that breaks it. */
 void tt_waits_compare(struct tt_control *ctl, const struct tt_status *status);
-/* What rank is in beside its collective, as far as its status tells: "a receive of ...", "" if
- * nothing */
+/* What rank is in beside its collective, as far as its status tells:
+ * "a receive of ...", "" if nothing */
 void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t bytes);
 /* The other half of want, a message of this rank, has been begun by its peer? */
 bool tt_waits_met(const struct tt_control *ctl, const struct tt_want *want);

@@ -259,8 +259,8 @@ void tt_control_formed(struct tt_control *parent)
 	pthread_mutex_unlock(&parent->lock);
 }
 
-/* Those who are not in it learn that the others went on without them, also when they wake up
- * later. */
+/* Those who are not in it learn that the others went on without them,
+ * also when they wake up later. */
 static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded,
 			const struct tt_conn *from, const uint8_t *data, size_t bytes)
 {

@@ -305,8 +305,8 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
 }
 
-/* What is wrong with rank, for operation seq, or for a message that it is wanted for; false:
- * nothing */
+/* What is wrong with rank, for operation seq,
+ * or for a message that it is wanted for; false: nothing */
 static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want,
 		     uint64_t since_ns, char *text, size_t bytes)
 {

@@ -1,6 +1,6 @@
 /*
- * control_waits.c - who waits for whom: messages that differ, and ranks that wait for each other
- * for ever
+ * control_waits.c - who waits for whom: messages that differ,
+ * and ranks that wait for each other for ever
  *
  * Called by statuses while somebody waits long. A rank that is stuck in an operation waits for
  * every rank that must begin something first: the same collective or exchange, or the other half of

@@ -75,8 +75,8 @@ static bool has_cpu(const char *controllers)
 	return false;
 }
 
-/* A line of /proc/self/cgroup is `number:controllers:path`; version 2 has the number 0 and no
- * controllers. */
+/* A line of /proc/self/cgroup is `number:controllers:path`;
+ * version 2 has the number 0 and no controllers. */
 uint32_t tt_cores_quota(const char *root)
 {
 	char line[PATH_MAX], folder[2 * PATH_MAX], *controllers, *path;

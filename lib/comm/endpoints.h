@@ -5,8 +5,8 @@
 
 #include "comm/comm.h"
 
-/* Opens the transports that the setting allows and fills via[], NULL for ranks that none reaches.
- * Collective. */
+/* Opens the transports that the setting allows and fills via[],
+ * NULL for ranks that none reaches. Collective. */
 int tt_endpoints_open(tuttiComm_t comm);
 /* Is everybody reached? Collective; no rank is through before all have come. 0 | TT_USAGE, the same
  * on all ranks | < 0 */

@@ -1,6 +1,6 @@
 /*
- * gpu.c - a rank's GPU side of a communicator: made when it joins, tried with its peers, closed
- * with it
+ * gpu.c - a rank's GPU side of a communicator:
+ * made when it joins, tried with its peers, closed with it
  *
  * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who
  * could read the others' (a pattern is copied and compared) and wrote into them; who found there
@@ -91,8 +91,8 @@ static int copy_back(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
 	return rc ? rc : d->cu->stream_synchronize(d->own);
 }
 
-/* An area and the kernels, each of them launched once, so that the driver loads nothing while peers
- * wait. */
+/* An area and the kernels, each of them launched once,
+ * so that the driver loads nothing while peers wait. */
 static int prepare(struct tt_gpu *d, struct card *mine)
 {
 	tuttiComm_t c = d->comm;

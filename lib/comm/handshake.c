@@ -29,8 +29,8 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	memcpy(ret, sum, ret_bytes);
 }
 
-/* What a side proves covers its role and all that was said, so no message of one talk serves in
- * another. */
+/* What a side proves covers its role and all that was said,
+ * so no message of one talk serves in another. */
 static void sign(const struct tt_key *key, const char *role, const uint8_t hello[TT_HELLO_BYTES],
 		 const uint8_t reply[TT_REPLY_BYTES], uint8_t ret_mac[TT_MAC])
 {
@@ -122,8 +122,8 @@ static int refused(enum tt_verdict verdict)
 	return tt_fail(TT_REMOTE, "%s", why[verdict]);
 }
 
-/* The server's proof is checked first; a wrong one is still answered, so that the other side learns
- * it too. */
+/* The server's proof is checked first; a wrong one is still answered,
+ * so that the other side learns it too. */
 int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
 		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
 {

@@ -1,6 +1,6 @@
 /*
- * handshake.h - two ranks prove to each other that they hold the job's secret, before anything else
- * is said
+ * handshake.h - two ranks prove to each other that they hold
+ * the job's secret, before anything else is said
  *
  *   client                                     server
  *   hello: job, from, to, purpose, nonce  ->
@@ -9,9 +9,9 @@
  *   proof: HMAC(secret, "client" + ...)   ->
  *                                         <-   welcome, or: other secret
  *
- * The dialling rank runs it blocking (control_dial.c), the accepting one as a state machine of the
- * service thread (control_accept.c), so a stranger who says nothing, half a hello or nonsense holds
- * up nobody.
+ * The dialling rank runs it blocking (control_dial.c), the accepting
+ * one as a state machine of the service thread (control_accept.c), so a
+ * stranger who says nothing, half a hello or nonsense holds up nobody.
  */
 #ifndef TT_HANDSHAKE_H
 #define TT_HANDSHAKE_H

@@ -73,8 +73,8 @@ static void get_address(struct tt_reader *r, struct tt_address *ret_a)
 		memcpy(ret_a->bytes, p + 12, 4);
 }
 
-/* The check value first: then the fields are as they were packed, or somebody has gone to great
- * lengths. */
+/* The check value first: then the fields are as they were packed,
+ * or somebody has gone to great lengths. */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 {
 	tuttiUniqueId blank = *bytes;

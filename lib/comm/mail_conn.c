@@ -147,8 +147,8 @@ void tt_shared_drop(struct tt_shared *shared)
 		free(shared);
 }
 
-/* What the kernel takes now. A connection that fails is found by the service thread when it reads
- * it. */
+/* What the kernel takes now. A connection that fails is
+ * found by the service thread when it reads it. */
 static void push(struct tt_mail *mail, struct tt_mail_conn *c)
 {
 	struct tt_parcel *p;

@@ -40,8 +40,8 @@ struct tt_letter {
 struct tt_waiter {
 	struct tt_waiter *next;
 	const struct tt_mail_want *want;
-	/* CALLED: a letter for it was kept before it woke up, so that no later one may overtake
-	 * that */
+	/* CALLED: a letter for it was kept before it woke up,
+	 * so that no later one may overtake that */
 	enum { TT_W_WAITING, TT_W_CALLED, TT_W_FILLING, TT_W_DONE, TT_W_CANCELLED } state;
 	struct tt_letter_head head;      /* DONE */
 };

@@ -14,9 +14,9 @@
 enum tt_level { TT_PACKAGE, TT_NUMA_NODE, TT_L3_CACHE, TT_LEVELS };
 const char *tt_level_name(enum tt_level level);      /* "package" ... */
 
-/* Of each level, the lowest processor of the one that holds all processors of the rank; -1: they
- * are in several, or it is not known. Processors in several packages are in several of
- * everything. */
+/* Of each level, the lowest processor of the one that holds all
+ * processors of the rank; -1: they are in several, or it is not known.
+ * Processors in several packages are in several of everything. */
 struct tt_place { int16_t in[TT_LEVELS]; };
 
 #define TT_SYS "/sys/devices/system"

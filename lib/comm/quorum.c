@@ -1,6 +1,6 @@
 /*
- * quorum.c - rank 0's books of quorum allreduces: who has contributed, when it is enough, the sum,
- * late ones
+ * quorum.c - rank 0's books of quorum allreduces:
+ * who has contributed, when it is enough, the sum, late ones
  *
  * Called by mail with its lock held: by rank 0's service thread, or in rank 0's own call. One
  * operation is open at a time, the one after the newest. It is complete with its k-th contribution,

@@ -1,9 +1,9 @@
 /*
- * quorum_call.c - one rank's call of a quorum allreduce: hand over, wait for the verdict, take the
- * result
+ * quorum_call.c - one rank's call of a quorum allreduce:
+ * hand over, wait for the verdict, take the result
  *
- * Called by api, in the caller's thread or a stream's. Rank 0 speaks with its own books in the same
- * way.
+ * Called by api, in the caller's thread or a stream's.
+ * Rank 0 speaks with its own books in the same way.
  */
 #include <string.h>
 

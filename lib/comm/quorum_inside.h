@@ -1,5 +1,5 @@
-/* quorum_inside.h - what rank 0's books (quorum.c) and a caller (quorum_call.c) say to each
- * other */
+/* quorum_inside.h - what rank 0's books (quorum.c) and
+ * a caller (quorum_call.c) say to each other */
 #ifndef TT_QUORUM_INSIDE_H
 #define TT_QUORUM_INSIDE_H
 

@@ -121,8 +121,8 @@ static void send_decision(struct attempt *a, int to, int code, const char *text)
 	send_letter(a, to, TT_M_DECISION, &w);   /* one that is gone now shows when they connect */
 }
 
-/* The next letter of source (-1: any) within so long; letters of earlier shrinkings are dropped. As
- * tt_mail_recv. */
+/* The next letter of source (-1: any) within so long;
+ * letters of earlier shrinkings are dropped. As tt_mail_recv. */
 static int next_letter(struct attempt *a, enum tt_mail_kind kind, int source, int ms,
 		       struct tt_letter_head *ret_head, struct tt_reader *ret_r)
 {
@@ -324,9 +324,9 @@ static int decide(struct attempt *a)
 	return rc;
 }
 
-/* A rank died in the last moment: nobody is through, and all start over; or some are, and then this
- * communicator is the one, broken as it is. Those that are through say so, by flood, or when they
- * are asked. */
+/* A rank died in the last moment: nobody is through, and all start over;
+ * or some are, and then this communicator is the one, broken as it is.
+ * Those that are through say so, by flood, or when they are asked. */
 static bool others_are_through(struct attempt *a)
 {
 	uint64_t until = tt_deadline_ns(ALONE_MS), newest;

@@ -1,8 +1,8 @@
 /*
  * split.c - a communicator of some ranks of another one
  *
- * Called by api. All ranks of the parent take part; shrink.c does the same without those that are
- * gone.
+ * Called by api. All ranks of the parent take part;
+ * shrink.c does the same without those that are gone.
  */
 #include <stdio.h>
 #include <stdlib.h>

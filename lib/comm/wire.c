@@ -1,8 +1,8 @@
 /*
  * wire.c - write and read the bytes that ranks exchange
  *
- * Called by bootstrap, control and their parts. What is read comes from another process: nothing is
- * believed.
+ * Called by bootstrap, control and their parts.
+ * What is read comes from another process: nothing is believed.
  */
 #include <stdlib.h>
 #include <string.h>

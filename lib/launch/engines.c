@@ -98,8 +98,7 @@ static int describe_tutti(const struct tt_env *env, struct tt_job *job)
 	return use_root(env, job);
 }
 
-/* ---- torchrun: MASTER_PORT is its own store's, so rank 0 listens at one of the ports behind it
- * --- */
+/* ---- torchrun: MASTER_PORT is its own store's, so rank 0 listens at one of those behind it --- */
 
 static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 {
@@ -196,8 +195,8 @@ static void first_host(const char *list, char *host, size_t room)
 	}
 }
 
-/* A launcher that Slurm started hands Slurm's variables on to its ranks; then they are not about
- * these. */
+/* A launcher that Slurm started hands Slurm's variables on to its ranks;
+ * then they are not about these. */
 static bool is_inherited(void)
 {
 	int task = number("SLURM_TASK_PID");
@@ -246,8 +245,8 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 
 /* ---- Kubernetes: an indexed Job behind a headless service ------------------------------------ */
 
-/* This pod is JOB-INDEX.SERVICE...; the one of rank 0 has 0 for INDEX. "" when its name is not like
- * that. */
+/* This pod is JOB-INDEX.SERVICE...; the one of rank 0 has 0 for INDEX.
+ * "" when its name is not like that. */
 static void pod_of_root(int index, char *host, size_t room)
 {
 	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM },

@@ -35,8 +35,8 @@ struct tt_store_ops {
 	/* Fills in what the store knows of the job and the environment does not. 0 | < 0 */
 	int (*open)(struct tt_store *s);
 	int (*put)(struct tt_store *s, const char *key, const char *value);
-	/* Until every rank is here: what was put before can be got after. NULL: get waits by
-	 * itself. */
+	/* Until every rank is here: what was put before can be got after.
+	 * NULL: get waits by itself. */
 	int (*fence)(struct tt_store *s, uint64_t deadline_ns);
 	/* Wait until rank 0 has put it. 0 | TT_TIMEOUT, and others */
 	int (*get)(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
@@ -77,8 +77,8 @@ struct tt_engine {
 };
 extern const struct tt_engine tt_engines[];      /* in order of precedence, ends with a name NULL */
 
-/* Who started this process. TT_USAGE: two disagree, one is half set, TUTTI_LAUNCH names one that
- * did not. */
+/* Who started this process. TT_USAGE: two disagree,
+ * one is half set, TUTTI_LAUNCH names one that did not. */
 int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job);
 
 /* ---- rendezvous.c ---------------------------------------------------------------------------- */

@@ -30,8 +30,8 @@ struct own {
 	char value[TT_STORE_VALUE];
 };
 
-/* The name is a digest: every rank of the attempt makes the same one, and no other job of the user
- * does. */
+/* The name is a digest: every rank of the attempt makes the same one,
+ * and no other job of the user does. */
 static socklen_t name_of(const struct tt_store *s, const char *key, struct sockaddr_un *ret_name)
 {
 	uint8_t sum[SHA256_DIGEST_LENGTH];

@@ -95,8 +95,8 @@ static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
 	}
 }
 
-/* The value of key in "key=value key=value", NULL: not there. Ends it by NUL, so the last one
- * first. */
+/* The value of key in "key=value key=value", NULL: not there.
+ * Ends it by NUL, so the last one first. */
 static char *field(char *line, const char *key)
 {
 	size_t bytes = strlen(key);

@@ -154,8 +154,8 @@ static int put_pmix(struct tt_store *s, const char *key, const char *value)
 
 /* ---- waiting for a value, but not for ever --------------------------------------------------- */
 
-/* Shared by the one that waits and PMIx's thread that answers, perhaps long after; the later one
- * frees it. */
+/* Shared by the one that waits and PMIx's thread that answers,
+ * perhaps long after; the later one frees it. */
 struct question {
 	pthread_mutex_t lock;
 	pthread_cond_t answered;

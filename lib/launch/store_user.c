@@ -1,6 +1,6 @@
 /*
- * store_user.c - the program brings its own store (tuttiStore_t), or an allgather as UCC takes it
- * (tuttiOob_t)
+ * store_user.c - the program brings its own store (tuttiStore_t),
+ * or an allgather as UCC takes it (tuttiOob_t)
  *
  * The allgather becomes a store: rank 0's value is what all put, and the fence is the allgather.
  */

@@ -17,8 +17,8 @@
 typedef uint64_t tt_cuptr;                     /* CUdeviceptr */
 typedef void *tt_custream, *tt_cuevent, *tt_cuctx, *tt_cufn;
 
-/* Streams that are no pointers: the default one that waits for all others, and the calling thread's
- * own. */
+/* Streams that are no pointers: the default one that waits
+ * for all others, and the calling thread's own. */
 #define TT_CU_LEGACY ((tt_custream)1)
 #define TT_CU_PER_THREAD ((tt_custream)2)
 

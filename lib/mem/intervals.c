@@ -1,10 +1,10 @@
 /*
  * intervals.c - a treap by start, in which every node knows what ends last below it (intervals.h)
  *
- * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996. Priorities are a
- * hash of the node's address, so that equal programs make equal trees. Of all ranges that start at
- * or before a place, the one that ends last holds whatever any of them holds: so one way down
- * answers.
+ * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16,
+ * 1996. Priorities are a hash of the node's address, so that equal programs
+ * make equal trees. Of all ranges that start at or before a place, the one
+ * that ends last holds whatever any of them holds: so one way down answers.
  */
 #include "mem/intervals.h"
 

@@ -26,8 +26,8 @@ void tt_lasting_remove(struct tt_lasting *l);
 bool tt_lasting_find(const void *start, size_t bytes,
 		     void (*found)(void *arg, const struct tt_lasting *l), void *arg);
 
-/* going is called for each that is removed, by whoever removes it; it may call nothing of this
- * file. */
+/* going is called for each that is removed, by whoever removes it;
+ * it may call nothing of this file. */
 struct tt_lasting_watch {
 	struct tt_lasting_watch *next;
 	void (*going)(struct tt_lasting_watch *w, const struct tt_lasting *l);

@@ -98,8 +98,8 @@ free_piece:
 	return tt_fail(TT_SYSTEM, "no memory for %zu bytes", bytes);
 }
 
-/* A peer may still map it, and even be in the middle of reading: the memory goes, the mapping stays
- * readable. */
+/* A peer may still map it, and even be in the middle of reading:
+ * the memory goes, the mapping stays readable. */
 static void release(struct piece *p)
 {
 	tt_lasting_remove(&p->lasting);

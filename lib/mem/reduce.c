@@ -78,8 +78,8 @@ const struct tt_reduce_isa *tt_reduce_isa_now(void)
 
 	if (tt_likely(isa))
 		return isa;
-	/* Exchanged only from NULL, so that another thread's tt_reduce_isa_set in between is not
-	 * undone. */
+	/* Exchanged only from NULL, so that another thread's
+	 * tt_reduce_isa_set in between is not undone. */
 	atomic_compare_exchange_strong(&isa_in_force, &isa, find(NULL));
 	return atomic_load(&isa_in_force);
 }

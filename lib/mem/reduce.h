@@ -1,6 +1,6 @@
 /*
- * reduce.h - combine arrays in host memory: dst = s0 op s1 op ... in operand order, every datatype
- * and op
+ * reduce.h - combine arrays in host memory: dst = s0 op s1 op ...
+ * in operand order, every datatype and op
  *
  * Called by run (one step of a plan) and the perf checker. Kernels come in scalar, AVX2 and AVX-512
  * form, chosen once at run time (TUTTI_ISA); all give the same bits. Half types and fp8 are widened
@@ -46,13 +46,13 @@ void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataTy
  * is exact, but for bits that fall below the type's least denormal. */
 bool tt_average_scales(tuttiDataType_t type);
 void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
-/* The two as factors: inputs times the first (1 where not tt_average_scales), the sum over the
- * second. */
+/* The two as factors: inputs times the first (1 where not
+ * tt_average_scales), the sum over the second. */
 void tt_average_factors(uint32_t n, tuttiDataType_t type, double *ret_times, double *ret_over);
 void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type);
 
-/* One element to and from double, for checkers and tests. Conversions round to nearest even; fp8
- * saturates. */
+/* One element to and from double, for checkers and tests.
+ * Conversions round to nearest even; fp8 saturates. */
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type);
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);
 

@@ -91,8 +91,8 @@ INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned c
 	}
 }
 
-/* Two sources, which most plans are made of, get a loop of their own that keeps their addresses in
- * registers. */
+/* Two sources, which most plans are made of, get a loop of
+ * their own that keeps their addresses in registers. */
 #define KERNEL(op)										\
 	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc,	\
 			size_t count)								\

@@ -1,6 +1,6 @@
 /*
- * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one; both ends of an
- * average
+ * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one;
+ * both ends of an average
  *
  * Called by run. Floats go to the kernels of the instruction set in force; integers are done here.
  */
@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-/* Products wrap, so they are taken unsigned. n may be too big for the type, so the division is of
- * 64 bits. */
+/* Products wrap, so they are taken unsigned.
+ * n may be too big for the type, so the division is of 64 bits. */
 #define INTEGER(name, type, product, wide)							\
 	typedef type name##_any __attribute__((aligned(1), may_alias));				\
 												\

@@ -1,6 +1,6 @@
 /*
- * reduce_types.h - the small float formats, and the table of kernels that each instruction set
- * fills
+ * reduce_types.h - the small float formats, and the table
+ * of kernels that each instruction set fills
  *
  * Private to lib/mem: read by the kernels (reduce_kernels.h), their choice (reduce.c) and the
  * one-element conversions (type.c), so that a format is written down once.
@@ -18,8 +18,8 @@ struct tt_small_float {
 	uint32_t biggest, infinity, nan;
 };
 
-/* fp8 as in "OCP 8-bit Floating Point Specification (OFP8)", 2023: e4m3 has one NaN and no
- * infinity. */
+/* fp8 as in "OCP 8-bit Floating Point Specification (OFP8)", 2023:
+ * e4m3 has one NaN and no infinity. */
 static const struct tt_small_float tt_float16 = { 16, 10, 15, 0x7c00, 0x7c00, 0x7c00, 0x7e00 };
 static const struct tt_small_float tt_bfloat16 = { 16, 7, 127, 0x7f80, 0x7f80, 0x7f80, 0x7fc0 };
 static const struct tt_small_float tt_float8e4m3 = { 8, 3, 7, 0x7f, 0x7e, 0x7e, 0x7f };

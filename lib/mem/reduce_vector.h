@@ -25,8 +25,8 @@ typedef int64_t i64v __attribute__((vector_size(W)));
 typedef float f32v __attribute__((vector_size(W)));
 typedef double f64v __attribute__((vector_size(W)));
 
-/* Operands while they are combined: bits of a, or a and b (16-bit floats), or all four (8-bit
- * floats). */
+/* Operands while they are combined: bits of a,
+ * or a and b (16-bit floats), or all four (8-bit floats). */
 struct acc {
 	u32v a, b, c, d;
 };
@@ -139,8 +139,8 @@ INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 	u32v sign = (code >> (f->bits - 1)) << 31;
 	u32v shifted = magnitude << (23 - f->mantissa);
 	u32v normal = shifted + ((127 - f->bias) << 23);
-	/* Exponent 0 stands for 1 without the leading bit: put the bit there and take it off
-	 * again. */
+	/* Exponent 0 stands for 1 without the leading bit:
+	 * put the bit there and take it off again. */
 	u32v least = splat((128 - f->bias) << 23);
 	u32v tiny = (u32v)((f32v)(shifted + least) - (f32v)least);
 
@@ -155,8 +155,8 @@ INLINE u32v small_narrow(u32v x, const struct tt_small_float *f)
 	u32v sign = (x & 0x80000000u) >> (32 - f->bits);
 	u32v rounded = magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1);
 	u32v normal = (rounded >> cut) - ((127 - f->bias) << f->mantissa);
-	/* Added to a float whose last bit is the format's least step, the hardware rounds to that
-	 * step. */
+	/* Added to a float whose last bit is the format's least step,
+	 * the hardware rounds to that step. */
 	u32v step = splat((151 - f->bias - f->mantissa) << 23);
 	u32v tiny = (u32v)((f32v)magnitude + (f32v)step) - step;
 	u32v code = choose((i32v)magnitude < (int32_t)((128 - f->bias) << 23), tiny, normal);

@@ -1,6 +1,6 @@
 /*
- * type.c - what a datatype and an op are called and how big they are; one element to and from
- * double
+ * type.c - what a datatype and an op are called and how big they are;
+ * one element to and from double
  *
  * Called by the api, the tools and the tests. The slow and plain account of the small
  * floats, with which the kernels (reduce_vector.h) must agree.
@@ -115,8 +115,8 @@ static uint32_t small_set(double value, const struct tt_small_float *f)
 	exponent--;                       /* 2^exponent <= |value| */
 	if (exponent < least)
 		exponent = least;
-	/* In units of the last place; a carry out of the fraction goes to the exponent, as it
-	 * should. */
+	/* In units of the last place; a carry out of the fraction
+	 * goes to the exponent, as it should. */
 	code = (uint32_t)nearest(ldexp(fabs(value), (int)f->mantissa - exponent));
 	code += (uint32_t)(exponent - least) << f->mantissa;
 	return sign | (code > f->biggest ? f->biggest : code);
@@ -165,8 +165,8 @@ double tt_element_get(const void *p, size_t index, tuttiDataType_t type)
 	}
 }
 
-/* Nearest whole number within low..high, which are exact as doubles except the two 2^n - 1 of 64
- * bits. */
+/* Nearest whole number within low..high, which are exact
+ * as doubles except the two 2^n - 1 of 64 bits. */
 static int64_t whole(double value, int64_t low, int64_t high)
 {
 	value = nearest(value);

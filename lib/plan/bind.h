@@ -43,8 +43,8 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size
 /* Does the call go over a board in the host's memory instead of by messages (run/express.c)? */
 bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *paths, size_t bytes);
 
-/* Bytes of the message that carries tile `tile` of `nblocks` blocks from `block` on; 0: there is
- * none. */
+/* Bytes of the message that carries tile `tile` of `nblocks`
+ * blocks from `block` on; 0: there is none. */
 static inline size_t tt_binding_length(const struct tt_binding *b, enum tt_rule rule,
 				       uint32_t plan_blocks, uint32_t block, uint32_t nblocks,
 				       uint32_t tile)

@@ -42,8 +42,8 @@ struct tt_build_lane {
 	uint32_t waited[TT_MAX_LANES];             /* the same, of all steps so far */
 };
 
-/* Uses of scratch: results without a home in out, results beside them, values on their way to
- * peers. */
+/* Uses of scratch: results without a home in out,
+ * results beside them, values on their way to peers. */
 enum tt_layer { TT_LAYER_RESULT, TT_LAYER_ASIDE, TT_LAYER_SENT, TT_LAYERS };
 
 struct tt_builder {
@@ -97,8 +97,8 @@ void tt_step_copy(struct tt_builder *b, struct tt_span s);
 void tt_row_begin(struct tt_builder *b);
 void tt_row_end(struct tt_builder *b);
 
-/* The next result goes to scratch, for algorithms that send a value on before they reduce upon
- * it. */
+/* The next result goes to scratch, for algorithms that
+ * send a value on before they reduce upon it. */
 void tt_aside(struct tt_builder *b);
 /* Verbs from here on append to this lane (0 at first), which the cut must have. */
 void tt_lane(struct tt_builder *b, uint32_t lane);
@@ -126,8 +126,8 @@ void tt_group_leave(struct tt_builder *b, const struct tt_group *outer);
 int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct tt_cut cut);
 /* The last copies, and the plan out of it; frees the builder's memory in any case. */
 int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan);
-/* Where a block's value is before the first step, and where it must be after the last; TT_REF_NONE:
- * nowhere. */
+/* Where a block's value is before the first step,
+ * and where it must be after the last; TT_REF_NONE: nowhere. */
 tt_ref tt_builder_input(const struct tt_builder *b, uint32_t block);
 tt_ref tt_builder_home(const struct tt_builder *b, uint32_t block);
 /* Note the first error. */

@@ -54,8 +54,8 @@ static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64]
 	return text;
 }
 
-/* Is every rank's contribution in a block combined, or is it one block of one rank? Whose,
- * which? */
+/* Is every rank's contribution in a block combined,
+ * or is it one block of one rank? Whose, which? */
 struct promise { bool combined; int rank; uint32_t block; };
 
 static struct promise promise_of(const struct tt_plan *p, uint32_t b)
@@ -267,8 +267,8 @@ static int compare(const struct tt_check *c, tt_expr *kept, bool first, const ch
 	return TT_OK;
 }
 
-/* One set of plans, for both placements. *kept: NULL, or the results to compare with; set when
- * NULL. */
+/* One set of plans, for both placements. *kept:
+ * NULL, or the results to compare with; set when NULL. */
 static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs, tt_expr **kept)
 {
 	struct tt_check c;

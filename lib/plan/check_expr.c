@@ -1,6 +1,6 @@
 /*
- * check_expr.c - the values of the symbolic run: expressions over the ranks' input blocks, each
- * kept once
+ * check_expr.c - the values of the symbolic run:
+ * expressions over the ranks' input blocks, each kept once
  *
  * A leaf is (rank, block of in) and needs no memory: its number says it. A combination is found
  * again by hashing its children, so two blocks hold the same bits on every input exactly when their

@@ -37,8 +37,8 @@ static int mismatch(const struct tt_check *c, int from, int to, uint32_t lane)
 			     ch->sent + 1, from, ch->sent);
 }
 
-/* Counts one plan's messages. A sender that does not know the receiver as a peer sends it
- * nothing. */
+/* Counts one plan's messages. A sender that does not know
+ * the receiver as a peer sends it nothing. */
 static int count(struct tt_check *c, const struct tt_plan *p)
 {
 	for (uint32_t lane = 0; lane < p->nlanes; lane++) {

@@ -14,11 +14,11 @@
  * again. So if this one order of steps comes to its end, every order does, with the same values
  * (check_order.c excludes races).
  *
- * More buffers, or copies at once, only drop waits. One thing is left: run takes nothing before it
- * has a slot to write the result into (transports that reserve). With two slots that is no new
- * wait: there is room for message k as soon as k - 2 is taken, and here k - 2 is taken before k - 1
- * is sent, which an earlier step of the lane does. So a link needs two slots, or one that is
- * posted.
+ * More buffers, or copies at once, only drop waits. One thing is left: run takes
+ * nothing before it has a slot to write the result into (transports that reserve).
+ * With two slots that is no new wait: there is room for message k as soon as k - 2
+ * is taken, and here k - 2 is taken before k - 1 is sent, which an earlier step of
+ * the lane does. So a link needs two slots, or one that is posted.
  *
  * One tile stands for any number of them, run one behind the other or interleaved: what a step
  * waits for lies in its own tile or an earlier one (the lane, the one message), and each tile alone
@@ -113,8 +113,8 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 	return TT_OK;
 }
 
-/* What a step takes must be as long as its own blocks; what it reads and writes must be the same or
- * apart. */
+/* What a step takes must be as long as its own blocks;
+ * what it reads and writes must be the same or apart. */
 static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];

@@ -2,8 +2,8 @@
  * check_steps.c - what can be seen of plans without running them: heads, lanes, operands, numbers
  * of messages
  *
- * Everything later parts index by (blocks, peers, lanes, steps) is proved in range here. Called by
- * check.c.
+ * Everything later parts index by (blocks, peers, lanes,
+ * steps) is proved in range here. Called by check.c.
  */
 #include "plan/check.h"
 

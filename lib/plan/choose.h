@@ -1,8 +1,8 @@
 /*
  * choose.h - the one place that decides which algorithm a call uses
  *
- * Called by run (keep.c), by tuttiCommDescribe through it, and by the tools, which also print the
- * candidates.
+ * Called by run (keep.c), by tuttiCommDescribe through it,
+ * and by the tools, which also print the candidates.
  */
 #ifndef TT_CHOOSE_H
 #define TT_CHOOSE_H

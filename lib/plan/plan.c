@@ -1,8 +1,8 @@
 /*
  * plan.c - build a plan: let the algorithm speak to a builder, then compile what it said
  *
- * Called by run (keep.c), `tutti plan` and the tests; calls the builder, the algorithm and
- * compile.c.
+ * Called by run (keep.c), `tutti plan` and the tests;
+ * calls the builder, the algorithm and compile.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

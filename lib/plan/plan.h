@@ -11,16 +11,16 @@
  * go to both. So send, receive, copy, reduce and every fused form are one step with one meaning,
  * and one function runs them all.
  *
- * Messages between two ranks are in order per lane: the k-th message that lane L of rank a sends to
- * b in a tile is the k-th that lane L of b takes from a in that tile. Lanes have equal numbers on
- * all ranks.
+ * Messages between two ranks are in order per lane: the k-th message
+ * that lane L of rank a sends to b in a tile is the k-th that lane L of
+ * b takes from a in that tile. Lanes have equal numbers on all ranks.
  *
  * A message on its way lies in dst of the step that sent it, in src[0] if that has no dst: until it
  * is taken, or the transport has copied it, nothing may be written there. A step that takes and
  * sends takes first.
  *
- * A step of several blocks is one message where that is large enough, else as many as it takes, in
- * order.
+ * A step of several blocks is one message where that is large enough,
+ * else as many as it takes, in order.
  *
  * Tiles: run loops every lane over the tiles of the blocks; a step of tile t touches tile t of its
  * blocks only. Lanes advance independently; wait_lane/wait_step orders a step behind a step of
@@ -136,8 +136,8 @@ struct tt_algorithm;
  * TT_SYSTEM (memory). */
 int tt_plan_build(const struct tt_algorithm *algorithm, const char *name,
 		  const struct tt_shape *shape, struct tt_plan **ret_plan);
-/* The same without fusing: as the author wrote it. For printing and for the checker's own
- * comparison. */
+/* The same without fusing: as the author wrote it.
+ * For printing and for the checker's own comparison. */
 int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name,
 			const struct tt_shape *shape, struct tt_plan **ret_plan);
 void tt_plan_free(struct tt_plan *plan);

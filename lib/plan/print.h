@@ -28,8 +28,8 @@ const struct tt_print_format *tt_print_find(const char *name);
  * error). */
 int tt_plan_print_all(struct tt_plan *const *plans, int nranks, const char *format, FILE *to);
 
-/* What a step does, joined by `dash`: "send", "recv-reduce", "recv-reduce-send", "copy-send",
- * "wait" ... */
+/* What a step does, joined by `dash`: "send", "recv-reduce",
+ * "recv-reduce-send", "copy-send", "wait" ... */
 #define TT_STEP_NAME_BYTES 32
 const char *tt_step_name(const struct tt_step *s, char dash, char text[TT_STEP_NAME_BYTES]);
 /* "out[1..2] <- in[1..2] + wire(2)", without the wire it goes to when it goes to a block too */

@@ -1,12 +1,12 @@
 /*
- * print_goal.c - plans as a GOAL schedule, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine
- * 2010)
+ * print_goal.c - plans as a GOAL schedule, the input of
+ * LogGOPSim (Hoefler, Schneider, Lumsdaine 2010)
  *
- * A block is one byte of a message, and one unit of `calc` for each time it is copied or combined
- * within a rank; tags are lanes. A step becomes its receives, then a calc, then its send. What
- * follows in the lane waits for them, but for a send only until it has started ("irequires"): sends
- * never hold up their lane. That a block may not be overwritten while it is being sent is not
- * expressed.
+ * A block is one byte of a message, and one unit of `calc` for each time it is
+ * copied or combined within a rank; tags are lanes. A step becomes its receives,
+ * then a calc, then its send. What follows in the lane waits for them, but for a
+ * send only until it has started ("irequires"): sends never hold up their lane.
+ * That a block may not be overwritten while it is being sent is not expressed.
  */
 #include "plan/print.h"
 

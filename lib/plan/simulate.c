@@ -306,8 +306,8 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 			*ret_result = whole;
 		return rc;
 	}
-	/* Enough tiles that the pipeline is full: each further one takes as long as the last ones
-	 * did. */
+	/* Enough tiles that the pipeline is full:
+	 * each further one takes as long as the last ones did. */
 	rc = run_once(sim, bytes, walked / 2, &half);
 	if (rc)
 		return rc;

@@ -1,6 +1,6 @@
 /*
- * simulate.h - how long would a call take: the very plans that run carries out, walked over a table
- * of costs
+ * simulate.h - how long would a call take: the very plans that
+ * run carries out, walked over a table of costs
  *
  * A discrete-event simulation: every rank walks the cursors of its lanes over tiles as lib/run
  * does, and each message of a step costs what the table says, on its core, its link and its host's

@@ -1,6 +1,6 @@
 /*
- * simulate_step.c - one cursor of the simulator: what run's step.c does, at a price instead of with
- * bytes
+ * simulate_step.c - one cursor of the simulator:
+ * what run's step.c does, at a price instead of with bytes
  *
  * The walk (tiles, rows, blocks a message, waits between lanes) is that of step.c, so that the
  * messages are the same in number, order and length; tests/test_simulate.c holds the two against
@@ -254,8 +254,8 @@ static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 	return true;
 }
 
-/* The chain that led here came by the last message if the rank had to wait for it. idle_ps: since
- * when. */
+/* The chain that led here came by the last message if the
+ * rank had to wait for it. idle_ps: since when. */
 static void account(struct tt_sim_rank *r, const struct tt_sim_message *last, uint64_t idle_ps)
 {
 	if (last && last->at_ps > idle_ps) {

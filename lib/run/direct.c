@@ -1,6 +1,6 @@
 /*
- * direct.c - large collectives of few ranks of one host: everyone reads the others' buffers, nobody
- * sends
+ * direct.c - large collectives of few ranks of one host:
+ * everyone reads the others' buffers, nobody sends
  *
  *   meet    cast where my buffers are; see where the others' are
  *   agree   only when something is new: can everyone read everyone? Cast my answer; all must say

@@ -4,8 +4,8 @@
 
 #include "run/op.h"
 
-/* Has it sums, and is it large enough, with an algorithm whose bits are those of sums in rank
- * order? */
+/* Has it sums, and is it large enough, with an algorithm
+ * whose bits are those of sums in rank order? */
 bool tt_direct_sums(const struct tt_op *op);
 bool tt_direct_fits(const struct tt_op *op);
 

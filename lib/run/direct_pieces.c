@@ -1,9 +1,9 @@
 /*
- * direct_pieces.c - which bytes of whose buffer a rank needs, for each collective that reads peers'
- * memory
+ * direct_pieces.c - which bytes of whose buffer a rank needs,
+ * for each collective that reads peers' memory
  *
- * Called by direct.c. Blocks are those of the call: its count. An allreduce is cut into one part a
- * rank.
+ * Called by direct.c. Blocks are those of the call: its count.
+ * An allreduce is cut into one part a rank.
  */
 #include "run/direct.h"
 

@@ -1,6 +1,6 @@
 /*
- * direct_way.c - which way a large call on ordinary memory goes: by messages, or by reading peers'
- * memory
+ * direct_way.c - which way a large call on ordinary memory goes:
+ * by messages, or by reading peers' memory
  *
  * Called by direct.c, when the ranks have met and could read each other. The kernel's copy moves a
  * byte once where messages move it twice, but it looks up every page, only the reader works, and

@@ -14,8 +14,8 @@
 
 #define FAR 16                 /* messages to look ahead */
 
-/* A place in the lane behind that of cu: the next message of the same step, or the first of the
- * next. */
+/* A place in the lane behind that of cu: the next message
+ * of the same step, or the first of the next. */
 static bool next_message(const struct tt_op *op, struct tt_cursor *at,
 			 const struct tt_step **ret_step)
 {

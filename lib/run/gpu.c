@@ -1,6 +1,6 @@
 /*
- * gpu.c - collectives on device memory, and any calls on a CUDA stream: who runs them, in which
- * order
+ * gpu.c - collectives on device memory, and any calls on a CUDA stream:
+ * who runs them, in which order
  *
  * Called by api instead of run's other doors where a communicator has a device. Each request goes
  * one of these ways:
@@ -9,9 +9,9 @@
  *             facts: the communicator's ranks have kernels, the call is a collective of device
  *             memory; its algorithm was named
  *   the host's way with copies around it (gpu_stage.c)      everything else
- * All are put on the stream and run there in order; calls of one communicator on different streams
- * are put in call order by an event. A NULL stream is one of the communicator's own, and is waited
- * for.
+ * All are put on the stream and run there in order; calls of one
+ * communicator on different streams are put in call order by an event.
+ * A NULL stream is one of the communicator's own, and is waited for.
  */
 #include <string.h>
 

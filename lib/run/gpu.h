@@ -26,16 +26,16 @@ struct tt_gpu_call {
 	bool in_device, out_device;
 };
 
-/* gpu_job.c: the part of a job that is the same whichever way it runs; algorithm: for the call's
- * signature. */
+/* gpu_job.c: the part of a job that is the same whichever way it runs;
+ * algorithm: for the call's signature. */
 void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *ret_job);
 /* What is missing where kernels meet; returns the number of blocks. */
 uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job);
 tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
 		      const struct tt_dev_job *job);
 
-/* gpu_streams.c. launch: any kernel; alone: one that meets nobody, of as many blocks as its pieces
- * are worth */
+/* gpu_streams.c. launch: any kernel; alone: one that meets nobody,
+ * of as many blocks as its pieces are worth */
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream);
 int tt_gpu_alone(const struct tt_request *request, struct tt_dev_job *job, tt_custream stream);

@@ -1,6 +1,6 @@
 /*
- * op.h - one operation in flight: a plan bound to a call's buffers, and how far each cursor has
- * come
+ * op.h - one operation in flight: a plan bound to a call's buffers,
+ * and how far each cursor has come
  *
  * prepare.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what
  * to do when nothing moves. api hands in requests; nobody else sees operations.
@@ -253,8 +253,8 @@ int tt_trouble_own(struct tt_op *set);
 void tt_trouble_spread(struct tt_op *set, int code);
 /* What op and the operations behind it in its set are in, for its communicator */
 void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck);
-/* This rank waits long, in what is unfinished of the set that begins with op: ask who is
- * missing. */
+/* This rank waits long, in what is unfinished of the set that begins with op:
+ * ask who is missing. */
 void tt_trouble_ask(struct tt_op *op);
 
 #endif

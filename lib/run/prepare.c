@@ -1,6 +1,6 @@
 /*
- * prepare.c - from a call to an operation: pick the plan, bind blocks to bytes, cut tiles, number
- * it
+ * prepare.c - from a call to an operation: pick the plan,
+ * bind blocks to bytes, cut tiles, number it
  *
  * Called by run. What decides message sizes (unit, tile, width, group) is computed from the call,
  * the plan and the message size that all ranks agreed on, so that both ends of every message come
@@ -24,8 +24,8 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->gate = r->gate;
 }
 
-/* A block larger than a message is cut into tiles; blocks smaller than one travel several to a
- * message. */
+/* A block larger than a message is cut into tiles;
+ * blocks smaller than one travel several to a message. */
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
@@ -195,8 +195,8 @@ static int connect_link(struct tt_op *op, int peer, int channel)
 			       tt_deadline_ns(op->comm->timeout_ms));
 }
 
-/* A step may need any link of the plan at any time, so all of them are connected before the
- * first. */
+/* A step may need any link of the plan at any time,
+ * so all of them are connected before the first. */
 static int connect_links(struct tt_op *op)
 {
 	int rc = 0;

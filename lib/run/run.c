@@ -1,11 +1,11 @@
 /*
  * run.c - drive a set of operations to completion
  *
- * Called by api (NULL stream) and stream.c (workers). The calling thread does all the work: it
- * walks the cursors of every operation of the set in turn, and when none can move it waits as
- * wait.c decides. A blocking call is a set of one. Collectives of one communicator run one after
- * the other, in call order, and messages of one direction of a pair; everything else of a set runs
- * at once.
+ * Called by api (NULL stream) and stream.c (workers). The calling thread does all
+ * the work: it walks the cursors of every operation of the set in turn, and when
+ * none can move it waits as wait.c decides. A blocking call is a set of one.
+ * Collectives of one communicator run one after the other, in call order, and
+ * messages of one direction of a pair; everything else of a set runs at once.
  *
  * Turns: once a stream was used with a communicator, several threads may want to run its
  * operations. Each request then draws a ticket when it is made, and runs when its number is served.

@@ -90,8 +90,8 @@ static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *
 		tt_op_copy(op, tt_ref_buf(s->dst), dst, src[0], bytes);
 }
 
-/* A message that only has to land, and perhaps be posted on: sockets put it in place without a
- * stage. */
+/* A message that only has to land, and perhaps be posted on:
+ * sockets put it in place without a stage. */
 static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s,
 		   struct tt_link *l, size_t bytes)
 {

@@ -1,5 +1,5 @@
-/* step.h - what a step's operands are for a call: links, addresses, lengths. Shared by step.c and
- * foresee.c. */
+/* step.h - what a step's operands are for a call:
+ * links, addresses, lengths. Shared by step.c and foresee.c. */
 #ifndef TT_STEP_H
 #define TT_STEP_H
 
@@ -17,8 +17,8 @@ static inline char *tt_step_address(const struct tt_op *op, const struct tt_curs
 	       cu->tile * op->tile_bytes;
 }
 
-/* Blocks of the next message of a step; 0 when the other steps of its row have more messages than
- * it. */
+/* Blocks of the next message of a step; 0 when the other
+ * steps of its row have more messages than it. */
 static inline uint32_t tt_step_blocks(const struct tt_op *op, const struct tt_cursor *cu,
 				      const struct tt_step *s)
 {

@@ -14,8 +14,8 @@ struct tt_batch {
 	struct tt_request requests[];
 };
 
-/* Copies the requests and draws a ticket of each of their communicators. NULL: tt_fail was
- * called. */
+/* Copies the requests and draws a ticket of each of their communicators.
+ * NULL: tt_fail was called. */
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n);
 /* Waits for its turn on every communicator, runs, passes the turns on. Takes the batch. */
 int tt_batch_run(struct tt_batch *batch);

@@ -4,11 +4,11 @@
  * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame
  * and what that rank did last; control knows the others' part of it.
  *
- * Which cause is told does not depend on which word comes first. A fault of this host's own network
- * (a transport's fault) comes before whatever others say, since theirs may be its effect; their
- * word follows it. Who waits long looks for one, since not every card reports what it has lost. A
- * symptom (the peer's stream ended, its card does not answer) gives way to both, and waits for them
- * a while.
+ * Which cause is told does not depend on which word comes first. A fault of this
+ * host's own network (a transport's fault) comes before whatever others say, since
+ * theirs may be its effect; their word follows it. Who waits long looks for one,
+ * since not every card reports what it has lost. A symptom (the peer's stream
+ * ended, its card does not answer) gives way to both, and waits for them a while.
  */
 #include <stdio.h>
 #include <string.h>

@@ -20,9 +20,9 @@
  *                    compiler, 256 KiB: 15 ms by yields, 0.8 ms by sleep). A long yield alone says
  *                    little: the peer may have computed, and among themselves ranks are quicker by
  *                    yields
- * Every wait looks at the communicator's health each round and at the deadline whenever it has
- * slept. The deadline moves on with the bytes: it is a time in which nothing moved, from the first
- * yield on.
+ * Every wait looks at the communicator's health each round and at the
+ * deadline whenever it has slept. The deadline moves on with the
+ * bytes: it is a time in which nothing moved, from the first yield on.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -136,8 +136,8 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
 }
 
-/* Bytes of messages that are not complete count as well: a slow network moves few of them in a
- * time-out. */
+/* Bytes of messages that are not complete count as well:
+ * a slow network moves few of them in a time-out. */
 static uint64_t arrived(const struct tt_op *set)
 {
 	const struct tuttiComm *last = NULL;
@@ -150,8 +150,8 @@ static uint64_t arrived(const struct tt_op *set)
 	return sum;
 }
 
-/* broken, nothing moved for too long, or for long enough to ask this host's network, and the
- * others? */
+/* broken, nothing moved for too long, or for long enough
+ * to ask this host's network, and the others? */
 static int look_around(struct tt_wait *w, struct tt_op *set)
 {
 	uint64_t bytes = arrived(set), now = tt_now_ns(), ask = ASK_AFTER_MS * 1000000ull;

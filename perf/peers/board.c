@@ -1,6 +1,6 @@
 /*
- * board.c - the page that all ranks of one library share: handing out turns, meeting, agreeing on a
- * mean
+ * board.c - the page that all ranks of one library share:
+ * handing out turns, meeting, agreeing on a mean
  *
  * Called by bench.c and turn.c. perf/compare makes the memory (a memfd, so that nothing can be left
  * behind) and names it in PEER_BOARD. Between turns ranks sleep: a library that waits for its turn

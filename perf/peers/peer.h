@@ -30,9 +30,9 @@ enum peer_collective {
 	PEER_COLLECTIVES
 };
 
-/* float32, sum, root 0. count: of the whole message for allreduce, broadcast and reduce, of one
- * rank's part for the others; in == out means in place. Returns 0, or not when the library
- * failed. */
+/* float32, sum, root 0. count: of the whole message for allreduce,
+ * broadcast and reduce, of one rank's part for the others; in ==
+ * out means in place. Returns 0, or not when the library failed. */
 typedef int peer_call(const float *in, float *out, size_t count);
 
 struct peer {
@@ -63,8 +63,8 @@ struct peer_board;
 struct peer_board *peer_board_open(void);
 void peer_board_join(struct peer_board *b, int rank, int n, bool crowded);
 
-/* Rank 0 hands out a turn, NULL as the end; the others sleep until there is one. True: there is a
- * turn. */
+/* Rank 0 hands out a turn, NULL as the end; the others sleep until there is one.
+ * True: there is a turn. */
 void peer_board_put(struct peer_board *b, const struct peer_turn *turn);
 bool peer_board_take(struct peer_board *b, struct peer_turn *ret_turn);
 

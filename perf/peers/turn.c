@@ -8,8 +8,8 @@
  *   rewritten   before each batch every rank writes the inputs of its calls, each an input of its
  *               own (not timed), then all meet: so every call reads data which its rank has just
  *               written
- * The time of a call is a batch's time over its calls; no clock is read between the calls of a
- * batch.
+ * The time of a call is a batch's time over its calls;
+ * no clock is read between the calls of a batch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -223,8 +223,8 @@ static int measure(const struct work *w, double call_us, struct peer_result *r)
 	return 0;
 }
 
-/* The first call, on known data; in place its results must not grow without end, so zeros
- * follow. */
+/* The first call, on known data; in place its results
+ * must not grow without end, so zeros follow. */
 static int first_call(const struct work *w, struct peer_result *r)
 {
 	double us;
