@@ -11,14 +11,11 @@ struct tt_algorithm {
 	const char *name;                /* as --algo takes it */
 	const char *help;                /* one line: when it is good */
 	const char *source;              /* author, year, title */
-	const char *argument;            /* what "name" alone stands for behind "name:"; NULL: it
-					  * takes none */
-	const char *form;                /* what else may stand there, for people: "INNER/OUTER";
-					  * NULL: nothing */
-	const char *variants;            /* other arguments that auto tries on several hosts, with
-					  * blanks between; NULL: none */
-	bool in_place;                   /* run can do it by reading peers' buffers
-					  * (run/direct.c) */
+	const char *argument;            /* for "name" alone, of "name:..."; NULL: it takes none */
+	const char *form;                /* what else may stand there, in words: "INNER/OUTER" */
+	/* other arguments that auto tries on several hosts, with blanks between; NULL: none */
+	const char *variants;
+	bool in_place;                   /* may be run by reading peers' buffers (run/direct.c) */
 	/* Is this an argument of it? NULL member: only what `argument` says. */
 	bool (*takes)(const char *argument);
 	/* Calls tt_fail with the part of the argument that is wrong. NULL member: there is no more

@@ -9,8 +9,8 @@
  *
  *   steps          1
  *   bytes          each rank sends (n-1) S
- *   order of sums  rank order; one rounding for the first eight ranks and one more for each further
- *                  seven
+ *   order of sums  rank order; one rounding for the first eight ranks
+ *                  and one more for each further seven
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
  *                  operations in MPICH; the name is from NVIDIA TensorRT-LLM and vLLM, which use it

@@ -13,8 +13,8 @@
  *   steps          2
  *   bytes          rank 0 takes and sends (n-1) S, the others send S; rotate: each rank sends
  *                  2(n-1)/n S
- *   order of sums  rank order; one rounding for the first eight ranks and one more for each further
- *                  seven
+ *   order of sums  rank order; one rounding for the first eight ranks
+ *                  and one more for each further seven
  *   restrictions   none; good for small messages and few ranks
  *   source         Dean et al. 2012: Large scale distributed deep networks; TensorFlow's
  *                  ReductionToOneDevice

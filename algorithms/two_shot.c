@@ -6,15 +6,15 @@
  * order, straight from the messages, and sends the sum to everyone. As few bytes as the ring, two
  * steps whatever n is, but n-1 peers at once.
  *
- *   n = 4:   1st   rank 1 sends part 2 to 2, part 3 to 3, part 0 to 0; takes part 1 of 0, 2, 3 and
- *            sums
- *            2nd   rank 1 sends the sum of part 1 to 2, 3, 0; takes part 0 of 0, part 3 of 3, part
- *                  2 of 2
+ *   n = 4:   1st   rank 1 sends part 2 to 2, part 3 to 3, part 0 to 0;
+ *                  takes part 1 of 0, 2, 3 and sums
+ *            2nd   rank 1 sends the sum of part 1 to 2, 3, 0;
+ *                  takes part 0 of 0, part 3 of 3, part 2 of 2
  *
  *   steps          2
  *   bytes          each rank sends 2(n-1)/n S
- *   order of sums  rank order; one rounding for the first eight ranks and one more for each further
- *                  seven
+ *   order of sums  rank order; one rounding for the first eight ranks
+ *                  and one more for each further seven
  *   restrictions   none
  *   source         Barnett et al. 1994: Interprocessor collective communication library (InterCom);
  *                  the name is from NVIDIA TensorRT-LLM and vLLM, which use it between GPUs

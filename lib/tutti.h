@@ -55,17 +55,13 @@ extern "C" {
 typedef enum {
 	tuttiSuccess = 0,            /* done, or (with a stream) accepted */
 	tuttiUnhandledCudaError = 1, /* a CUDA call failed */
-	tuttiSystemError = 2,        /* a system call failed: out of memory, descriptors, ports,
-				      * ... */
+	tuttiSystemError = 2,        /* a system call failed: memory, descriptors, ports, ... */
 	tuttiInternalError = 3,      /* a defect of Tutti itself */
-	tuttiInvalidArgument = 4,    /* one argument, or a TUTTI_ variable, has an impossible
-				      * value */
-	tuttiInvalidUsage = 5,       /* arguments that do not fit together, or not with the other
-				      * ranks' */
+	tuttiInvalidArgument = 4,    /* an impossible value of an argument or TUTTI_ variable */
+	tuttiInvalidUsage = 5,       /* arguments at odds with each other or other ranks' */
 	tuttiRemoteError = 6,        /* another rank died, left or aborted */
 	tuttiInProgress = 7,         /* not an error: work is still running */
-	tuttiTimeout = 8,            /* the deadline passed; the text names the ranks that are
-				      * missing */
+	tuttiTimeout = 8,            /* the deadline passed; the text names who is missing */
 	tuttiNumResults = 9
 } tuttiResult_t;
 
@@ -121,8 +117,8 @@ typedef struct {
 	size_t size;            /* sizeof(tuttiConfig_t), set by the initializer */
 	unsigned magic;
 	unsigned version;
-	int timeout_ms;         /* deadline of every operation: so long without progress
-				 * (TUTTI_TIMEOUT_MS) */
+	/* deadline of every operation: so long without progress (TUTTI_TIMEOUT_MS) */
+	int timeout_ms;
 	const char *transport;  /* auto, shm, verbs, tcp, self (TUTTI_TRANSPORT) */
 	const char *algo;       /* an algorithm's name or auto (TUTTI_ALGO) */
 	const char *name;       /* of the communicator, for messages and logs */
@@ -140,12 +136,10 @@ typedef struct {
 	uint64_t sent_bytes_shm;   /* ... of which by shared memory */
 	uint64_t sent_bytes_tcp;   /* ... of which by TCP */
 	uint64_t messages;         /* payload messages sent */
-	uint64_t sleeps;           /* times a wait gave the processor back to the kernel and
-				    * slept */
+	uint64_t sleeps;           /* times a wait gave its processor back and slept */
 	uint64_t allocations;      /* memory the library allocated on the way of a call */
 	uint64_t memory_bytes;     /* memory held now: tuttiMemTotal of tuttiCommMemStats */
-	uint64_t read_bytes;       /* payload read from where it lies in the memory of other ranks
-				    * of the host */
+	uint64_t read_bytes;       /* payload read where it lies, in memory of other ranks */
 } tuttiCounters_t;
 
 /* ---- version and errors ---------------------------------------------------------------------- */
@@ -218,16 +212,15 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 typedef struct {
 	size_t size;            /* sizeof(tuttiStore_t) */
 	int rank, nranks;
-	const char *key;        /* under which rank 0 puts; alike on all ranks, and another one for
-				 * each join */
+	/* under which rank 0 puts; alike on all ranks, and another one for each join */
+	const char *key;
 	void *ctx;              /* for the functions */
 	int (*put)(void *ctx, const char *key, const char *value);
 	/* with its NUL; waits for it */
 	int (*get)(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms);
-	int (*fence)(void *ctx, int timeout_ms);        /* waits for all ranks; NULL: get waits by
-							 * itself */
-	void (*abort)(void *ctx, const char *why);      /* rank 0 cannot join, so nobody can; NULL:
-							 * it is put for the others */
+	int (*fence)(void *ctx, int timeout_ms);        /* waits for all; NULL: get waits itself */
+	/* rank 0 cannot join, so nobody can; NULL: it is put for the others */
+	void (*abort)(void *ctx, const char *why);
 } tuttiStore_t;
 
 /* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch): rank 0 puts,
@@ -308,14 +301,11 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 /* What tuttiCommMemStats can tell. */
 typedef enum {
 	tuttiMemTotal = 0,     /* the sum of the others */
-	tuttiMemShared = 1,    /* what this rank claimed of the memory that the ranks of its host
-			        * share */
+	tuttiMemShared = 1,    /* this rank's part of the memory that its host's ranks share */
 	tuttiMemStages = 2,    /* private buffers and records of links */
-	tuttiMemScratch = 3,   /* intermediate results; as large as the most demanding call so far
-			        * needed */
+	tuttiMemScratch = 3,   /* intermediate results, as large as any call needed */
 	tuttiMemPlans = 4,     /* plans of the calls so far */
-	tuttiMemControl = 5,   /* records of the other ranks, control connections and what waits on
-			        * them */
+	tuttiMemControl = 5,   /* records of ranks, control connections and their queues */
 	tuttiNumMemStats = 6
 } tuttiCommMemStat_t;
 
@@ -461,12 +451,12 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
  * left, in their order
  *
  *   excludeRanksList  [excludeRanksCount] ranks that shall not be in it, the same list on every
- *                     rank that calls. Count 0:
- *              the callers find out who is there: whoever is dead, has left, or does not call
- *              within half the time-out is out; a rank that is out and calls later is refused.
+ *              rank that calls. Count 0: the callers find out who is there: whoever is dead, has
+ *              left, or does not call within half the time-out is out; a rank that is out and calls
+ *              later is refused.
  *   config     as in tuttiCommInitRankConfig, NULL: comm's settings
  *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first end what runs on comm,
- *                everywhere, with an error
+ *              everywhere, with an error
  *   Call       by every rank that shall be in it, after a failure or before any; one that is on the
  *              list must not. comm stays as it is (broken or not) and is to be destroyed as ever:
  *              once a call on newcomm has succeeded, since until then it answers ranks that a death
@@ -549,24 +539,22 @@ TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tu
 /* What became of this rank's contribution. */
 typedef enum {
 	tuttiQuorumIn = 0,     /* it is in the result of operation `sequence` */
-	tuttiQuorumLate = 1,   /* its operation was complete before it came: dropped, or handed back
-			        * in carry */
+	tuttiQuorumLate = 1,   /* complete before it came: dropped, or handed back in carry */
 	tuttiQuorumNone = 2    /* sendbuff was NULL */
 } tuttiQuorumMine_t;
 
 /* How an operation went. Start from TUTTI_QUORUM_INITIALIZER. */
 typedef struct {
 	size_t size;           /* in: sizeof(tuttiQuorum_t) */
-	void *carry;           /* in: [count] gets this rank's contribution when it was late; NULL:
-			        * it is dropped */
-	int every;             /* in: 1: a late rank gets the results one by one, as long as they
-			        * are kept; 0: the newest */
+	void *carry;           /* in: [count] gets a late contribution; NULL: dropped */
+	/* in: 1: a late rank gets the results one by one, while they are kept; 0: the newest */
+	int every;
 	int count;             /* out: contributions in the result */
 	tuttiQuorumMine_t mine;
 	uint64_t sequence;     /* out: the operation whose result is in recvbuff, from 1 */
 	uint64_t newest;       /* out: the newest one that was complete */
-	uint64_t mask[TUTTI_QUORUM_RANKS / 64];   /* out: bit r % 64 of mask[r / 64]: rank r is in
-						   * the result */
+	/* out: bit r % 64 of mask[r / 64]: rank r is in the result */
+	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
 } tuttiQuorum_t;
 #define TUTTI_QUORUM_INITIALIZER { sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, { 0 } }
 

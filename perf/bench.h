@@ -79,8 +79,7 @@ struct tt_perf_call {
 struct tt_bench {
 	enum tt_collective collective;
 	bool combines, rooted, to_root;
-	bool send_all, recv_all;           /* the buffer has nranks parts of count elements, else
-					    * one */
+	bool send_all, recv_all;           /* its buffer has nranks parts of count, else one */
 	bool in_place;                     /* there is an in-place form */
 	const char *help;
 	double (*bus_factor)(int nranks);
@@ -140,8 +139,8 @@ struct tt_seat {
 	tuttiRedOp_t *mulsum;              /* [algos]: the operation of the type in work */
 	void **handles;                    /* [2 * algos]: registrations */
 	struct tt_cuda_device gpu;         /* gpu.cu NULL: host memory */
-	tt_custream own;                   /* with a GPU: of this rank's copies, and of its calls
-					    * unless they block */
+	/* with a GPU: of this rank's copies, and of its calls unless they block */
+	tt_custream own;
 	tuttiStream_t stream;              /* of calls; NULL: they block */
 	struct tt_buffer inputs, results;  /* results.at NULL: they are in place only */
 	void *input, *result;              /* tables of values.h */
@@ -209,8 +208,8 @@ struct tt_crew {
 	size_t copy_bytes;                 /* of one such copy */
 	int algos;
 	char (*algo_names)[64];            /* [algos]; "auto" is one of them */
-	uint64_t calls;                    /* so many were made: names the next one's data; equal on
-					    * all ranks */
+	/* so many were made: names the next one's data; equal on all ranks */
+	uint64_t calls;
 	double us_per_tick;
 	bool wrong;                        /* a result was */
 	struct tt_report *report;          /* at rank 0, else NULL */
@@ -241,8 +240,7 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 struct tt_figure {
 	bool measured;                     /* false: there is no such form of this collective */
 	double time_us, cpu_us, alg_gbps, bus_gbps, p50_us, p99_us;
-	double memory_gbps;                /* of the GPU that all ranks share, at least; 0: they do
-					    * not */
+	double memory_gbps;                /* of the GPU that all ranks share, or 0 */
 	int64_t wrong;                     /* elements, all ranks; -1: not checked */
 	uint64_t shm_bytes, tcp_bytes;     /* sent in one call, all ranks */
 	double *iter_us;                   /* [iters] with -I 1: the slowest rank of each; free */

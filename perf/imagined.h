@@ -12,8 +12,8 @@
 /* What the options say; NULL: not given. */
 struct tt_imagine {
 	const char *tool;                /* for messages */
-	int64_t np, cores, tile_bytes;   /* cores: of each host, 0: one for every rank; tile_bytes
-					  * 0: as run chooses */
+	/* cores: of each host, 0: one for every rank; tile_bytes 0: as run chooses */
+	int64_t np, cores, tile_bytes;
 	const char *hosts, *transport, *links;
 };
 

@@ -12,13 +12,10 @@
 struct tt_launch {
 	const char *tool;                       /* its name, for messages */
 	int processes;
-	int ranks_each;                         /* process p holds ranks p * ranks_each and so on;
-						 * for messages */
-	int (*main)(int process, void *ctx);    /* runs in the child; what it returns is the child's
-						 * exit status */
+	int ranks_each;                         /* process p: ranks p * ranks_each and so on */
+	int (*main)(int process, void *ctx);    /* in the child; gives its exit status */
 	void *ctx;
-	bool lenient;                           /* what dies of a signal is told, but does not end
-						 * the others */
+	bool lenient;                           /* a death by signal is told, and ends no others */
 };
 
 /*

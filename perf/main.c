@@ -20,8 +20,7 @@ struct job {
 	const char *tool;
 	struct tt_line line;
 	tuttiUniqueId id;
-	bool env;                        /* one rank a process, joined by what the environment
-					  * says */
+	bool env;                        /* one rank a process, joined by its environment */
 	int nranks;                      /* when not env */
 	int first;                       /* of this process */
 };

@@ -19,8 +19,7 @@ struct run {
 	struct tt_perf_call *calls;      /* [nseats * slots] */
 	uint64_t first;                  /* number of the first call of the latest batch */
 	int made;                        /* calls of the latest batch */
-	double wall_us, cpu_us;          /* of all timed iterations; cpu: until their calls had
-					  * returned */
+	double wall_us, cpu_us;          /* of all timed iterations; cpu: of the calls alone */
 	double *iter_us;                 /* [iters] */
 	int64_t done;                    /* timed iterations so far */
 };

@@ -26,8 +26,8 @@ void tt_placement_dealt(int nranks, int nhosts, struct tt_placement *ret_placeme
 
 /* How many placements of n ranks there are to be proved, and how thoroughly. */
 enum tt_thoroughness {
-	TT_ALL_PLACEMENTS,     /* one host; equal splits; all splits (n <= 10) or 200 drawn; dealt
-			        * out; scattered */
+	/* one host; equal splits; all splits (n <= 10) or 200 drawn; dealt out; scattered */
+	TT_ALL_PLACEMENTS,
 	/* one host; equal splits; all splits (n <= 6) or 2 drawn; dealt out over two */
 	TT_SOME_PLACEMENTS
 };

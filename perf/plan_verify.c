@@ -24,8 +24,7 @@
 #include "perf/placements.h"
 #include "plan/check.h"
 
-enum { SHOWN = 3 };                          /* failures of one algorithm that are printed in
-					      * full */
+enum { SHOWN = 3 };                          /* failures of an algorithm printed in full */
 
 struct verdict {
 	FILE *out;                           /* the row's lines */

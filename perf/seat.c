@@ -12,8 +12,7 @@
 #include "perf/bench.h"
 
 enum {
-	FRONT = 4096,                    /* before the first buffer: keeps it on a page, and is
-					  * watched */
+	FRONT = 4096,                    /* before the first: keeps it on a page; is watched */
 	GUARD = 64,                      /* bytes before and behind a result that must stay */
 	SLOTS_BYTES = 256 * 1024,        /* small inputs in turn take this together ... */
 	MAX_SLOTS = 64,                  /* ... or are so many */

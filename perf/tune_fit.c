@@ -217,8 +217,7 @@ static double misfit(const struct fit *f)
 		double us = model_us(&f->models[i], s->bytes),
 		       log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
 
-		sum += fabs(log_ratio);          /* not squared: a busy moment must not count
-						  * most */
+		sum += fabs(log_ratio);          /* no square: a busy moment weighs too much */
 	}
 	return sum / (f->t->nsamples ? f->t->nsamples : 1) + strangeness(f);
 }

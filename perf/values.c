@@ -32,8 +32,7 @@ struct recipe {
 	uint64_t weights;        /* sum of the ranks' scalars: n, but for mulsum */
 	uint64_t slope;          /* sum of rank * scalar */
 	uint64_t product;        /* of the ranks' odd constants (integer prod) */
-	uint64_t last_bits;      /* constant of the last rank (bxor): makes the sum of all of them
-				  * ~0 */
+	uint64_t last_bits;      /* of the last rank (bxor): makes the sum of all ~0 */
 };
 
 /* What the hash decided about one element. */

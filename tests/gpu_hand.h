@@ -30,8 +30,8 @@ struct call {
 	bool blocking;                         /* NULL stream */
 };
 
-extern bool hand_tame;                 /* inputs are only 0 and 1: sums are exact, whatever
-				        * algorithm the host takes */
+/* inputs are only 0 and 1: sums are exact, whatever algorithm the host takes */
+extern bool hand_tame;
 
 int hand_open(struct hand *h, int rank, int n);
 void hand_close(struct hand *h);

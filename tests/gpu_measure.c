@@ -20,8 +20,8 @@
 
 static size_t large = 256u << 20;      /* bytes a rank */
 static int rounds = 20;
-static double *copy_rate;              /* of the driver, bytes read + written in a us; shared by all
-				        * processes */
+/* of the driver, bytes read + written in a us; shared by all processes */
+static double *copy_rate;
 
 struct team { struct ranks ranks; rank_fn *fn; };
 

@@ -32,8 +32,7 @@ static size_t size_of(const struct traffic *tr, const struct flow *f, size_t mos
 	if (tr->sizes)
 		return tr->sizes[f->next % tr->nsizes] < most ? tr->sizes[f->next % tr->nsizes]
 							      : most;
-	switch (r % 4) {                /* small, around the line's limit, around a cell,
-					 * anything */
+	switch (r % 4) {                /* small, around the line's limit, around a cell, any */
 	case 0: return (r >> 8) % 57;
 	case 1: return 50 + (r >> 8) % 16 < most ? 50 + (r >> 8) % 16 : most;
 	case 2: return (r >> 8) % (most / 4 + 1);

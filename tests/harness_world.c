@@ -170,8 +170,8 @@ static uint64_t run_forks(struct rank *ranks, int n)
 		_exit(ranks[i].result != 0);
 	}
 	for (int i = 0; i < n; i++)
-		close_unused(&ranks[i]);       /* or the end of a rank would not end its
-					        * connections */
+		/* or the end of a rank would not end its connections */
+		close_unused(&ranks[i]);
 	for (int i = 0; i < n; i++) {
 		int status;
 

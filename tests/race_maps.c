@@ -14,8 +14,8 @@
 
 static struct map { dev_t dev; ino_t ino; void *p; int users; } maps[MAPS];
 static pthread_mutex_t maps_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool started;           /* before main the sanitizer itself calls mmap, and nothing works
-			        * yet */
+/* before main the sanitizer itself calls mmap, and nothing works yet */
+static bool started;
 
 void race_maps_share(void)
 {

@@ -23,8 +23,7 @@ struct ranks {
 	int timeout_ms;              /* 0: the library's default */
 	int limit_s;                 /* 0: 60 */
 	void *arg;
-	bool no_join;                /* processes only: comm is NULL; the function joins by itself
-				      * with id */
+	bool no_join;                /* processes: comm is NULL; the function joins with id */
 	tuttiUniqueId id;            /* set by ranks_run when no_join */
 };
 

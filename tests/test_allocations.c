@@ -142,8 +142,8 @@ Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
 {
 	static const char *const transports[] = { "auto", "shm", "tcp" };
 #ifdef TT_ASAN
-	static const int ns[] = { 2, 8, 16 };          /* 64 instrumented ranks need longer to join
-						        * than they wait */
+	/* 64 instrumented ranks need longer to join than they wait */
+	static const int ns[] = { 2, 8, 16 };
 #else
 	static const int ns[] = { 2, 8, 64 };
 #endif

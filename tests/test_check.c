@@ -135,8 +135,7 @@ Test(check, missing_contribution_is_named)
 	struct tt_plan *plans[3];
 
 	hand_star(plans, 3);
-	step(plans[2], 0, 0)->op = TT_NOP;      /* rank 2 sends nothing, rank 0 does not wait for
-						 * it */
+	step(plans[2], 0, 0)->op = TT_NOP;      /* rank 2 sends nothing, rank 0 waits not */
 	step(plans[2], 0, 0)->nsrc = 0;
 	step(plans[2], 0, 0)->to = none;
 	step(plans[0], 0, 0)->nsrc = 2;

@@ -145,8 +145,8 @@ Test(check_order, a_ring_of_steps_that_take_and_send_passes)
 {
 	struct tt_plan *plans[5];
 
-	for (int r = 0; r < 5; r++) {            /* allgather: every link holds a message before
-						  * anybody takes one */
+	/* allgather: every link holds a message before anybody takes one */
+	for (int r = 0; r < 5; r++) {
 		struct tt_plan *p = plans[r] = hand_plan(TT_ALLGATHER, 5, r, 0, 1, 0);
 		int next = (r + 1) % 5, prev = (r + 4) % 5;
 
@@ -223,8 +223,8 @@ Test(check_order, a_deadlock_through_a_wait_and_a_message_is_found)
 	struct tt_plan *plans[2];
 
 	two_lanes(plans);
-	for (uint32_t r = 0; r < 2; r++) { /* rank 0: lane 0 behind lane 1's receive; rank 1 the
-					    * other way round */
+	/* rank 0: lane 0 behind lane 1's receive; rank 1 the other way round */
+	for (uint32_t r = 0; r < 2; r++) {
 		step(plans[r], r, 0)->wait_lane = (uint8_t)(1 - r);
 		step(plans[r], r, 0)->wait_step = 1;
 	}

@@ -38,8 +38,8 @@ struct call {
 	enum kind kind;
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
-	size_t count, shift;             /* shift: elements by which buffers are off their
-					  * alignment, in bytes below */
+	/* shift: elements by which buffers are off their alignment, in bytes below */
+	size_t count, shift;
 	int root, n;
 	bool in_place;
 	unsigned long long seed;

@@ -23,8 +23,8 @@ struct way {
 	const char *cma;
 	enum memory memory;
 	bool threads;
-	enum { NOT, READS, PERHAPS } reads;      /* peers' memory must have been read; perhaps: both
-						  * are tried if there are cores */
+	/* peers' memory must have been read; perhaps: both are tried if there are cores */
+	enum { NOT, READS, PERHAPS } reads;
 };
 
 /* Is this count of bytes read other than it must be? */

@@ -156,8 +156,8 @@ static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiAllReduce(&y, &y, 1, tuttiFloat32, tuttiSum, other, stream));
 		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, stream));
 		MUST(tuttiGroupEnd());
-		MUST(tuttiCommAbort(other));     /* nobody else has come to the first call before
-						  * that */
+		/* nobody else has come to the first call before that */
+		MUST(tuttiCommAbort(other));
 		WANT(tuttiStreamSynchronize(stream) == tuttiRemoteError &&
 		     strstr(tuttiGetLastError(NULL), "abort"));
 		MUST(tuttiStreamDestroy(stream));

@@ -211,8 +211,7 @@ static int random_body(const struct tt_world *world, void *arg)
 		size_t bytes = 1 + (r >> 8) % BYTES;
 		uint8_t *from = place(&s, i % (PLACES / 2));
 
-		if (world->rank == (int)(r % 2)) {     /* receives, and may say where; in time or
-						        * not */
+		if (world->rank == (int)(r % 2)) {     /* receives, and may say where; or late */
 			uint8_t *dst = place(&s, PLACES / 2 + i % (PLACES / 2));
 
 			if (r >> 40 & 1)

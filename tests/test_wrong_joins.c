@@ -322,8 +322,8 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .t
 					  .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
-		cr_expect_gt(s.spare, 5);        /* a listener, two to watch, a spare one and a
-						  * connection at least */
+		/* a listener, two to watch, a spare one and a connection at least */
+		cr_expect_gt(s.spare, 5);
 	}
 }
 

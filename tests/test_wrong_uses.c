@@ -329,8 +329,7 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)n, (void)arg;
 	if (rank == 1) {
-		usleep(2500000);                 /* elsewhere: it might still send, so nothing is
-						  * certain */
+		usleep(2500000);                 /* elsewhere: it might still send */
 		return 0;
 	}
 	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);

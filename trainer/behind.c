@@ -12,8 +12,8 @@ struct tt_behind {
 	struct tt_trainer *t;
 	pthread_t thread;
 	bool threaded;
-	pthread_mutex_t lock; /* guards what follows; of the rest the thread has its turn in a
-			       * step */
+	/* guards what follows; of the rest the thread has its turn in a step */
+	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	size_t given, summed; /* from there on: final, and the total */
 	bool stop;

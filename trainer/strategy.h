@@ -19,11 +19,11 @@ enum tt_optimizer {
 struct tt_strategy_ops {
 	const char *name, *help;
 	enum tt_optimizer optimizer;
-	bool own_pace;   /* a worker's parameters are its own until settle; its tail is of its
-			  * rows */
+	/* a worker's parameters are its own until settle; its tail is of its rows */
+	bool own_pace;
 	bool leaves;     /* can add up over leaves (--canonical) */
-	bool by_calls;   /* wire is touched by the library's calls only, so any memory they take
-			  * will do */
+	/* wire is touched by the library's calls only, so any memory they take will do */
+	bool by_calls;
 	bool survives;   /* deaths of workers do not end it */
 	const char *no_shrink; /* why --on-failure shrink is not for it; NULL: it goes on */
 

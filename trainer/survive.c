@@ -31,8 +31,8 @@ int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 	tuttiComm_t left, old = NULL;
 	int rc;
 
-	do { /* the old one stays until all are through: it answers those whom a death kept
-	      * behind */
+	/* the old one stays until all are through: it answers those whom a death kept behind */
+	do {
 		rc = tt_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
 				*comm);
 		if (old)

@@ -35,8 +35,7 @@ struct tt_trainer {
 	tuttiComm_t comm;             /* the workers; without servers it is world */
 	int rank, nranks;             /* among the workers; a server counts on behind them */
 	int servers, first_server;    /* the latter in world */
-	int world_rank;               /* when the training began: what --slow, --kill and messages
-				       * mean */
+	int world_rank;               /* at the start: what --slow, --kill and messages mean */
 	struct tt_device device;
 	struct tt_model model;
 	struct tt_sampler sampler;
@@ -64,8 +63,7 @@ struct tt_trainer {
 	uint64_t compute_ns;          /* the last one took, without sleep */
 	uint64_t exposed_ns;          /* of waiting for others only */
 	uint64_t message_bytes;       /* sent as messages, which the library's counters leave out */
-	float *resumed;               /* rank 0 of a resumed training: the optimizer's state, or
-				       * NULL */
+	float *resumed;               /* rank 0 of a resumed training: its optimizer, or NULL */
 	struct tt_timeline timeline;
 };
 

@@ -20,8 +20,7 @@
 #include "comm/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write there
-						        * yet */
+static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write yet */
 static atomic_uint_fast64_t process;
 
 /* Random, since pids are equal in different pid namespaces;

@@ -50,8 +50,8 @@ static void ring_bell(struct tt_shm_bell *bell)
 {
 	if (tt_likely(!atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
 		return;
-	atomic_fetch_add(&bell->word, 1);      /* first: whoever finds sleeping cleared may rely on
-					        * it */
+	/* first: whoever finds sleeping cleared may rely on it */
+	atomic_fetch_add(&bell->word, 1);
 	if (atomic_exchange(&bell->sleeping, 0))
 		tt_futex_wake(&bell->word);
 }

@@ -17,8 +17,7 @@ struct tt_shm_ep {
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* numbers of windows that the peers were
-							 * told of */
+	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* windows that the peers were told of */
 	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
 };
 

@@ -220,8 +220,7 @@ static int receive_fd(int from, int *ret_fd)
 	struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
 
 	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
-		return n < 0 ? errno : EMFILE;      /* no descriptor came: there is no room for
-						     * one */
+		return n < 0 ? errno : EMFILE;      /* no room for a descriptor came */
 	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
 	return 0;
 }

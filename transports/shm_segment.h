@@ -52,8 +52,7 @@ _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE &&
  * anybody is let in). */
 struct tt_shm_bell {
 	alignas(TT_APART) _Atomic uint32_t word;
-	_Atomic uint32_t sleeping;                     /* set by the rank, cleared by it or by who
-						        * rings */
+	_Atomic uint32_t sleeping;                     /* cleared by it or by who rings */
 	int32_t pid;
 	uint64_t nonce[2], nonce_at;
 };
@@ -72,8 +71,8 @@ struct tt_shm_header {
 	uint32_t magic, version;
 	uint8_t token[16];
 	uint64_t bytes;
-	alignas(TT_APART) _Atomic uint32_t fences;     /* some rank cannot make the others pass one:
-						        * each pays for its own */
+	/* some rank cannot make the others pass one: each pays for its own */
+	alignas(TT_APART) _Atomic uint32_t fences;
 	struct tt_shm_bell bells[];                    /* [nlocal] */
 };
 

@@ -25,18 +25,16 @@ struct tt_tcp_post {
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not dialled yet */
-	int wire;                      /* the errno with which the network, not the peer, ended it;
-				        * 0 */
+	int wire;                      /* errno by which the network, not the peer, ended it */
 	bool busy;                     /* has posts that the socket did not take at once */
-	bool awaited;                  /* its next message was missing when this rank was about to
-				        * sleep */
+	/* its next message was missing when this rank was about to sleep */
+	bool awaited;
 
 	struct tt_tcp_post queue[TT_TCP_QUEUE];        /* posts completed .. posted - 1 */
-	size_t sent;                   /* bytes of the oldest that the socket has taken, head
-				        * included */
+	size_t sent;                   /* of the oldest, taken by the socket, head included */
 
-	struct tt_tcp_head head;       /* of the message that is coming, and behind it the payload
-				        * if it is small */
+	/* of the message that is coming, and behind it the payload if it is small */
+	struct tt_tcp_head head;
 	uint8_t small[TT_TCP_SMALL];
 	size_t got;                    /* bytes of it so far, head included */
 	void *stage;                   /* [message_bytes] where peek lets it land */

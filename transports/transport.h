@@ -26,8 +26,7 @@ struct tt_ib_settings {
 /* What comm lends to a transport; the tests lend their own. Valid until close. */
 struct tt_world {
 	int rank, nranks;
-	const int *host_of;              /* [nranks] equal numbers: the ranks believe to share a
-					  * host */
+	const int *host_of;              /* [nranks] equal numbers: ranks that share a host */
 	size_t message_bytes;            /* no message is larger; equal on all ranks */
 	int nchannels;                   /* channels are 0..nchannels-1 */
 	bool crowded;                    /* more ranks than cores: they will sleep often */
@@ -50,8 +49,8 @@ struct tt_world {
 struct tt_endpoint {
 	const struct tt_transport *t;
 	const struct tt_world *world;
-	uint64_t cast_bytes, read_bytes;         /* so far; read: also what was used where it lies
-						  * (counted by run) */
+	/* so far; read: also what was used where it lies (counted by run) */
+	uint64_t cast_bytes, read_bytes;
 };
 
 /* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
@@ -59,13 +58,13 @@ struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
 	int peer, channel;
-	uint64_t posted, completed;      /* posts accepted, posts whose bytes may be overwritten;
-					  * monotone */
+	/* posts accepted, posts whose bytes may be overwritten; monotone */
+	uint64_t posted, completed;
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
-	uint64_t arrived;                /* bytes taken from the network, also of messages that are
-					  * not complete */
-	uint64_t received;               /* messages released or received so far: "when was it last
-					  * heard" */
+	/* bytes taken from the network, also of messages that are not complete */
+	uint64_t arrived;
+	/* messages released or received so far: "when was it last heard" */
+	uint64_t received;
 };
 
 #define TT_NO_PLACE (-2)         /* there is nothing to read */
@@ -76,10 +75,9 @@ struct tt_remote {
 	uint64_t at;                     /* address in its process */
 	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
 	int32_t fd;
-	int16_t place;                   /* of a window, among those its rank has shown; -1:
-					  * ordinary memory; TT_NO_PLACE */
-	bool fresh;                      /* shown for the first time: each peer must reach it before
-					  * at */
+	/* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_PLACE */
+	int16_t place;
+	bool fresh;                      /* shown for the first time: peers must reach it first */
 };
 
 enum {
@@ -95,8 +93,8 @@ enum {
 struct tt_transport {
 	const char *name, *help;
 	unsigned flags;
-	uint32_t spins;          /* looks in vain, after which a rank with a core of its own lets
-				  * others have it */
+	/* looks in vain, after which a rank with a core of its own lets others have it */
+	uint32_t spins;
 
 	/* Is it on this host? 1 | 0 with the reason in why. Thread: any. */
 	int (*probe)(char *why, size_t bytes);

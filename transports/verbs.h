@@ -125,10 +125,10 @@ struct tt_ib_link {
 	struct tt_ib_offer mine, theirs;        /* GIDs of this pair; all zero without GRH */
 	uint32_t max_inline, psn;
 
-	uint8_t *ring;                 /* two of ring_bytes: sending, then receiving; then the
-				        * peer's wishes */
-	const struct tt_ib_wish *wishes;       /* [TT_IB_MESSAGES], by number of the message;
-					        * written by the peer's card */
+	/* two of ring_bytes: sending, then receiving; then the peer's wishes */
+	uint8_t *ring;
+	/* [TT_IB_MESSAGES], by number of the message; written by the peer's card */
+	const struct tt_ib_wish *wishes;
 	size_t ring_bytes;
 	struct tt_ib_mr *tx_mr, *rx_mr;
 
@@ -136,8 +136,8 @@ struct tt_ib_link {
 	uint8_t *room;
 	size_t room_bytes;
 	uint64_t room_start;           /* position of the record that was reserved */
-	uint64_t head, told_tail, done_tail;    /* written; released by the peer; no longer read by
-						 * the card */
+	/* written; released by the peer; no longer read by the card */
+	uint64_t head, told_tail, done_tail;
 	uint64_t sent, freed, done;    /* the same in messages */
 	uint64_t ends[TT_IB_MESSAGES]; /* of messages sent */
 	uint64_t works, works_done;    /* work requests */
@@ -145,11 +145,11 @@ struct tt_ib_link {
 	uint32_t unsignalled;
 	uint64_t unsignalled_from;     /* head at the last that was signalled */
 
-	struct tt_ib_posted {
+	struct tt_ib_posted {          /* not completed; by number of the post */
 		struct tt_ib_region *region;
 		uint64_t works;
-	} posts[TT_IB_MESSAGES]; /* not completed; by number
-				  of the post */
+	} posts[TT_IB_MESSAGES];
+
 	/* receiving */
 	uint32_t lines[TT_IB_MESSAGES];        /* where messages lie, by number */
 	struct tt_ib_want {
@@ -158,14 +158,12 @@ struct tt_ib_link {
 		size_t bytes;
 		uint32_t stamp;
 	} wants[TT_IB_MESSAGES];
-	uint64_t landed, told;         /* messages that have come; releases that the peer knows
-				        * of */
+	uint64_t landed, told;         /* messages that came; releases the peer knows of */
 	size_t untold_bytes;
 	uint32_t to_post;
 	struct tt_ib_wish held[TT_IB_HELD];
 	uint32_t nheld;
-	bool owing;                    /* a word to the peer is due: a quarter of the ring was
-				        * released */
+	bool owing;                    /* the peer is to hear: a quarter of the ring was released */
 	bool left;                     /* the peer has closed */
 	bool lost;                     /* a completion said that something failed */
 };
@@ -187,8 +185,7 @@ struct tt_ib_ep {
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
 	uint64_t registrations, signalled, posted, rings;      /* rings: calls of post_send */
-	uint64_t lent, landed;         /* messages that were read, or written, in the caller's
-				        * memory */
+	uint64_t lent, landed;         /* messages read, or written, in the caller's memory */
 	struct tt_ib_cache cache;
 };
 

@@ -135,8 +135,8 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 			comm->rank, color);
 	if (!rc)
 		rc = tt_config_check(config);
-	j.result = rc;                           /* the others wait for this rank: it takes part, to
-						  * say that it cannot */
+	/* the others wait for this rank: it takes part, to say that it cannot */
+	j.result = rc;
 	if (rc)
 		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
 	else
@@ -279,8 +279,8 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	atomic_store(&comm->finalized, true);
 	atomic_store(&comm->magic, 0);
 	tt_hush();
-	tt_run_cancel(comm);             /* before the others know: what is queued must not start
-					  * and fail others with it */
+	/* before the others know: what is queued must not start and fail others with it */
+	tt_run_cancel(comm);
 	say_abort(comm);
 	tt_mail_cut(comm->mail);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))

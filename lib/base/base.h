@@ -84,14 +84,12 @@ struct tt_env_row {
 	const char *name;        /* TUTTI_... */
 	enum tt_env_kind kind;
 	const char *fallback;    /* the default, as text; "" none */
-	const char *choices;     /* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647";
-				  * TEXT: its syntax in words */
-	bool agree;              /* must be equal on all ranks of a communicator; compared when they
-				  * join */
+	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: its syntax in words */
+	const char *choices;
+	bool agree;              /* equal on all ranks of a communicator; compared at the join */
 	const char *help;        /* one line */
 	size_t offset;           /* in struct tt_env */
-	bool (*valid)(const char *value);   /* TEXT: has it that syntax? NULL: anything but the
-					     * empty text */
+	bool (*valid)(const char *value);   /* TEXT: has it that syntax? NULL: all but the empty */
 };
 extern const struct tt_env_row tt_env_table[];
 extern const size_t tt_env_rows;

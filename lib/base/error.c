@@ -15,8 +15,7 @@ static __thread char sentence[1024];
 int tt_fail(int code, const char *fmt, ...)
 {
 	int saved = errno;
-	char text[sizeof(sentence)];      /* apart, because an argument may be the last sentence
-					   * itself */
+	char text[sizeof(sentence)];      /* apart: an argument may be the last sentence itself */
 	va_list ap;
 
 	va_start(ap, fmt);

@@ -31,8 +31,7 @@ struct tt_kept {
 	struct tt_kept *next;
 	const struct tt_algorithm *algorithm;
 	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels;                    /* channels: the links of 0..channels-1 are
-					        * connected */
+	int root, channels;                    /* channels: links 0..channels-1 are connected */
 	struct tt_plan *plan;
 };
 
@@ -42,8 +41,8 @@ struct tt_memo {
 	size_t bytes;
 	uint8_t collective;
 	int root;
-	bool bound;                            /* binding, and the digest of the call that was last
-					        * bound, are there: */
+	/* binding, and the digest of the call that was last bound, are there: */
+	bool bound;
 	struct tt_binding binding;
 	struct tt_call call;
 	uint64_t digest;
@@ -79,12 +78,12 @@ enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
  * What counts calls is agreed. */
 #define TT_WAY_SIZES 6
 struct tt_ways {
-	unsigned in_vain, passed_by;           /* meetings in a row that led to nothing; calls that
-					        * did without */
+	/* meetings in a row that led to nothing; calls that did without */
+	unsigned in_vain, passed_by;
 	struct tt_trial {
 		uint32_t calls;
-		uint32_t ns[2];                /* this rank's, by messages and by reading; 0: not
-					        * known */
+		/* this rank's, by messages and by reading; 0: not known */
+		uint32_t ns[2];
 		bool prefers;                  /* reading was the quicker; agreed */
 	} trial[2];                            /* not in place, in place */
 };
@@ -100,8 +99,7 @@ struct tuttiComm {
 	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
-	struct tt_mail *mail;                  /* messages, quorums, shrinking: goes on when calls
-					        * cannot */
+	struct tt_mail *mail;                  /* goes on when calls cannot (comm/mail.h) */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
 
 	/* how each pair is reached */
@@ -119,31 +117,28 @@ struct tuttiComm {
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
-	uint64_t history;                      /* a digest of all of them; its high half is the
-					        * stamp of the newest */
-	struct tt_endpoint *caster;            /* reaches every rank and can cast, or NULL;
-					        * agreed */
+	/* a digest of all of them; its high half is the stamp of the newest */
+	uint64_t history;
+	struct tt_endpoint *caster;            /* reaches all and can cast, or NULL; agreed */
 	uint64_t casts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
 	struct tt_ways ways[TT_SENDRECV][TT_WAY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
-	struct tt_ib_settings ib;              /* TUTTI_IB_..., as in struct tt_world; devices
-					        * points to: */
+	/* TUTTI_IB_..., as in struct tt_world; devices points to: */
+	struct tt_ib_settings ib;
 	char ib_devices[128];
 	bool maps;                             /* the same for windows; agreed */
 	void *stage;                           /* where it is read to */
 	size_t stage_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
-	uint64_t *heard;                       /* [nranks] the last collective in which a message of
-					        * theirs came */
+	/* [nranks] the last collective in which a message of theirs came */
+	uint64_t *heard;
 	struct tt_kept *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
-	struct tt_repeat *repeats;                     /* [TT_REPEATS], run/repeat.c; NULL: none
-						        * yet */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, 0: not yet
-						        * chosen */
+	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
+	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, or 0 */
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* under lock */
@@ -152,8 +147,7 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* the least of the transports that reach its
-					        * peers */
+	uint32_t spins;                        /* the least of its peers' transports */
 	uint32_t impatience, waits, pause_ms;  /* see wait.c */
 	uint64_t paused_until_ns;
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
@@ -165,12 +159,10 @@ struct tuttiComm {
 	/* turns: calls of one communicator run in call order, whichever thread runs them */
 	pthread_mutex_t lock;                  /* guards the error text */
 	uint64_t next_ticket, serving;         /* under turn.c's lock */
-	atomic_bool queued;                    /* a stream was ever used with it: tickets are
-					        * needed */
-	atomic_int inside;                     /* calls and batches under way: abort waits for
-					        * them */
-	atomic_int callers;                    /* the same of the one that calls, who alone writes
-					        * it, without a fence */
+	atomic_bool queued;                    /* a stream was used with it: tickets are needed */
+	atomic_int inside;                     /* calls and batches under way: abort waits */
+	/* the same of the one that calls, who alone writes it, without a fence */
+	atomic_int callers;
 	atomic_bool finalized;
 	int error;                             /* TT_..., first one wins; under lock */
 	char error_text[1024];
@@ -292,8 +284,8 @@ struct tt_cores {
 	uint32_t quota;                        /* of its control groups, in cores; 0 none */
 };
 void tt_cores_mine(struct tt_cores *ret_cores);
-uint32_t tt_cores_quota(const char *root);     /* the least of /proc's and /sys's below root ("":
-					        * this machine's) */
+/* the least of /proc's and /sys's below root ("": this machine's) */
+uint32_t tt_cores_quota(const char *root);
 int tt_cores_count(const struct tt_cores *cores, int n);
 
 /* hush.c: afterwards every thread of this process sees what this one stored before, and this one

@@ -6,10 +6,11 @@
  * top) and along the ring of ranks, so that one silent rank cannot cut the others off, and one
  * service thread a rank that sleeps in epoll. The thread relays, answers and accepts whether or not
  * the rank is inside a call.
- *   who wakes whom   the service thread writes `broken` and calls on_broken; run polls `broken` in
- *                    every wait
- *   called by        comm (join, split, leave), run (note, waiting, raise, missing), transports
- *                    (dial, take)
+ *
+ *   who wakes whom   the service thread writes `broken` and calls on_broken;
+ *                    run polls `broken` in every wait
+ *   called by        comm (join, split, leave), run (note, waiting, raise, missing),
+ *                    transports (dial, take)
  *
  * Deaths: a connection that ends without a goodbye is a death; its tree and ring neighbours see it
  * at once and flood it. Stops: a rank that has waited long floods its status; everyone answers once
@@ -30,8 +31,8 @@
 
 /* What a call is, so that two ranks can compare; also the call board's entry. */
 struct tt_call {
-	uint8_t collective, type, op, algorithm;   /* op: tuttiNumOps for a pre-multiplied sum;
-						    * algorithm: index in its table */
+	/* op: tuttiNumOps for a pre-multiplied sum; algorithm: index in its table */
+	uint8_t collective, type, op, algorithm;
 	int32_t root;                              /* -1 where there is none; SENDRECV: the peer */
 	uint64_t count;
 };
@@ -56,8 +57,8 @@ struct tt_control;
 struct tt_join {
 	const tuttiUniqueId *id;
 	int rank, nranks;
-	const char *settings;        /* "TUTTI_ALGO=auto TUTTI_TRANSPORT=auto ...": must be equal on
-				      * all ranks */
+	/* "TUTTI_ALGO=auto TUTTI_TRANSPORT=auto ...": must be equal on all ranks */
+	const char *settings;
 	uint32_t timeout_ms;         /* for joining; later operations bring their own deadline */
 	const char *ifname;          /* TUTTI_SOCKET_IFNAME or "" */
 	const char *host_id;         /* TUTTI_HOST_ID or "": overrides what tells hosts apart */
@@ -172,10 +173,9 @@ void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char 
 struct tt_want { bool send; int peer; uint64_t number; struct tt_call call; };
 struct tt_stuck {
 	int awaited;                 /* the rank it waits for, -1: several */
-	uint64_t heard;              /* the last operation in which that one was heard of from
-				      * here */
-	bool open;                   /* it may begin more operations before these end, so nothing
-				      * certain follows */
+	uint64_t heard;              /* the last operation in which this rank heard of it */
+	/* it may begin more operations before these end, so nothing certain follows */
+	bool open;
 	int nwants;                  /* as many as fit */
 	struct tt_want want[TT_WANTS];
 };

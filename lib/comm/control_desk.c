@@ -18,8 +18,8 @@
 
 struct tt_desk {
 	char settings[TT_SETTINGS];
-	bool *here, *stranger;           /* [nranks] registered; somebody without the secret claimed
-					  * to be it */
+	/* [nranks] registered; somebody without the secret claimed to be it */
+	bool *here, *stranger;
 	int nhere, seen;                 /* seen: registrations, also refused ones */
 	uint64_t word_ns, log_ns;        /* when the next one is due */
 };

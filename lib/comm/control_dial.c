@@ -212,8 +212,8 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
 	if (!(dial->anyway || ctl->all_listen) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
-	tell_tried(a, tried, sizeof(tried));     /* it did listen, or there would be no
-						  * communicator */
+	/* it did listen, or there would be no communicator */
+	tell_tried(a, tried, sizeof(tried));
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
 }
 

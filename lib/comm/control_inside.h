@@ -5,17 +5,21 @@
  * One lock guards everything that is not marked otherwise. The service thread holds it while it
  * works and lets it go while it sleeps; callers take it briefly, and send on connections
  * themselves. Nothing under it blocks: sends are non-blocking into a bounded queue.
- *   control.c          make, service thread, leave          control_accept.c   listener, guests
- *                      (pending handshakes)
- *   control_conn.c     frames in and out                     control_dial.c     connect to a rank;
- *                      data sockets
- *   control_flood.c    broken, abort, goodbye, deaths        control_gather.c   allgather
- *   control_board.c    call board                            control_call.c     calls in words
- *   control_status.c   statuses, who is missing              control_waits.c    who waits for whom
- *                      for ever
- *   bootstrap.c        join                                  control_desk.c     rank 0's side of it
- *   control_tree.c     the tree and the ring come to be      control_split.c    some ranks of an
- *                      existing control
+ *
+ *   control.c          make, service thread, leave
+ *   bootstrap.c        join
+ *   control_desk.c     rank 0's side of joining
+ *   control_tree.c     the tree and the ring come to be
+ *   control_split.c    some ranks of an existing control
+ *   control_accept.c   the listener and its guests (pending handshakes)
+ *   control_dial.c     connect to a rank; data sockets
+ *   control_conn.c     frames in and out
+ *   control_gather.c   allgather
+ *   control_flood.c    broken, abort, goodbye, deaths
+ *   control_board.c    the call board
+ *   control_call.c     calls in words
+ *   control_status.c   statuses, who is missing
+ *   control_waits.c    who waits for whom for ever
  */
 #ifndef TT_CONTROL_INSIDE_H
 #define TT_CONTROL_INSIDE_H
@@ -115,8 +119,7 @@ struct tt_control {
 	atomic_uint_fast64_t started, finished;
 	_Atomic(struct tt_pair *) *pair;         /* [nranks] NULL until a message */
 	atomic_uint_fast64_t messages_done;
-	atomic_uint_fast64_t gone_after;         /* least operation after which some rank said
-						  * goodbye */
+	atomic_uint_fast64_t gone_after;         /* the least after which some rank left */
 	atomic_int broken __attribute__((aligned(TT_APART)));
 
 	/* fixed when made, or before joined is set */
@@ -128,8 +131,8 @@ struct tt_control {
 	struct tt_ports ports;                   /* for listeners */
 	uint64_t splits;                         /* begun; calling thread */
 	struct tt_card *cards;                   /* [nranks] */
-	_Atomic uint8_t *best;                   /* [nranks] 1 + number of the address that reached
-						  * it; 0: none yet */
+	/* [nranks] 1 + number of the address that reached it; 0: none yet */
+	_Atomic uint8_t *best;
 	int *host_of, nhosts;
 	bool threaded;
 	pthread_t thread;
@@ -142,8 +145,8 @@ struct tt_control {
 	struct tt_conn *conns;
 	struct tt_guest *guests;
 	int nguests;
-	bool deaf;                               /* the listener is out of epoll: no guest may come,
-						  * or no descriptor */
+	/* the listener is out of epoll: no guest may come, or no descriptor */
+	bool deaf;
 	uint64_t hear_again_ns, full_since_ns, full_last_ns;
 	uint64_t taking_ns;                      /* when tt_control_take last found nothing */
 	uint64_t frames, frame_bytes;            /* sent so far; a test counts what joining costs */
@@ -156,8 +159,7 @@ struct tt_control {
 	struct tt_desk *desk;                    /* rank 0 */
 	bool has_parent, has_table;
 	struct tt_card parent;
-	bool *attached;                          /* [nranks] known to hang in the tree below this
-						  * rank */
+	bool *attached;                          /* [nranks] in the tree below this rank */
 	char missing[512];                       /* rank 0's latest word on who is not there */
 
 	/* trouble */
@@ -165,8 +167,7 @@ struct tt_control {
 	char text[1024];
 	bool hook_due, hook_ran;                 /* hook_ran: under hook_lock */
 	bool *left;                              /* [nranks] said goodbye */
-	bool *dead;                              /* [nranks] seen by any rank; after a break as
-						  * well */
+	bool *dead;                              /* [nranks] seen by any rank, at any time */
 	void (*on_socket)(void *ctx, int peer, int fd);                  /* mail's */
 	void (*on_gone)(void *ctx, int rank, tuttiRankState_t how);
 	void *mail_ctx;
@@ -188,19 +189,17 @@ struct tt_control {
 	/* splitting */
 	struct tt_control *child;                /* being connected */
 	const struct tt_members *child_members;  /* shrinking: of it */
-	uint64_t split_failed;                   /* number of the last split that came to
-						  * nothing: */
+	uint64_t split_failed;                   /* of the last split that came to nothing: */
 	int split_code;
 	char split_text[1024];
 
-	uint64_t shrunk_epoch, excluded_epoch;   /* of the newest shrinking; of the newest without
-						  * this rank */
+	/* of the newest shrinking; of the newest without this rank */
+	uint64_t shrunk_epoch, excluded_epoch;
 
 	/* statuses */
 	struct tt_status *status;                /* [nranks] the latest of each */
 	uint64_t *status_at_ns;                  /* 0 none yet */
-	uint64_t *heard;                         /* [nranks] last operation in which any rank heard
-						  * of it */
+	uint64_t *heard;                         /* [nranks] last operation any rank heard it in */
 	uint32_t serial;
 	uint64_t told_ns, told_started, answer_due_ns;
 	struct tt_stuck stuck;                   /* as of: */
@@ -269,8 +268,8 @@ struct tt_dial {
 	int channel;
 	bool named;                      /* the user named the addresses: loopback ones are meant */
 	bool anyway;                     /* also when the control is broken */
-	int nports;                      /* it listens at one of so many from its port on; 0, 1: at
-					  * its port */
+	/* it listens at one of so many from its port on; 0, 1: at its port */
+	int nports;
 	uint64_t deadline_ns;
 };
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);

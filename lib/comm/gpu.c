@@ -59,8 +59,8 @@ int tt_gpu_open(tuttiComm_t c, const char *setting)
 				    c->rank);
 	}
 	c->gpu = d;
-	atomic_store(&c->queued, true);          /* calls take turns, and the short ways, which read
-						  * memory, are closed */
+	/* calls take turns, and the short ways, which read memory, are closed */
+	atomic_store(&c->queued, true);
 	return 0;
 }
 

@@ -26,8 +26,7 @@ struct tt_gpu {
 	tt_cuctx ctx;
 	int device;
 	tt_custream own;                       /* for calls without a stream */
-	tt_cuevent last;                       /* after the newest operation that was not captured,
-					        * on: */
+	tt_cuevent last;                       /* after the newest one that was not captured, on: */
 	tt_custream last_stream;
 	bool any;                              /* there is one */
 	bool staged_only;                      /* TUTTI_GPU=staged */
@@ -39,21 +38,17 @@ struct tt_gpu {
 	struct tt_area *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
 	size_t opened[TT_DEV_RANKS];           /* bytes that are to be closed, 0: none */
-	bool by_fd;                            /* areas are shared by descriptor: IPC handles were
-					        * refused */
+	bool by_fd;                            /* areas come by descriptor: IPC was refused */
 
 	/* plans that have run on it (run/gpu_plan.c), each in one piece of memory */
 	struct tt_gpu_program *programs;
 	void (*free_programs)(struct tt_gpu_program *first);
 
 	/* staging (run/gpu_stage.c) */
-	void *worker;                          /* a stream of tuttiStreamCreate's kind, NULL: not
-					        * yet */
+	void *worker;                          /* of tuttiStreamCreate's kind, NULL: not yet */
 	struct tt_staged *staged;
-	tt_custream copies_in, copies_out;     /* of the worker's: to and from stages; NULL: not
-					        * yet */
-	atomic_uint_fast64_t overlaps;         /* looks at inputs of which a part had come; for
-					        * tests */
+	tt_custream copies_in, copies_out;     /* its: to and from stages; NULL: not yet */
+	atomic_uint_fast64_t overlaps;         /* inputs of which a part was seen; for tests */
 	void (*close_stages)(struct tt_gpu *d);
 
 	/* watching */
@@ -62,8 +57,8 @@ struct tt_gpu {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
 	bool stop;                             /* under lock */
-	atomic_bool captured;                  /* some operation is in a graph: it may run unseen at
-					        * any time */
+	/* some operation is in a graph: it may run unseen at any time */
+	atomic_bool captured;
 	atomic_uint_fast64_t given;            /* sequence number of the newest operation */
 	atomic_bool enters;                    /* it is still being put on its stream */
 };

@@ -3,11 +3,12 @@
  *
  * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps
  * while nothing is under way, else looks every few milliseconds.
- *   a kernel gave up (its report says so), or streams stand still for the time-out    the
- *   communicator's error
- *   the communicator is broken       all waiting on the GPU is ended: kernels by the abort word,
- *                                    streams by writing what they wait for; the results are then
- *                                    worthless, but everything comes to an end
+ *
+ *   a kernel gave up (its report says so), or streams stand still for the time-out:
+ *           the communicator's error
+ *   the communicator is broken:
+ *           all waiting on the GPU is ended, kernels by the abort word, streams by writing what they
+ *           wait for; the results are then worthless, but everything comes to an end
  */
 #include <errno.h>
 #include <signal.h>
@@ -160,8 +161,8 @@ static void *watch(void *arg)
 	uint64_t done = 0;
 	bool busy;
 
-	d->cu->capture_mode(&relaxed);                 /* else a question of ours could spoil a
-						        * capture of the program's */
+	/* else a question of ours could spoil a capture of the program's */
+	d->cu->capture_mode(&relaxed);
 	if (d->cu->ctx_set(d->ctx) || d->cu->stream_create(&w.rescue, TT_CU_STREAM_APART))
 		return NULL;
 	pthread_mutex_lock(&d->lock);

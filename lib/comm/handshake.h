@@ -4,8 +4,8 @@
  *
  *   client                                     server
  *   hello: job, from, to, purpose, nonce  ->
- *                                         <-   reply: verdict, nonce, HMAC(secret, "server" + hello
- *                                         + reply)
+ *                                         <-   reply: verdict, nonce,
+ *                                              HMAC(secret, "server" + hello + reply)
  *   proof: HMAC(secret, "client" + ...)   ->
  *                                         <-   welcome, or: other secret
  *
@@ -33,8 +33,7 @@ enum tt_verdict {
 	TT_V_OTHER_VERSION,              /* of this protocol */
 	TT_V_OTHER_SECRET,
 	TT_V_FULL,                       /* the process has no descriptor left */
-	TT_V_STALE,                      /* a later attempt of the job listens there: the client's
-					  * is over */
+	TT_V_STALE,                      /* a later attempt listens: the client's is over */
 	TT_V_EARLY                       /* an earlier attempt still listens there: come back */
 };
 

@@ -14,11 +14,10 @@
 #define TT_ID_ADDRESSES 5
 
 struct tt_id {
-	bool from_root;                  /* the user named the address; otherwise it is the maker's
-					  * host */
+	bool from_root;                  /* the user named the address, not the maker's host */
 	int port, naddresses;
-	int nports;                      /* rank 0 listens at the first of port, port + 1, ... that
-					  * is free; 1: only port */
+	/* rank 0 listens at the first of port, port + 1, ... that is free; 1: only port */
+	int nports;
 	int epoch;                       /* attempt of the job; ranks of another one are refused */
 	uint64_t place;                  /* of the maker: who is there too may use its loopback */
 	uint8_t secret[TT_SECRET];

@@ -6,13 +6,17 @@
  * dialled at once. One service thread a rank, made with the first letter, reads all of them and
  * writes what did not go out at once. Deaths break nothing here: who is gone is known rank by rank,
  * and all others go on.
- *   called by   comm (make, close), api (messages), quorum.c and shrink.c
- *   calls       control (dial, who is gone, sockets that others dialled)
+ *
+ *   called by    comm (make, close), api (messages), quorum.c and shrink.c
+ *   calls        control (dial, who is gone, sockets that others dialled)
+ *
  * Locks: control's before mail's, never the other way round. No call of a user holds the lock while
  * it waits.
- *   mail.c       make, thread, who is gone, close        mail_conn.c   sockets: letters out and in
- *   mail_send.c  a caller's letter, dialling             mail_box.c    letters that have come, and
- *                who waits for them
+ *
+ *   mail.c       make, thread, who is gone, close
+ *   mail_conn.c  sockets: letters out and in
+ *   mail_send.c  a caller's letter, dialling
+ *   mail_box.c   letters that have come, and who waits for them
  */
 #ifndef TT_MAIL_H
 #define TT_MAIL_H
@@ -24,10 +28,8 @@
 
 enum tt_mail_kind {
 	TT_M_MESSAGE = 1,                /* a user's */
-	TT_M_OFFER, TT_M_DECISION,       /* shrink.c: to its chair; of its chair, or a standing
-					  * one */
-	TT_M_GIVE,                       /* to rank 0: a contribution, or the wish for a result
-					  * (quorum.c) */
+	TT_M_OFFER, TT_M_DECISION,       /* shrink.c: to its chair; of its chair, or a standing */
+	TT_M_GIVE,                       /* to rank 0: contribution or wish for a result: quorum */
 	TT_M_VERDICT, TT_M_RESULT,       /* rank 0's answer: who was in it; the bytes */
 	TT_M_BYE,                        /* this rank leaves */
 	TT_M_KINDS
@@ -36,8 +38,8 @@ enum tt_mail_kind {
 struct tt_letter_head {
 	enum tt_mail_kind kind;
 	int tag;                         /* MESSAGE: the user's */
-	uint64_t version;                /* ... as well; quorums: number of the operation; shrink.c:
-					  * its number */
+	/* ... as well; quorums: number of the operation; shrink.c: its number */
+	uint64_t version;
 	uint64_t bytes;                  /* that follow */
 	uint32_t call[4];                /* GIVE: type, op, k, deadline */
 	int source;                      /* not on the wire: the connection tells */

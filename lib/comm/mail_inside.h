@@ -49,15 +49,15 @@ struct tt_waiter {
 struct tt_mail_conn {
 	struct tt_mail_conn *next;
 	int fd, peer;
-	bool dead, watched;              /* dead: freed at the end of the round; watched: in epoll,
-					  * for: */
+	/* dead: freed at the end of the round; watched: in epoll, for: */
+	bool dead, watched;
 	uint32_t events;
 	struct tt_parcel *out, **out_last;
 	/* in */
 	uint8_t raw[TT_HEAD_BYTES];
 	size_t have;                     /* of raw, then of the body */
-	bool in_body, held;              /* held: no room for the body, nothing is read until there
-					  * is */
+	/* held: no room for the body, nothing is read until there is */
+	bool in_body, held;
 	struct tt_letter_head head;
 	uint8_t *to;                     /* the body goes there; NULL: it is thrown away */
 	struct tt_letter *letter;        /* ... which is in this one, */
@@ -76,8 +76,7 @@ struct tt_mail {
 	pthread_t thread;
 	int epoll, wake;
 	bool threaded, stop, cut;
-	struct tt_mail_conn *conns, **out;       /* out[nranks]: the one that letters to that rank
-						  * take */
+	struct tt_mail_conn *conns, **out;       /* [nranks]: the one for letters to it */
 	bool *dialling;                  /* [nranks] */
 	uint8_t *gone;                   /* [nranks] tuttiRankState_t */
 	struct tt_letter *box, **box_last;

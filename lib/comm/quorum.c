@@ -29,8 +29,8 @@ struct given {
 	uint8_t *data;                   /* kept from operation to operation */
 	size_t room;
 	bool coming, here;               /* its bytes are being read; are complete */
-	bool asks;                       /* has nothing to contribute to the open operation, and
-					  * waits for its result */
+	/* has nothing to contribute to the open operation, and waits for its result */
+	bool asks;
 	int tag;                         /* of its call */
 };
 

@@ -51,11 +51,9 @@ enum tt_frame {
 	TT_F_TABLE,              /* down: all cards */
 	TT_F_GATHER_UP, TT_F_GATHER_DOWN,
 	TT_F_ABORT, TT_F_STATUS, TT_F_GOODBYE,     /* floods */
-	TT_F_SPLIT_FAILED,                         /* flood: why the split under way comes to
-						    * nothing */
+	TT_F_SPLIT_FAILED,                         /* flood: why the split comes to nothing */
 	TT_F_DEAD,                                 /* flood: a rank died */
-	TT_F_SHRUNK,                               /* flood: who went on in a communicator without
-						    * the others */
+	TT_F_SHRUNK,                               /* flood: who goes on without the others */
 	TT_F_KINDS
 };
 

@@ -184,8 +184,8 @@ static void first_host(const char *list, char *host, size_t room)
 	if (list[plain] == '[')
 		digits = strspn(list + plain + 1, "0123456789");
 	snprintf(host, room, "%.*s%.*s", (int)plain, list, (int)digits, list + plain + 1);
-	if (list[plain] == '[') {                /* what stands behind the brackets belongs to the
-						  * name: "n[1-2]-ib" */
+	/* what stands behind the brackets belongs to the name: "n[1-2]-ib" */
+	if (list[plain] == '[') {
 		const char *close = strchr(list, ']');
 		size_t have = strlen(host);
 

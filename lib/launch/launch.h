@@ -59,10 +59,8 @@ struct tt_job {
 	bool one_host;                           /* all ranks are on this host */
 	bool beside_root;                        /* rank 0 is on this host */
 	int epoch;                               /* attempt of the job */
-	char name[300];                          /* no other job has it: engine, its id of the job,
-						  * its port */
-	char host[256];                          /* of rank 0, "" unknown, and where it tries to
-						  * listen: */
+	char name[300];                          /* of no other job: engine, id, port */
+	char host[256];                          /* of rank 0, "" unknown; it tries to listen at: */
 	int port, nports;
 	const struct tt_store_ops *store;        /* NULL: the engine carries nothing for us */
 	const char *path;                        /* file's */

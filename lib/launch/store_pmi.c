@@ -27,8 +27,7 @@ static struct {
 	pthread_mutex_t lock;
 	int fd;                          /* -1: not begun */
 	pid_t pid;
-	bool lost;                       /* out of step: an answer that was awaited may still
-					  * come */
+	bool lost;                       /* out of step: an awaited answer may still come */
 	char kvs[256];
 } pmi = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -193,8 +192,8 @@ static int open_pmi(struct tt_store *s)
 		rc = begin(s);
 	if (rc)
 		pthread_mutex_unlock(&pmi.lock);
-	return rc;                               /* the lock is held until it is closed: the talk
-						  * has one speaker */
+	/* the lock is held until it is closed: the talk has one speaker */
+	return rc;
 }
 
 static void close_pmi(struct tt_store *s)

@@ -27,8 +27,8 @@ static void stream_lines(char *dst, const char *src, size_t bytes)
 		_mm_stream_si128(d + 2, e);
 		_mm_stream_si128(d + 3, f);
 	}
-	_mm_sfence();                    /* these stores are not ordered with later ones: a flag
-					  * must not overtake them */
+	/* these stores are not ordered with later ones: a flag must not overtake them */
+	_mm_sfence();
 }
 
 void tt_copy_past(void *dst, const void *src, size_t bytes)

@@ -165,8 +165,8 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 #define TT_CUDA_MEMBER(member, symbol, parameters) int (*member) parameters;
 struct tt_cuda {
 	TT_CUDA_FUNCTIONS(TT_CUDA_MEMBER)
-	const void *own_kernels;               /* the driver brings kernels for us (the tests'
-					        * stand-in does), or NULL */
+	/* the driver brings kernels for us (the tests' stand-in does), or NULL */
+	const void *own_kernels;
 };
 #undef TT_CUDA_MEMBER
 
@@ -191,8 +191,7 @@ enum tt_mem_kind {
 struct tt_mem {
 	enum tt_mem_kind kind;
 	int device;                            /* -1: host memory */
-	uint64_t id;                           /* of the allocation: never used twice in this
-					        * process */
+	uint64_t id;                           /* of the allocation: never twice in a process */
 	tt_cuptr base;                         /* DEVICE: the allocation */
 	size_t bytes;
 };

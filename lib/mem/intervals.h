@@ -14,8 +14,7 @@
 struct tt_interval {
 	uintptr_t start, end;            /* the caller's; not changed while it is in a set */
 	struct tt_interval *left, *right;
-	struct tt_interval *farthest;    /* of this one and those below it, the one that ends
-					  * last */
+	struct tt_interval *farthest;    /* of it and those below, the one that ends last */
 	uint64_t priority;
 };
 

@@ -6,8 +6,8 @@
 
 /* A piece of it, as another process can come to it. number: never used twice in this process. */
 struct tt_window {
-	uint64_t number, bytes, inode;   /* inode: by which another process knows that it has opened
-					  * the right file */
+	/* inode: by which another process knows that it has opened the right file */
+	uint64_t number, bytes, inode;
 	int fd;
 };
 

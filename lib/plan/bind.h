@@ -16,8 +16,7 @@
 struct tt_paths {
 	int nranks;
 	bool one_host, over_tcp;
-	int cores;                      /* of the host with the fewest for its ranks; 0: one for
-					 * each */
+	int cores;                      /* of the host with the fewest for its ranks; 0: enough */
 };
 
 /* Bytes of the largest message; a larger block is cut into tiles of it. */
@@ -29,11 +28,11 @@ size_t tt_paths_message_bytes(const struct tt_paths *paths);
 #define TT_DIRECT_RANKS 8
 
 struct tt_binding {
-	size_t unit, total;             /* unit: bytes from block to block; total: EVEN, bytes of
-					 * all blocks */
+	/* unit: bytes from block to block; total: EVEN, bytes of all blocks */
+	size_t unit, total;
 	size_t tile_bytes;
-	uint32_t ntiles, group, width; /* group: blocks a message carries when a step names several;
-					* width: tiles of a lane in flight at once */
+	/* group: blocks of a message when a step names several; width: tiles of a lane in flight */
+	uint32_t ntiles, group, width;
 };
 
 /* bytes: of the buffer (EVEN), or of a block (EQUAL). */

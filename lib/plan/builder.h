@@ -31,14 +31,14 @@ struct tt_cut { uint32_t blocks, lanes; };
 /* Blocks that one step moves as one message. Made by tt_part, tt_parts and tt_all. */
 struct tt_span { uint32_t first, count; };
 
-enum tt_order { TT_MINE_FIRST, TT_PEER_FIRST };    /* which operand stands left: it decides the
-						    * bits */
+/* which operand stands left: it decides the bits */
+enum tt_order { TT_MINE_FIRST, TT_PEER_FIRST };
 
 struct tt_build_lane {
 	struct tt_step *steps;                     /* TT_MORE records too */
 	uint32_t count, room, last;                /* last: index of the last step */
-	uint32_t wait[TT_MAX_LANES];               /* 1 + the step of that lane the next step has to
-						    * wait for, 0 none */
+	/* 1 + the step of that lane the next step has to wait for, 0 none */
+	uint32_t wait[TT_MAX_LANES];
 	uint32_t waited[TT_MAX_LANES];             /* the same, of all steps so far */
 };
 
@@ -61,12 +61,11 @@ struct tt_builder {
 	uint32_t first, per_part;                  /* its blocks */
 	uint32_t nblocks;                          /* of the plan; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
-	uint32_t nlayers, layer[TT_LAYERS];        /* layer: 1 + its place in scratch, 0 not in
-						    * use */
-	tt_ref *where;                             /* [nblocks] the current value, TT_REF_NONE:
-						    * none */
-	bool *sent;                                /* [nblocks] the current value went to a peer
-						    * from where it lies */
+	/* layer: 1 + its place in scratch, 0 not in use */
+	uint32_t nlayers, layer[TT_LAYERS];
+	tt_ref *where;                             /* [nblocks] current value, or TT_REF_NONE */
+	/* [nblocks] the current value went to a peer from where it lies */
+	bool *sent;
 	bool aside;
 	uint32_t lane, row;                        /* row: where it began in the lane */
 	struct tt_build_lane lanes[TT_MAX_LANES];

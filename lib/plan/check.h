@@ -1,8 +1,7 @@
 /*
  * check.h - what the parts of the plan checker share
  *
- * check.c         opens a proof, runs the parts for both placements of the buffers, judges the
- *                 results
+ * check.c         opens a proof, runs the parts for both placements of the buffers, and judges
  * check_steps.c   every step well formed; as many messages sent as taken
  * check_order.c   no two unordered steps of a rank touch one block, one of them writing
  * check_run.c     the symbolic run of all ranks: values, messages, deadlock
@@ -53,8 +52,8 @@ struct tt_check_channel {
 	uint32_t sent, taken;            /* in all, counted over the plans */
 	bool full;
 	uint32_t nblocks, class;         /* of the message in flight */
-	uint32_t from;                   /* cell of the sender; must not be written until the
-					  * message is taken */
+	/* cell of the sender; must not be written until the message is taken */
+	uint32_t from;
 	tt_expr *values;                 /* [nblocks] in payload */
 };
 
@@ -63,21 +62,20 @@ struct tt_check_rank {
 	uint32_t base[3];                /* cell of in[0], out[0], scratch[0] */
 	uint32_t nout, ncells;
 	tt_expr *value;                  /* [ncells] */
-	uint32_t *writer;                /* [ncells] step << 3 | lane that wrote it last, UINT32_MAX
-					  * none */
-	uint16_t *held;                  /* [ncells] messages in flight that may still be read from
-					  * here */
+	/* [ncells] step << 3 | lane that wrote it last, UINT32_MAX none */
+	uint32_t *writer;
+	/* [ncells] messages in flight that may still be read from here */
+	uint16_t *held;
 	uint32_t at[TT_MAX_LANES];       /* next step of each lane ... */
-	tt_expr *result[TT_MAX_LANES];   /* ... or what this step has still to send, once it has
-					  * taken and combined */
+	/* ... or what this step has still to send, once it has taken and combined */
+	tt_expr *result[TT_MAX_LANES];
 	size_t first_channel;
 };
 
 struct tt_check {
 	struct tt_plan *const *plans;
 	int nranks;
-	uint32_t classes;                /* blocks of equal index modulo classes have equal
-					  * length */
+	uint32_t classes;                /* blocks of equal index modulo it have equal length */
 	bool in_place;
 	const char *placement;           /* "" or " (in place)", for sentences */
 	struct tt_check_rank *ranks;

@@ -22,8 +22,7 @@ struct node {
 
 struct tt_exprs {
 	uint32_t nranks, blocks, words;  /* words of a set */
-	uint32_t nleaves;                /* 1 .. nleaves are leaves, what follows are
-					  * combinations */
+	uint32_t nleaves;                /* 1 .. nleaves are leaves, the rest combinations */
 	uint32_t count, room, nslots;    /* nslots: power of two, at least twice the nodes */
 	uint32_t nchildren, child_room;
 	struct node *node;               /* [room] */

@@ -163,8 +163,8 @@ int tt_check_order(const struct tt_check *c)
 		o.plan = c->plans[r];
 		o.r = &c->ranks[r];
 		if (o.plan->nlanes < 2)
-			continue;        /* one lane orders all its steps; check_steps.c has seen to
-					  * its waits */
+			/* one lane orders all its steps; check_steps.c has seen to its waits */
+			continue;
 		memset(o.cell, 0, o.r->ncells * sizeof(*o.cell));
 		rc = order_rank(&o);
 	}

@@ -13,8 +13,7 @@
 struct tt_call_facts {
 	size_t bytes;                    /* of the larger buffer */
 	bool over_tcp;                   /* tcp was asked for, also inside hosts */
-	int cores;                       /* of the host that has fewest for its ranks; 0: one for
-					  * each */
+	int cores;                       /* of the host that has fewest for its ranks; 0: enough */
 	size_t message_bytes;            /* 0: as run chooses */
 	const struct tt_cost *cost;      /* NULL: the built-in table */
 };
@@ -30,10 +29,10 @@ struct tt_candidate {
 	bool applies;                    /* can be built for the shape */
 	bool extrapolated;               /* from the same on fewer ranks */
 	bool in_place;                   /* peers can read buffers where they lie (run/direct.c) */
-	uint64_t predicted_ps;           /* of the largest size of the class, corrected by what was
-					  * measured */
-	uint64_t counts_ps;              /* by which the choice is made: less than predicted where
-					  * in_place, see choose.c */
+	/* of the largest size of the class, corrected by what was measured */
+	uint64_t predicted_ps;
+	/* by which the choice is made: less than predicted where in_place, see choose.c */
+	uint64_t counts_ps;
 	uint64_t model_ps;      /* what the model says alone, and what it is made of: */
 	uint64_t part_ps[TT_PARTS];
 };

@@ -40,8 +40,7 @@ enum tt_collective {
 	TT_ALLTOALL,
 	TT_GATHER,
 	TT_SCATTER,
-	TT_SENDRECV, /* not planned by algorithms: one transient step a
-		      * call */
+	TT_SENDRECV, /* not planned: one transient step a call */
 	TT_COLLECTIVES
 };
 const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
@@ -72,12 +71,12 @@ enum { TT_STEP_PASSING = 1, TT_STEP_TURNS = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
 
-struct tt_step {                 /* 32 bytes, no pointers: can be hashed, written to a file, copied
-				  * to a GPU */
+/* 32 bytes, no pointers: can be hashed, written to a file, copied to a GPU */
+struct tt_step {
 	uint8_t op, nsrc, flags;
 	uint8_t wait_lane;       /* TT_NO_LANE, or run only after that lane ... */
-	uint32_t wait_step;      /* ... has finished this step (its index in the lane) in the same
-				  * tile */
+	/* ... has finished this step (its index in the lane) in the same tile */
+	uint32_t wait_step;
 	tt_ref dst, to;
 	tt_ref src[2];
 	uint32_t nblocks;        /* every local operand means this many blocks from its index on */
@@ -113,15 +112,14 @@ struct tt_shape {
 	const struct tt_topology *topology;
 };
 
-struct tt_lane { uint32_t first, nsteps; };      /* records in steps[]; nsteps counts TT_MORE
-						  * records too */
+struct tt_lane { uint32_t first, nsteps; };      /* both count TT_MORE records too */
 struct tt_plan {
 	char algorithm[64];               /* full name, "hierarchical:two-shot/ring" */
 	enum tt_collective collective;
 	int nranks, rank, root;
 	enum tt_rule rule;
-	uint32_t nblocks;                 /* EVEN: of in and out. EQUAL: in_blocks and out_blocks
-					   * may differ */
+	/* EVEN: of in and out. EQUAL: in_blocks and out_blocks may differ */
+	uint32_t nblocks;
 	uint32_t in_blocks, out_blocks, scratch_blocks;
 	uint32_t npeers;                  /* ranks this plan sends to or receives from */
 	int *peers;                       /* [npeers], ascending */

@@ -25,8 +25,7 @@ struct tt_sim_world {
 /* What the time of a call went to, along the chain of steps and messages that ended last. */
 enum tt_sim_part {
 	TT_PART_LATENCY,                         /* messages on their way, beside their bytes */
-	TT_PART_BYTES,                           /* copying, sending, receiving; links and
-						  * networks */
+	TT_PART_BYTES,                           /* copying, sending, receiving; links, networks */
 	TT_PART_REDUCE,
 	TT_PART_MESSAGES,                        /* the price of a call, a step, a message */
 	TT_PART_WAIT,                            /* for a core, for room at the receiver */
@@ -39,8 +38,7 @@ struct tt_sim_result {
 	uint64_t bytes[TT_LINK_CLASSES], messages[TT_LINK_CLASSES];
 	double idle_min, idle_mean, idle_max;    /* of ranks: the share of the time without work */
 	uint64_t events;                         /* messages walked */
-	uint32_t ntiles, tiles_walked;           /* fewer: the rest is extrapolated, time and
-						  * bytes */
+	uint32_t ntiles, tiles_walked;           /* fewer: the rest is extrapolated */
 };
 
 struct tt_sim;

@@ -60,8 +60,7 @@ struct tt_sim_rank {
 	struct tt_sim_cursor *cursor;            /* [ncursors] */
 	uint64_t now_ps, wake_ps, busy_ps, part_ps[TT_PARTS];
 	uint64_t idle_ps;                        /* since when it has nothing to do */
-	uint64_t turn;                           /* number of the host's dispatch that it ran in
-						  * last */
+	uint64_t turn;                           /* the host's dispatch that it ran in last */
 	uint32_t nqueues, nfinished, next_cursor;
 	int host, next_ready;
 	enum tt_sim_state state;

@@ -2,16 +2,18 @@
  * gpu.c - collectives on device memory, and any calls on a CUDA stream:
  * who runs them, in which order
  *
- * Called by api instead of run's other doors where a communicator has a device. Each request goes
- * one of these ways:
- *   a plan (gpu_plan.c), kernels that meet (gpu_job.c), kernels between which streams wait
- *   (gpu_ordered.c)   by agreed
- *             facts: the communicator's ranks have kernels, the call is a collective of device
- *             memory; its algorithm was named
- *   the host's way with copies around it (gpu_stage.c)      everything else
- * All are put on the stream and run there in order; calls of one
- * communicator on different streams are put in call order by an event.
- * A NULL stream is one of the communicator's own, and is waited for.
+ * Called by api instead of run's other doors where a communicator has a device. Facts that are
+ * agreed decide which way a request goes: do the communicator's ranks have kernels, is the call a
+ * collective of device memory, was its algorithm named?
+ *
+ *   gpu_plan.c       the algorithm's plan, by kernels
+ *   gpu_job.c        kernels that meet
+ *   gpu_ordered.c    kernels between which streams wait
+ *   gpu_stage.c      everything else: the host's way, with copies around it
+ *
+ * All are put on the stream and run there in order; calls of one communicator on different streams
+ * are put in call order by an event. A NULL stream is one of the communicator's own, and is waited
+ * for.
  */
 #include <string.h>
 
@@ -186,8 +188,8 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	rc = begin(d, stream, &capturing);
 	if (!rc) {
 		rc = launch(call, stream);
-		ended = end(d, stream, capturing);     /* also what lies there of a call that failed
-						        * must come to an end */
+		/* also what lies there of a call that failed must come to an end */
+		ended = end(d, stream, capturing);
 		rc = rc ? rc : ended;
 	}
 	tt_gpu_end_calls(d, mode);

@@ -66,8 +66,8 @@ struct tt_gpu_program {
 	struct tt_gpu_program *next;           /* of the device's; freed with it */
 	const struct tt_kept *kept;
 	uint32_t sent;                         /* blocks in the messages that this rank sends */
-	uint32_t places;                       /* blocks in messages and scratch of the rank that
-					        * has most of them */
+	/* blocks in messages and scratch of the rank that has most of them */
+	uint32_t places;
 	uint32_t nacts;
 	struct tt_gpu_act acts[];
 };

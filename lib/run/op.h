@@ -35,8 +35,8 @@ struct tt_request {
 	uint64_t ticket;
 	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
 	uint64_t scalar;
-	struct tt_gate *gate;           /* in and out are stages of device memory, copied while it
-					 * runs; NULL: no */
+	/* in and out are stages of device memory, copied while it runs; NULL: no */
+	struct tt_gate *gate;
 };
 
 /* gpu_stage.c makes it, gpu_gate.c moves it; the fields behind the line belong to the operation. */
@@ -45,8 +45,8 @@ struct tt_gate {
 	char *stage_in, *stage_out;
 	uint64_t in, out;               /* on the device; 0: nothing to copy */
 	size_t in_bytes, out_bytes;
-	uint32_t *word;                 /* tiles that have come; pinned, written by the device, for
-					 * which it is: */
+	/* tiles that have come; pinned, written by the device, for which it is: */
+	uint32_t *word;
 	uint64_t word_at;
 	/* ---- */
 	uint32_t come, gone;            /* tiles of in that are here, of out that went back */
@@ -64,14 +64,13 @@ bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t
 size_t tt_request_bytes(const struct tt_request *request);
 
 struct tt_cursor {
-	uint32_t tile, step, sub;       /* next to execute; sub: first block of its next message,
-					 * within the step */
+	/* next to execute; sub: first block of its next message, within the step */
+	uint32_t tile, step, sub;
 	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
 	bool more;                      /* a step of the row has messages behind this round's */
 	uint32_t told_tile, told_step, told_sub;       /* foresee.c: up to where transports know */
 	uint8_t lane, channel;
-	bool finished, computed;        /* computed: dst is written, only the post of `to` is
-					 * missing */
+	bool finished, computed;        /* computed: dst is written, the post of `to` missing */
 };
 
 /* A posted send whose bytes still lie in the user's buffer: later writes there must wait for it. */
@@ -91,8 +90,7 @@ enum tt_direct_phase {
 
 struct tt_op {
 	struct tt_op *next;             /* of the set that runs together */
-	struct tt_op *then;             /* is to be started when this one is complete, in its
-					 * place */
+	struct tt_op *then;             /* is started when this one is complete */
 	tuttiComm_t comm;
 	const struct tt_request *request;
 	const struct tt_plan *plan;
@@ -104,23 +102,21 @@ struct tt_op {
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
 	bool direct;                    /* reads peers' buffers instead: */
-	struct tt_trial *trial;         /* of direct_way.c, in which this call counts; NULL: in
-					 * none */
-	int awaited;                    /* express, direct: the first rank whose cast is not
-					 * there */
-	bool foresees;                  /* its messages are large, and some transport wants to know
-					 * where they belong */
+	struct tt_trial *trial;         /* in which this call counts (direct_way.c), or NULL */
+	int awaited;                    /* express, direct: first rank without a cast */
+	/* its messages are large, and some transport wants to know where they belong */
+	bool foresees;
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
 	struct tt_gate *gate;           /* the request's */
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
-	size_t element_bytes, unit, total;  /* unit: bytes from block to block; total: EVEN, bytes
-					     * of all blocks */
+	/* unit: bytes from block to block; total: EVEN, bytes of all blocks */
+	size_t element_bytes, unit, total;
 	size_t tile_bytes;
-	uint32_t ntiles, width, group;  /* group: blocks a message carries when a step names
-					 * several */
+	/* group: blocks of a message when a step names several */
+	uint32_t ntiles, width, group;
 	tt_reduce_fn *reduce;
 
 	uint32_t ncursors, nfinished, npending;
@@ -131,8 +127,8 @@ struct tt_op {
 
 	/* direct.c */
 	enum tt_direct_phase phase;
-	bool ordinary, windows, staged; /* kinds of memory in this call; some of it must be copied
-					 * to be read */
+	/* kinds of memory in this call; some of it must be copied to be read */
+	bool ordinary, windows, staged;
 	uint8_t can;
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
@@ -223,11 +219,11 @@ int tt_run(struct tt_op *set);
 
 /* wait.c */
 struct tt_wait {
-	tuttiComm_t comm;                      /* of the set's first operation: whose policy holds,
-					        * and where to sleep */
+	/* of the set's first operation: whose policy holds, and where to sleep */
+	tuttiComm_t comm;
 	uint64_t started_ns, deadline_ns;      /* of the time in which nothing moves */
-	uint32_t idle, spins, yields;          /* rounds in a row in which nothing moved; how many
-					        * of them to spin, to yield */
+	/* rounds in a row in which nothing moved; how many of them to spin, to yield */
+	uint32_t idle, spins, yields;
 	uint64_t yielded_ns;                   /* the last time */
 	uint64_t arrived;                      /* bytes that had come by the last look around */
 	uint64_t examined_ns;                  /* when this host's network was asked for a fault */

@@ -20,8 +20,8 @@ struct tt_repeat {
 	bool seen, used;                       /* request is one that came here; it can be kept */
 	struct tt_request request;             /* collective, count, type, op, root */
 	size_t in_bytes, out_bytes;            /* of the user's buffers; 0: this rank needs none */
-	size_t out_in_scratch;                 /* where in the scratch the output is that nobody
-					        * asked for, or NOT_THERE */
+	/* where in the scratch the output is that nobody asked for, or NOT_THERE */
+	size_t out_in_scratch;
 	alignas(8) char head[HEAD_BYTES];      /* of struct tt_op, as far as one cursor goes */
 };
 #define NOT_THERE SIZE_MAX

@@ -53,8 +53,7 @@ void tt_spare_give(void *memory);
 /* stream.c */
 int tt_stream_create(tuttiStream_t *ret_stream);
 int tt_stream_wait(tuttiStream_t stream);              /* 0 | first error since the last wait */
-int tt_stream_query(tuttiStream_t stream);             /* 1 still working | 0 | the error, as
-						        * wait */
+int tt_stream_query(tuttiStream_t stream);             /* 1 still working | 0 | the error */
 int tt_stream_destroy(tuttiStream_t stream);
 
 #endif

@@ -3,10 +3,9 @@
  *
  * Called by run.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function runs
  * them all:
- *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's own
- *                   buffer
- *   `to`            reserve: a pointer into the slot that the peer will read; or, on sockets, post
- *                   of dst's bytes
+ *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's buffer
+ *   `to`            reserve: a pointer into the slot that the peer will read;
+ *                   or, on sockets, post of dst's bytes
  * so a fused receive-reduce-send touches each byte once. A step that lacks anything does nothing
  * and is tried again. Peek and reserve give the same answer until release and commit, so trying
  * again costs no state.

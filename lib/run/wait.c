@@ -6,20 +6,20 @@
  * for costs a time slice. So a rank with a core of its own spins long, a crowded one yields at
  * once, and both sleep when the wait becomes long: on a machine that others keep busy a few yields
  * take seconds, and whoever yields is the last to run.
- *   who wakes whom   a peer's commit or a readable socket ends a doze; control ends it when the
- *                    communicator breaks
- *   who guesses wrong   a rank whose spins end in vain, while a yield lets the other go on at once,
- *                       shares its core in spite
- *                    of what was decided: it grows impatient and yields sooner, but tries again now
- *                    and then
+ *
+ *   who wakes whom            a peer's commit or a readable socket ends a doze; control ends it
+ *                             when the communicator breaks
+ *   who guesses wrong         a rank whose spins end in vain, while a yield lets the other go on at
+ *                             once, shares its core in spite of what was decided: it grows impatient
+ *                             and yields sooner, but tries again now and then
  *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else
- *                             computes on the core then
- *                    gets; a sleeper is woken at once. So after a yield that took long, on a host
- *                    where more threads want to run than it has ranks, a rank only sleeps, for a
- *                    while that doubles as long as yields stay long (8 ranks on 2 cores beside a
- *                    compiler, 256 KiB: 15 ms by yields, 0.8 ms by sleep). A long yield alone says
- *                    little: the peer may have computed, and among themselves ranks are quicker by
- *                    yields
+ *                             computes on the core then gets; a sleeper is woken at once. So after a
+ *                             yield that took long, on a host where more threads want to run than it
+ *                             has ranks, a rank only sleeps, for a while that doubles as long as
+ *                             yields stay long (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms
+ *                             by yields, 0.8 ms by sleep). A long yield alone says little: the peer
+ *                             may have computed, and among themselves ranks are quicker by yields
+ *
  * Every wait looks at the communicator's health each round and at the
  * deadline whenever it has slept. The deadline moves on with the
  * bytes: it is a time in which nothing moved, from the first yield on.

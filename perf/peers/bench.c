@@ -128,8 +128,8 @@ static int take_turns(const struct peer_rank *me)
 
 	if (results) {
 		fprintf(results, "ready\n");
-		turns = pipe_of("PEER_TURNS", "r");     /* whose other end is opened when we are
-							 * ready */
+		/* whose other end is opened when we are ready */
+		turns = pipe_of("PEER_TURNS", "r");
 	}
 	for (;;) {
 		if (results)

@@ -37,8 +37,8 @@ typedef int peer_call(const float *in, float *out, size_t count);
 
 struct peer {
 	int (*open)(int *ret_rank, int *ret_n);         /* join; 0 or not */
-	float *(*alloc)(size_t bytes);                  /* page-aligned memory of the library's own,
-							 * or NULL: malloc's */
+	/* page-aligned memory of the library's own, or NULL: malloc's */
+	float *(*alloc)(size_t bytes);
 	void (*close)(void);
 	peer_call *calls[PEER_COLLECTIVES];             /* NULL: this library has none */
 };
@@ -53,8 +53,7 @@ struct peer_turn {
 	int collective;
 	bool in_place, rewritten, verify;
 	size_t bytes;
-	double target_us;                               /* how long its measured calls may take
-							 * together */
+	double target_us;                               /* how long its measured calls may take */
 };
 
 struct peer_board;
@@ -84,12 +83,9 @@ struct peer_rank {
 
 struct peer_result {
 	uint64_t calls;                                 /* measured, on each rank */
-	double mean_us;                                 /* time of a call, mean over calls and
-							 * ranks */
-	double median_us;                               /* median over batches of their mean time,
-							 * mean over ranks */
-	double wrong;                                   /* elements, mean over ranks, where asked to
-							 * verify */
+	double mean_us;                                 /* of a call, over calls and ranks */
+	double median_us;                               /* of batches' means; mean over ranks */
+	double wrong;                                   /* elements a rank, where asked to verify */
 };
 
 extern const char *const peer_collective_names[PEER_COLLECTIVES];
