@@ -7,10 +7,12 @@
  * every rank the bits of the first, and the counters tell that it was really taken.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "mem/reduce.h"
 #include "ranks.h"
@@ -313,4 +315,88 @@ Test(direct, buffers_may_come_and_go_and_mix, .timeout = 100)
 				     cma[i]);
 		}
 	unsetenv("TUTTI_CMA");
+}
+
+/* ---- ranks that share a core ----------------------------------------------------------------- */
+
+static bool share_one_core(void)
+{
+	cpu_set_t may, one;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(may), &may))
+		return false;
+	while (!CPU_ISSET(cpu, &may))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return !sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* Calls follow each other without a meeting: some ranks are late, and whoever returns writes over
+ * its input at once. */
+static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = 9000, CALLS_AHEAD = 160 };
+	const struct way *w = arg;
+	const size_t bytes = (size_t)n * COUNT * sizeof(int);
+	int *in = get(w, rank, bytes), *out = get(w, rank, bytes), bad = 0, ones = 1, sum;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+
+	for (int i = 0; i < CALLS_AHEAD && !bad; i++) {
+		int root = (int)(random_of(1, (unsigned)i) % (unsigned)n);
+
+		fill_parts(in, rank + i, 0, n, COUNT);
+		if (random_of((unsigned)rank + 2, (unsigned)i) % 8 == 0)
+			usleep(2000);
+		switch (random_of(3, (unsigned)i) % 5) {
+		case 0:
+			bad = tuttiAlltoAll(in, out, COUNT, tuttiInt32, *comm, NULL);
+			for (int p = 0; p < n && !bad; p++)
+				bad = !holds(out + (size_t)p * COUNT, p + i, rank, COUNT);
+			break;
+		case 1:
+			bad = tuttiGather(in, out, COUNT, tuttiInt32, root, *comm, NULL);
+			for (int p = 0; p < n && rank == root && !bad; p++)
+				bad = !holds(out + (size_t)p * COUNT, p + i, 0, COUNT);
+			break;
+		case 2:
+			bad = tuttiAllReduce(&ones, &sum, 1, tuttiInt32, tuttiSum, *comm, NULL) ||
+			      sum != n;
+			break;
+		default:
+			bad = tuttiBroadcast(in, out, COUNT, tuttiInt32, root, *comm, NULL) ||
+			      !holds(out, root + i, 0, COUNT);
+		}
+		memset(in, 0x55, bytes);
+		if (bad)
+			fprintf(stderr, "rank %d of %d: call %d: %s\n", rank, n, i,
+				tuttiGetLastError(*comm));
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || !counters.read_bytes;
+	put(w, rank, in);
+	put(w, rank, out);
+	return bad;
+}
+
+static struct ranks crowd;
+
+static int join_and_run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	return !share_one_core() || tuttiCommInitRank(comm, n, crowd.id, rank) ||
+	       run_ahead(comm, rank, n, arg);
+}
+
+Test(direct, crowded_ranks_need_not_meet, .timeout = 200)
+{
+	static struct way ways[] = { { "auto", ORDINARY, false, READS },
+				     { "auto", MIXED, false, READS } };
+
+	setenv("TUTTI_TRANSPORT", "shm", 1);
+	for (int n = 2; n <= 5; n += 3)
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			crowd = (struct ranks){ .n = n, .no_join = true, .arg = &ways[i] };
+			cr_expect_eq(ranks_run(&crowd, join_and_run_ahead), 0, "n %d, way %zu", n, i);
+		}
+	unsetenv("TUTTI_TRANSPORT");
 }

@@ -79,3 +79,51 @@ int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t numbe
 		"ranks make different calls",
 		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
 }
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct tt_remote) <= TT_CAST_LINE, "an offer is one line");
+
+static struct tt_shm_board *board_of(struct tt_endpoint *base, int peer)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	return tt_shm_segment_board(s, s->local_of[peer]);
+}
+
+void tt_shm_offer(struct tt_endpoint *base, const struct tt_remote *mine, uint64_t number,
+		  uint32_t stamp)
+{
+	write_lines(&board_of(base, base->world->rank)->offer, (const char *)mine, sizeof(*mine),
+		    tt_shm_flag(number, sizeof(*mine), stamp));
+	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+}
+
+int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
+		   struct tt_remote *ret)
+{
+	struct tt_shm_cast_line *line = &board_of(base, peer)->offer;
+	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
+	uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
+
+	if (flag >> 32 != expected >> 32)
+		return 0;
+	if (flag != expected)
+		return tt_fail(TT_USAGE, "rank %d: what rank %d offers in call %llu is not of the call "
+			       "that is made here: the ranks make different calls",
+			       base->world->rank, peer, (unsigned long long)number);
+	memcpy(ret, line->payload, sizeof(*ret));
+	return 1;
+}
+
+void tt_shm_leave(struct tt_endpoint *base, uint64_t number)
+{
+	atomic_store_explicit(&board_of(base, base->world->rank)->left, number,
+			      memory_order_release);
+	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+}
+
+bool tt_shm_left(struct tt_endpoint *base, int peer, uint64_t number)
+{
+	return atomic_load_explicit(&board_of(base, peer)->left, memory_order_acquire) >= number;
+}

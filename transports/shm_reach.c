@@ -148,7 +148,7 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 	close(fd);
 	if (p == MAP_FAILED)
 		return false;
-	*m = (struct tt_shm_mapped){ p, r->window_bytes };
+	*m = (struct tt_shm_mapped){ p, r->window_bytes, r->inode };
 	return true;
 }
 
@@ -167,8 +167,13 @@ const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;
 
-	m = r->place >= 0 && r->place < TT_SHM_WINDOWS ? mapped_at(ep, peer, r) : NULL;
-	return m && m->start && r->offset <= m->bytes && bytes <= m->bytes - r->offset
+	if (r->place < 0 || r->place >= TT_SHM_WINDOWS)
+		return NULL;
+	m = mapped_at(ep, peer, r);
+	/* shown when this rank did not look */
+	if ((!m->start || m->inode != r->inode) && !map_window(ep, peer, r))
+		return NULL;
+	return r->offset <= m->bytes && bytes <= m->bytes - r->offset
 		       ? (char *)m->start + r->offset
 		       : NULL;
 }

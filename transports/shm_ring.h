@@ -10,7 +10,7 @@
 #include "transports/shm_segment.h"
 
 #define TT_SHM_WINDOWS 128     /* of a rank, mapped by the others */
-struct tt_shm_mapped { void *start; size_t bytes; };
+struct tt_shm_mapped { void *start; size_t bytes; uint64_t inode; };
 
 struct tt_shm_ep {
 	struct tt_endpoint base;
@@ -73,6 +73,12 @@ int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
 		const void **ret_data);
 
 /* shm_reach.c: the members with these names, and the end. */
+void tt_shm_offer(struct tt_endpoint *ep, const struct tt_remote *mine, uint64_t number,
+		  uint32_t stamp);
+int tt_shm_offered(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
+		   struct tt_remote *ret);
+void tt_shm_leave(struct tt_endpoint *ep, uint64_t number);
+bool tt_shm_left(struct tt_endpoint *ep, int peer, uint64_t number);
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
 bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
 const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,

@@ -64,6 +64,8 @@ struct tt_shm_cast_line {
 };
 struct tt_shm_board {
 	alignas(TT_APART) struct tt_shm_cast_line notice[2][TT_CAST_SMALL / TT_CAST_LINE];
+	alignas(TT_APART) struct tt_shm_cast_line offer;
+	alignas(TT_APART) _Atomic uint64_t left;       /* the last call whose offers it has read */
 };
 _Static_assert(sizeof(struct tt_shm_cast_line) == TT_LINE, "layout");
 

@@ -168,13 +168,24 @@ struct tt_transport {
 	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for
 	 * ordinary memory. Blocks: some 100 us.
 	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which
-	 * copies ordinary memory. read: 0 | TT_REMOTE */
+	 * copies memory of any kind where ordinary memory can be. read: 0 | TT_REMOTE */
 	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
 			 struct tt_remote *ret);
 	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
 	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,
 			  size_t bytes);
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
+
+	/* Optional, with describe: the same without a cast of everybody. offer: this memory is to
+	 * be read in call `number`, by whom the call says; the next offer comes only when all of
+	 * them have left. offered: 1 | 0 not yet | TT_USAGE: for another call. leave: this rank
+	 * reads nothing any more of call `number` or one before. left: has peer? */
+	void (*offer)(struct tt_endpoint *ep, const struct tt_remote *mine, uint64_t number,
+		      uint32_t stamp);
+	int (*offered)(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
+		       struct tt_remote *ret);
+	void (*leave)(struct tt_endpoint *ep, uint64_t number);
+	bool (*left)(struct tt_endpoint *ep, int peer, uint64_t number);
 
 	/* Optional: move posts along. Called while posts are unfinished, and when reserve gave no
 	 * room, which may be because the transport has failed. > 0 something moved | 0 | < 0 */

@@ -53,6 +53,7 @@ void tt_direct_begin(struct tt_op *op)
 	op->done = 0;
 	op->fetched = 1u << op->comm->rank;
 	op->fetching = -1;
+	op->offers = tt_offers_take(op);
 	op->part = ((op->block + n - 1) / n + TT_LINE - 1) / TT_LINE * TT_LINE;
 }
 
@@ -107,6 +108,10 @@ static int announce(struct tt_op *op)
 {
 	struct tt_meeting *mine = &op->met[op->comm->rank];
 
+	if (op->offers) {
+		tt_offers_begin(op);
+		return 1;
+	}
 	tt_way_tell(op, mine);
 	describe(op, op->base[TT_IN], tt_direct_in_bytes(op, op->comm->rank), &mine->in);
 	describe(op, op->base[TT_OUT], tt_direct_out_bytes(op), &mine->out);
@@ -283,8 +288,8 @@ static int fetch_from(struct tt_op *op, int peer)
 	return 1;
 }
 
-/* The first in rotated order that is not fetched yet and whose bytes are there (a sum must be told
- * to be); -1 none | < -1 */
+/* The first in rotated order that is not fetched yet and whose bytes are there (a sum and an offer
+ * must be told); -1 none | < -1 */
 static int next_to_fetch(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
@@ -298,6 +303,8 @@ static int next_to_fetch(struct tt_op *op)
 		if (tt_direct_sums(op))
 			rc = c->caster->t->seen(c->caster, peer, 1, c->casts, op->stamp + op->phase,
 						&line);
+		else if (op->offers)
+			rc = tt_offers_of(op, peer);
 		if (rc)
 			return rc > 0 ? peer : rc;
 		op->awaited = peer;
@@ -314,7 +321,10 @@ static int finish_fetching(struct tt_op *op)
 
 	if (!tt_direct_sums(op) && p.bytes && op->base[TT_IN] + p.from != op->base[TT_OUT] + p.to)
 		tt_op_copy(op, TT_OUT, op->base[TT_OUT] + p.to, op->base[TT_IN] + p.from, p.bytes);
-	cast(op, &word, 1, TT_DIRECT_LEAVE);
+	if (op->offers)
+		tt_offers_leave(op);
+	else
+		cast(op, &word, 1, TT_DIRECT_LEAVE);
 	return 1;
 }
 
@@ -334,7 +344,7 @@ static int fetch(struct tt_op *op)
 static int leave(struct tt_op *op)
 {
 	const void *lines[TT_CAST_RANKS];
-	int rc = look(op, 1, lines);
+	int rc = op->offers ? tt_offers_left(op) : look(op, 1, lines);
 
 	if (rc > 0)
 		op->nfinished = op->ncursors;

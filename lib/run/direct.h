@@ -1,4 +1,4 @@
-/* direct.h - what direct.c asks of direct_pieces.c and direct_way.c */
+/* direct.h - what direct.c asks of direct_offers.c, direct_pieces.c and direct_way.c */
 #ifndef TT_DIRECT_H
 #define TT_DIRECT_H
 
@@ -17,6 +17,14 @@ size_t tt_direct_out_bytes(const struct tt_op *op);
  * of the peer's buffer to `to` of its own output. */
 struct tt_piece { size_t from, to, bytes; };
 struct tt_piece tt_direct_piece(const struct tt_op *op, int peer);
+
+/* direct_offers.c: a call in which nobody meets. take: is it one? All answer alike. of: has peer
+ * offered? 1, and then it can be fetched from | 0 | < 0. left: have all who read this rank? */
+bool tt_offers_take(const struct tt_op *op);
+void tt_offers_begin(struct tt_op *op);
+int tt_offers_of(struct tt_op *op, int peer);
+void tt_offers_leave(struct tt_op *op);
+bool tt_offers_left(struct tt_op *op);
 
 /* Is it worth while to meet, by what came of other meetings? And what came of this one. */
 bool tt_way_meets(const struct tt_op *op);

@@ -8,8 +8,9 @@
  * on whether it is in place. So both are taken and timed, and then the quicker; now and then the
  * other again, since what else the machine does changes. Which comes first is what was the quicker
  * for the next smaller size. What a rank measured it tells in the next meeting, so that all sum the
- * same numbers and decide alike. Where ranks share cores, reading was never quicker by
- * more than the meetings cost (n = 4 on 2 cores, 64 KiB to 64 MiB), so it is not tried.
+ * same numbers and decide alike. Where ranks share cores, sums by reading were never
+ * quicker by more than the meetings cost (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not
+ * tried; what is only copied goes by offers then (direct_offers.c).
  */
 #include "run/direct.h"
 

@@ -133,6 +133,7 @@ struct tt_op {
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
 	int fetching;                   /* the rank whose part is half fetched, -1 none */
+	bool offers;                    /* of direct_offers.c: no meeting, no casts */
 	struct tt_meeting {
 		struct tt_remote in, out;
 		bool in_place, insists;         /* insists: TUTTI_CMA=on */
