@@ -17,8 +17,7 @@ static int make_on_device(struct tt_buffer *b, const struct tt_cuda_device *gpu,
 	int rc = gpu->cu->mem_alloc(&at, bytes);
 
 	if (rc)
-		return tt_cuda_fail(
-			rc,
+		return tt_cuda_fail(rc,
 			"%zu bytes of memory of device %d; use a smaller -e, fewer ranks, or --place in",
 			bytes, gpu->ordinal);
 	b->at = (char *)(uintptr_t)at;

@@ -134,11 +134,10 @@ static int compare(struct log *a, struct log *b)
 		if (more_a == 2 || more_b == 2)
 			return 2;
 		if (more_a || more_b) {
-			printf("no step differs; %" PRIu64 " were compared%s%s\n", steps,
-			       more_a == more_b ? "" : "; longer is ",
-			       more_a == more_b ? ""
-			       : more_a		? b->path
-						: a->path);
+			printf("no step differs; %" PRIu64 " were compared", steps);
+			if (more_a != more_b)
+				printf("; longer is %s", more_a ? b->path : a->path);
+			putchar('\n');
 			return 0;
 		}
 		if (a->step.step != b->step.step) {

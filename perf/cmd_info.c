@@ -236,8 +236,7 @@ static int print_choice(const struct values *v, const struct tt_imagined *world,
 	struct tt_shape shape = { .collective = (enum tt_collective)collective,
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
-	struct tt_call_facts facts = { .bytes = v->plan,
-				       .over_tcp = world->world.paths.over_tcp,
+	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
 				       .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
@@ -276,15 +275,13 @@ static int choice(const struct values *v)
 
 	if (collective < 0)
 		return 2;
+	if (tuning && !*tuning)
+		tuning = NULL;
 	tt_host_topology(&here);
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool,
-					      .np = v->np,
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np,
 					      .cores = v->cores ? v->cores : here.allowed,
-					      .hosts = v->hosts,
-					      .transport = v->transport,
-					      .links = v->links		   ? v->links
-						       : tuning && *tuning ? tuning
-									   : NULL },
+					      .hosts = v->hosts, .transport = v->transport,
+					      .links = v->links ? v->links : tuning },
 			&world);
 	if (rc)
 		return rc;

@@ -196,8 +196,7 @@ static int verify(const char *name, const struct values *v)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
 	    strcmp(v->format, "table"))
-		return tt_refuse(
-			usage.tool,
+		return tt_refuse(usage.tool,
 			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
 	return tt_plan_verify(&what);
 }
@@ -228,10 +227,8 @@ static int build_and_print(const char *name, const struct values *v,
 
 	for (int r = 0; r < topology->nranks && !status; r++) {
 		struct tt_shape shape = { .collective = (enum tt_collective)collective,
-					  .nranks = topology->nranks,
-					  .rank = r,
-					  .root = (int)v->root,
-					  .topology = topology };
+					  .nranks = topology->nranks, .rank = r,
+					  .root = (int)v->root, .topology = topology };
 
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
 			status = tt_refuse(usage.tool, "%s", tt_error_text());
@@ -260,8 +257,7 @@ int tt_cmd_plan(int argc, char **argv)
 	if (v.verify)
 		return verify(name, &v);
 	if (!name)
-		return tt_refuse(
-			usage.tool,
+		return tt_refuse(usage.tool,
 			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
 	nranks = read_number(&np, 1, TT_MAX_PLACED);

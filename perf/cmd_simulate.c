@@ -371,13 +371,9 @@ int tt_cmd_simulate(int argc, char **argv)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
 		return tt_refuse(usage.tool, "%s", tt_error_text());
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool,
-					      .np = v.np,
-					      .cores = v.cores,
-					      .hosts = v.hosts,
-					      .tile_bytes = (int64_t)v.tile_bytes,
-					      .transport = v.transport,
-					      .links = v.links },
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v.np, .cores = v.cores,
+					      .hosts = v.hosts, .tile_bytes = (int64_t)v.tile_bytes,
+					      .transport = v.transport, .links = v.links },
 			&world);
 	if (rc)
 		return rc;

@@ -87,8 +87,7 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 		const char *at = v->np;
 
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp"))
-			return tt_refuse(
-				usage.tool,
+			return tt_refuse(usage.tool,
 				"--transport %s: use auto, shm, tcp, or several with commas between",
 				name);
 		do {
@@ -97,17 +96,13 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 			long n = at ? strtol(at, &end, 10) : 0;
 
 			if (at && (end == at || n < 2 || n > 1024 || (*end && *end != ',')))
-				return tt_refuse(
-					usage.tool,
+				return tt_refuse(usage.tool,
 					"--np %s: use a number of ranks from 2 to 1024, or several with "
-					"commas between",
-					v->np);
+					"commas between", v->np);
 			if (t->nruns++ == MOST_RUNS)
-				return tt_refuse(
-					usage.tool,
+				return tt_refuse(usage.tool,
 					"--np, --transport: more than %d runs; make several tables, or leave "
-					"some out",
-					MOST_RUNS);
+					"some out", MOST_RUNS);
 			*run = (struct tt_tune_run){ .np = (int)n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;

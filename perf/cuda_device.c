@@ -56,8 +56,7 @@ int tt_cuda_device_take(int ordinal, int local_rank, struct tt_cuda_device *ret)
 	if (rc)
 		return tt_cuda_fail(rc, "the number of devices");
 	if (d.devices < 1 || ordinal >= d.devices)
-		return tt_fail(
-			TT_CUDA,
+		return tt_fail(TT_CUDA,
 			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another of them",
 			ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
 	d.ordinal = ordinal < 0 ? local_rank % d.devices : ordinal;

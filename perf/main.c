@@ -67,14 +67,9 @@ static struct tt_crew crew_of(const struct job *job, int thread)
 {
 	int each = (int)job->line.ranks_each;
 
-	return (struct tt_crew){ .line = &job->line,
-				 .bench = job->bench,
-				 .tool = job->tool,
-				 .id = job->id,
-				 .env = job->env,
-				 .nranks = job->nranks,
-				 .first = job->first + thread * each,
-				 .nseats = each };
+	return (struct tt_crew){ .line = &job->line, .bench = job->bench, .tool = job->tool,
+				 .id = job->id, .env = job->env, .nranks = job->nranks,
+				 .first = job->first + thread * each, .nseats = each };
 }
 
 /* Threads of one process fail together; the first status that is not 0 counts. */
@@ -131,10 +126,8 @@ static int fail(const struct job *job, const char *what)
 
 static int launch(struct job *job)
 {
-	struct tt_launch launch = { .tool = job->tool,
-				    .processes = (int)job->line.np,
-				    .main = launched_main,
-				    .ctx = job,
+	struct tt_launch launch = { .tool = job->tool, .processes = (int)job->line.np,
+				    .main = launched_main, .ctx = job,
 				    .ranks_each = (int)(job->line.threads * job->line.ranks_each) };
 
 	job->nranks = launch.processes * launch.ranks_each;

@@ -231,10 +231,10 @@ static int time_all(struct run *m)
 	int rc = 0;
 
 	while (m->done < line->iters && !rc) {
-		int64_t left = line->iters - m->done, iters = most < 1	    ? 1
-							      : most < left ? most
-									    : left;
+		int64_t left = line->iters - m->done, iters = most < left ? most : left;
 
+		if (iters < 1)
+			iters = 1;
 		m->first = m->c->calls;
 		m->made = same ? 1 : (int)(iters * line->aggregate);
 		m->c->calls += (uint64_t)m->made;

@@ -106,10 +106,7 @@ bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
 {
 	bool all = how == TT_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
 	uint32_t splits = every_split ? (1u << (nranks - 1)) - 1 : all ? 200 : 2;
-	uint32_t dealt = nranks < 3	     ? 0
-			 : all && nranks > 3 ? 2
-					     : 1,
-		 scattered = all && nranks > 3 ? 4 : 0;
+	uint32_t dealt = (nranks > 2) + (all && nranks > 3), scattered = all && nranks > 3 ? 4 : 0;
 
 	if (k == 0) {
 		tt_placement_dealt(nranks, 1, ret_placement);

@@ -53,9 +53,7 @@ static int build(const struct verdict *v, build_fn *fn, const struct tt_topology
 {
 	for (int r = 0; r < topology->nranks; r++) {
 		struct tt_shape shape = { .collective = v->algorithm->collective,
-					  .nranks = topology->nranks,
-					  .rank = r,
-					  .root = root,
+					  .nranks = topology->nranks, .rank = r, .root = root,
 					  .topology = topology };
 		int rc = fn(v->algorithm, v->name, &shape, &ret_plans[r]);
 

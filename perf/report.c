@@ -61,10 +61,7 @@ static void print_head(const struct tt_report *r, int library)
 	       r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
 	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
 	       tt_place_names[line->place], (int)line->reg,
-	       line->null_stream ? "none"
-	       : line->cuda	 ? "CUDA"
-				 : "host",
-	       line->pin, tt_reduce_isa(), (long long)line->seed);
+	       line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (line->blocking == 2)

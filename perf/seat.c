@@ -102,13 +102,9 @@ struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *
 	size_t start = FRONT + (size_t)line->unalign * cell->esize,
 	       part = cell->count * cell->esize;
 	char *send = s->inputs.at + start + (size_t)slot * cell->stride;
-	struct tt_perf_call call = { .count = cell->count,
-				     .type = cell->type,
-				     .root = cell->root,
-				     .rank = s->rank,
-				     .nranks = s->nranks,
-				     .comm = s->comms[cell->algo],
-				     .stream = s->stream };
+	struct tt_perf_call call = { .count = cell->count, .type = cell->type, .root = cell->root,
+				     .rank = s->rank, .nranks = s->nranks,
+				     .comm = s->comms[cell->algo], .stream = s->stream };
 
 	call.op = cell->op == TT_MULSUM ? s->mulsum[cell->algo] : (tuttiRedOp_t)cell->op;
 	call.send = send;

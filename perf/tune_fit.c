@@ -23,9 +23,9 @@ enum { ROUNDS = 4, MOST_PASSES = 6 };
 
 enum tt_link_class tt_tune_class(const struct tt_tune_run *run)
 {
-	return run->nhosts > 1		       ? TT_LINK_HOSTS
-	       : strcmp(run->transport, "tcp") ? TT_LINK_SHM
-					       : TT_LINK_TCP;
+	if (run->nhosts > 1)
+		return TT_LINK_HOSTS;
+	return strcmp(run->transport, "tcp") ? TT_LINK_SHM : TT_LINK_TCP;
 }
 
 /* ---- the core -------------------------------------------------------------------------------- */

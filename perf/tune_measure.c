@@ -257,11 +257,8 @@ int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 	struct board *b =
 		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct job job = { .run = run, .board = b, .cores = t->cores };
-	struct tt_launch launch = { .tool = "tutti tune",
-				    .processes = run->np,
-				    .ranks_each = 1,
-				    .main = launched,
-				    .ctx = &job };
+	struct tt_launch launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1,
+				    .main = launched, .ctx = &job };
 	int rc;
 
 	if (b == MAP_FAILED) {

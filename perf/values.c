@@ -100,12 +100,8 @@ static uint64_t bits_constant(const struct recipe *c, int rank)
 
 static struct recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t seed)
 {
-	struct recipe c = { .type = type,
-			    .op = op,
-			    .n = n,
-			    .product = 1,
-			    .limit = exact_limit(type),
-			    .integer = tt_type_is_integer(type),
+	struct recipe c = { .type = type, .op = op, .n = n, .product = 1,
+			    .limit = exact_limit(type), .integer = tt_type_is_integer(type),
 			    .seed = mix(seed ^ mix((uint64_t)op << 8 | (uint64_t)type)) };
 
 	c.with_sign = type != tuttiUint8 && type != tuttiUint32 && type != tuttiUint64;

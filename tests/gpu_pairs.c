@@ -53,10 +53,8 @@ static bool may(enum factor f, int v, enum factor g, int w)
 
 static struct call call_of(const int *row)
 {
-	struct call c = { .what = TT_ALLREDUCE,
-			  .type = (tuttiDataType_t)row[TYPE],
-			  .op = (tuttiRedOp_t)row[OP],
-			  .count = sizes[row[SIZE]],
+	struct call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE],
+			  .op = (tuttiRedOp_t)row[OP], .count = sizes[row[SIZE]],
 			  .in_place = row[PLACE] };
 
 	if (row[OP] == tuttiNumOps)             /* stands for a pre-multiplied sum */

@@ -53,9 +53,7 @@ static bool first_of_its_name(int row)
 static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
 {
 	const struct tt_algorithm *a = tt_algorithm_look(what, name);
-	struct tt_shape shape = { .collective = what,
-				  .nranks = comm->nranks,
-				  .rank = comm->rank,
+	struct tt_shape shape = { .collective = what, .nranks = comm->nranks, .rank = comm->rank,
 				  .topology = &comm->topology };
 
 	return a && (!a->refuses || !a->refuses(&shape));

@@ -49,11 +49,8 @@ int team_failures(struct team *t)
 
 int team_play(int n, int way, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n,
-				     .threads = threads,
-				     .no_join = true,
-				     .limit_s = gpu_thorough() ? 300 : 50,
-				     .timeout_ms = 20000 },
+	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true,
+				     .limit_s = gpu_thorough() ? 300 : 50, .timeout_ms = 20000 },
 			  .fn = fn,
 			  .way = way };
 

@@ -56,6 +56,8 @@ static void one_thread_drives_two_ranks_in_groups(void)
 
 	claim(cu && tuttiCommInitAll(c, 2, NULL) == tuttiSuccess);
 	for (int k = 0; k < 6 && !gpu_broken; k++) {
+		const bool same = k == 5;
+
 		for (int r = 0; r < 2; r++) {
 			if (!k)
 				cu->mem_alloc(&p[r], sizeof(x)),
@@ -67,11 +69,8 @@ static void one_thread_drives_two_ranks_in_groups(void)
 		tuttiGroupStart();
 		for (int r = 0; r < 2; r++)
 			tuttiAllReduce((void *)(uintptr_t)p[r], (void *)(uintptr_t)p[r], 100,
-				       tuttiInt32, tuttiSum, c[r],
-				       k == 5  ? s[0]
-				       : k % 2 ? s[r]
-					       : NULL);
-		claim(tuttiGroupEnd() == (k == 5 ? tuttiInvalidUsage : tuttiSuccess));
+				       tuttiInt32, tuttiSum, c[r], k % 2 ? s[same ? 0 : r] : NULL);
+		claim(tuttiGroupEnd() == (same ? tuttiInvalidUsage : tuttiSuccess));
 		for (int r = 0; r < 2; r++) {
 			cu->stream_synchronize(s[r]);
 			cu->dtoh(x, p[r], sizeof(x));
@@ -159,10 +158,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play_short(int way, bool threads)
 {
-	struct team t = { .ranks = { .n = 3,
-				     .threads = threads,
-				     .no_join = true,
-				     .limit_s = 50,
+	struct team t = { .ranks = { .n = 3, .threads = threads, .no_join = true, .limit_s = 50,
 				     .timeout_ms = 1000 },
 			  .fn = without_the_last,
 			  .way = way };

@@ -29,12 +29,10 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 		for (int v = 0; v < 4; v++) {
 			struct call c = { .what = (enum tt_collective)what,
 					  .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
-					  .op = tuttiSum,
-					  .count = counts[turn++ % 5],
+					  .op = tuttiSum, .count = counts[turn++ % 5],
 					  .root = (v + what) % h->n,
 					  .in_place = v == 2 && what != TT_ALLTOALL,
-					  .shift = v == 3 ? 4 : 0,
-					  .blocking = v == 1 };
+					  .shift = v == 3 ? 4 : 0, .blocking = v == 1 };
 
 			hand_check(h, &c, comm);
 		}
@@ -44,20 +42,15 @@ static void specials(struct hand *h, tuttiComm_t comm)
 {
 	static const tuttiDataType_t types[] = { tuttiFloat32, tuttiFloat16, tuttiInt32,
 						 tuttiFloat64, tuttiUint8 };
-	struct call big = { .what = TT_ALLREDUCE,
-			    .type = tuttiFloat32,
-			    .op = tuttiSum,
+	struct call big = { .what = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum,
 			    .count = HAND_MOST / 4 - 5 };
 	struct call odd = {
 		.what = TT_ALLREDUCE, .type = tuttiUint8, .op = tuttiMax, .count = 70001, .shift = 1
 	};
 
 	for (int i = 0; i < 5; i++) {
-		struct call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE,
-				  .type = types[i],
-				  .op = tuttiSum,
-				  .count = 5001,
-				  .scalar = 2 };
+		struct call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE, .type = types[i],
+				  .op = tuttiSum, .count = 5001, .scalar = 2 };
 
 		hand_check(h, &c, comm);
 	}

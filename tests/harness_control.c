@@ -26,14 +26,10 @@ void sleep_ms(int ms)
 static void be(struct meet *m, int rank)
 {
 	struct report *report = &m->report[rank];
-	struct tt_join join = { .id = &m->id,
-				.rank = rank,
-				.nranks = m->n,
+	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
 				.settings = "algo=auto transport=auto",
-				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000,
-				.ifname = "",
-				.host_id = "",
-				.port_range = "" };
+				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000, .ifname = "",
+				.host_id = "", .port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
 

@@ -282,10 +282,8 @@ bool runs(const struct tt_transport *t)
 uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes,
 		bool threads, body_fn *body, void *arg)
 {
-	struct harness h = { .nranks = t == &tt_self ? 1 : nranks,
-			     .nchannels = nchannels,
-			     .message_bytes = message_bytes,
-			     .threads = threads,
+	struct harness h = { .nranks = t == &tt_self ? 1 : nranks, .nchannels = nchannels,
+			     .message_bytes = message_bytes, .threads = threads,
 			     .takes_before_socket = 3 };
 	struct setup setup = { t, arg };
 	uint64_t failed = harness_run(&h, body, &setup);

@@ -86,9 +86,9 @@ static uint32_t length(const struct world *w, const struct tt_plan *p, uint32_t 
 		return w->elements;
 	uint32_t before = index % p->nblocks * MAX_ELEMENTS;
 
-	return w->elements <= before		     ? 0
-	       : w->elements - before < MAX_ELEMENTS ? w->elements - before
-						     : MAX_ELEMENTS;
+	if (w->elements <= before)
+		return 0;
+	return w->elements - before < MAX_ELEMENTS ? w->elements - before : MAX_ELEMENTS;
 }
 
 static bool fail(struct world *w, const char *why)
@@ -270,11 +270,11 @@ static void push(struct world *w, struct rank_state *r, const struct tt_step *s,
 	struct pipe *p = pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane);
 	struct message m = { .nblocks = s->nblocks, .elements = sum };
 	bool kept = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
-	tt_ref from = kept					  ? s->dst
-		      : s->dst == TT_REF_NONE && s->op == TT_COPY ? s->src[0]
-								  : TT_REF_NONE;
+	tt_ref from = kept ? s->dst : TT_REF_NONE;
 
-	if (w->posts && tt_ref_buf(from) <= TT_SCRATCH ) {
+	if (s->dst == TT_REF_NONE && s->op == TT_COPY)
+		from = s->src[0];
+	if (w->posts && tt_ref_buf(from) <= TT_SCRATCH) {
 		m.held = 1 + cell_of(w, r, from, 0);
 		for (uint32_t k = 0; k < s->nblocks; k++)
 			r->held[m.held - 1 + k]++;
@@ -475,9 +475,11 @@ static void open_world(struct world *w, struct tt_plan *const *plans, int nranks
 	w->slots = slots[seed % 4];
 	w->posts = seed % 4 == 0;
 	w->at_once = seed % 4 == 2;
-	w->elements = plans[0]->rule == TT_EQUAL ? 1 + chance(w, MAX_ELEMENTS)
-		      : seed % 3		 ? MAX_ELEMENTS * plans[0]->nblocks
-						 : chance(w, MAX_ELEMENTS * plans[0]->nblocks + 1);
+	w->elements = MAX_ELEMENTS * plans[0]->nblocks;
+	if (plans[0]->rule == TT_EQUAL)
+		w->elements = 1 + chance(w, MAX_ELEMENTS);
+	else if (seed % 3 == 0)
+		w->elements = chance(w, w->elements + 1);
 	for (int i = 0; i < nranks; i++) {
 		struct rank_state *r = &w->rank[i];
 

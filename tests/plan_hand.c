@@ -42,12 +42,8 @@ struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref d
 	va_list ap;
 
 	p->nlanes = lane >= p->nlanes ? lane + 1 : p->nlanes;
-	*s = (struct tt_step){ .op = op,
-			       .wait_lane = TT_NO_LANE,
-			       .dst = dst,
-			       .to = to,
-			       .src = { none, none },
-			       .nblocks = 1 };
+	*s = (struct tt_step){ .op = op, .wait_lane = TT_NO_LANE, .dst = dst, .to = to,
+			       .src = { none, none }, .nblocks = 1 };
 	va_start(ap, to);
 	for (tt_ref ref = va_arg(ap, tt_ref); ref != none; ref = va_arg(ap, tt_ref)) {
 		if (s->nsrc < 2)

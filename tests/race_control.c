@@ -135,11 +135,8 @@ int main(void)
 
 	for (int breaks = 0; breaks < 2; breaks++)
 		for (int round = 0; round < 3; round++) {
-			struct meet m = { .n = RANKS,
-					  .threads = true,
-					  .body = body,
-					  .arg = breaks ? &failed : NULL,
-					  .timeout_ms = 30000 };
+			struct meet m = { .n = RANKS, .threads = true, .body = body,
+					  .arg = breaks ? &failed : NULL, .timeout_ms = 30000 };
 			int bad = 0;
 
 			meet_run(&m);

@@ -197,9 +197,7 @@ int main(void)
 	race_maps_share();
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 3; a++) {
-			struct ranks r = { .n = RANKS,
-					   .threads = true,
-					   .transport = transports[t],
+			struct ranks r = { .n = RANKS, .threads = true, .transport = transports[t],
 					   .algo = algos[a] };
 			int bad = ranks_run(&r, work) != 0;
 

@@ -24,10 +24,7 @@ static struct format formats[] = {
 	{ .type = tuttiFloat16, .exponent = 5, .mantissa = 10, .infinite = true },
 	{ .type = tuttiBfloat16, .exponent = 8, .mantissa = 7, .infinite = true },
 	{ .type = tuttiFloat8e4m3, .exponent = 4, .mantissa = 3, .saturates = true },
-	{ .type = tuttiFloat8e5m2,
-	  .exponent = 5,
-	  .mantissa = 2,
-	  .infinite = true,
+	{ .type = tuttiFloat8e5m2, .exponent = 5, .mantissa = 2, .infinite = true,
 	  .saturates = true },
 };
 

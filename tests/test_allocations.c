@@ -153,8 +153,7 @@ Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
 		for (size_t t = 0; t < sizeof(transports) / sizeof(*transports); t++)
 			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i],
 								.transport = transports[t],
-								.arg = out,
-								.timeout_ms = 100000,
+								.arg = out, .timeout_ms = 100000,
 								.limit_s = 150 },
 					       bounded),
 				     0, "n %d, %s", ns[i], transports[t]);

@@ -212,8 +212,7 @@ Test(check, rounding_once_is_another_expression_than_rounding_twice)
 	hand_step(others[0], 0, TT_COPY, none, wire(2), out(0), none);
 	cr_expect_eq(tt_plan_check(others, 3), TT_OK, "%s", tt_error_text());
 	cr_expect_eq(tt_plan_check_same(plans, others, 3), TT_USAGE);
-	cr_expect_str_eq(
-		tt_error_text(),
+	cr_expect_str_eq(tt_error_text(),
 		"rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
 	hand_free(plans, 3);
 	hand_free(others, 3);

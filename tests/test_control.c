@@ -347,25 +347,16 @@ static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
-		*join = (struct tt_join){ .id = join->id,
-					  .rank = 7,
-					  .nranks = 8,
+		*join = (struct tt_join){ .id = join->id, .rank = 7, .nranks = 8,
 					  .settings = join->settings,
-					  .timeout_ms = join->timeout_ms,
-					  .ifname = "",
-					  .host_id = "",
-					  .port_range = "" };
+					  .timeout_ms = join->timeout_ms, .ifname = "",
+					  .host_id = "", .port_range = "" };
 }
 
 Test(control, a_rank_beyond_nranks_is_told_to_every_rank, .timeout = 60)
 {
-	struct tt_join join = { .rank = 4,
-				.nranks = 4,
-				.settings = "",
-				.ifname = "",
-				.host_id = "",
-				.port_range = "",
-				.timeout_ms = 1000 };
+	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "",
+				.port_range = "", .timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
@@ -388,13 +379,8 @@ static int stay_for_a_while(struct meet *m, int rank, struct tt_control *ctl)
 Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .timeout = 60)
 {
 	struct meet m = { .n = 2, .body = stay_for_a_while };
-	struct tt_join join = { .rank = 1,
-				.nranks = 2,
-				.settings = "algo=auto transport=auto",
-				.ifname = "",
-				.host_id = "",
-				.port_range = "",
-				.timeout_ms = 5000 };
+	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
+				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
 	struct tt_control *ctl;
 
 	meet_start(&m);
@@ -412,12 +398,8 @@ Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .ti
 
 Test(control, a_port_in_use_is_named, .timeout = 30)
 {
-	struct tt_join join = { .nranks = 2,
-				.settings = "",
-				.ifname = "",
-				.host_id = "",
-				.port_range = "",
-				.timeout_ms = 1000 };
+	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "",
+				.port_range = "", .timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 	char root[32], words[32];

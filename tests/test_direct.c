@@ -161,11 +161,8 @@ Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
 	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
 		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
 			struct task t = { .way = &ways[w], .book = book, .first = w == 0 };
-			struct ranks r = { .n = n,
-					   .transport = "shm",
-					   .threads = ways[w].threads,
-					   .algo = "two-shot",
-					   .arg = &t };
+			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads,
+					   .algo = "two-shot", .arg = &t };
 
 			setenv("TUTTI_CMA", ways[w].cma, 1);
 			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, way %zu", n, w);
@@ -284,9 +281,9 @@ static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
 			if (tuttiMemAlloc((void **)&many[i], (N + 1) * sizeof(float)))
 				return 1;
 			in = (i + rank) % 5 ? many[i] : ordinary;
-			out = i % 3				? in
-			      : many[(i + 7) % MANY] && i < 140 ? many[(i + 7) % MANY]
-								: in;
+			out = i % 3 || i >= 140 ? NULL : many[(i + 7) % MANY];
+			if (!out)
+				out = in;
 			for (int k = 0; k < N; k++)
 				in[k] = (float)(rank + i + k % 100);
 			bad = tuttiAllReduce(in, out, N, tuttiFloat32, tuttiSum, *comm, NULL);

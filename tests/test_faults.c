@@ -216,12 +216,10 @@ static double strike(const struct scene *s, const struct report *report, const p
 static void judge(const struct scene *s, const struct report *report, int r, double moment,
 		  double allowed)
 {
-	cr_expect(
-		report->ended[r] == 1 && report->noticed[r] < moment + allowed + 0.5,
+	cr_expect(report->ended[r] == 1 && report->noticed[r] < moment + allowed + 0.5,
 		"%s rank %d step %d of %d ranks, %s, %s, %zu elements%s: rank %d ended after %d calls, %.2f s after the "
-		"strike (%.1f allowed), with %s",
-		s->what, s->victim, s->step, s->n, s->transport, s->algo, s->count,
-		s->reads ? " read in place" : "", r, report->calls[r],
+		"strike (%.1f allowed), with %s", s->what, s->victim, s->step, s->n, s->transport,
+		s->algo, s->count, s->reads ? " read in place" : "", r, report->calls[r],
 		report->ended[r] ? report->noticed[r] - moment : -1.0, allowed, report->text[r]);
 }
 
@@ -281,51 +279,36 @@ Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
 			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
-				play(&(struct scene){ .n = 3,
-						      .victim = (a + step) % 3,
-						      .step = step,
-						      .what = "kill",
+				play(&(struct scene){ .n = 3, .victim = (a + step) % 3,
+						      .step = step, .what = "kill",
 						      .transport = transport_of((unsigned)t),
-						      .algo = algos[(a + t) % 6],
-						      .count = 1000 });
+						      .algo = algos[(a + t) % 6], .count = 1000 });
 }
 
 Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
 		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
-			play(&(struct scene){ .n = 4,
-					      .victim = (t + step) % 4,
-					      .step = step,
+			play(&(struct scene){ .n = 4, .victim = (t + step) % 4, .step = step,
 					      .what = "stop",
 					      .transport = transport_of((unsigned)t),
-					      .algo = algos[step % 6],
-					      .count = 1000 });
+					      .algo = algos[step % 6], .count = 1000 });
 }
 
 /* Four or five steps each: meet, agree, part summed, parts fetched. */
 Test(faults, a_rank_that_dies_or_stops_while_others_read_its_memory_is_named, .timeout = 300)
 {
 	for (int step = 1; step <= 8; step++)
-		play(&(struct scene){ .n = 3,
-				      .victim = step % 3,
-				      .step = step,
-				      .what = step % 4 ? "kill" : "stop",
-				      .transport = "shm",
-				      .algo = "two-shot",
-				      .count = 300000,
-				      .reads = true });
+		play(&(struct scene){ .n = 3, .victim = step % 3, .step = step,
+				      .what = step % 4 ? "kill" : "stop", .transport = "shm",
+				      .algo = "two-shot", .count = 300000, .reads = true });
 }
 
 Test(faults, a_rank_that_exits_without_goodbye_counts_as_dead, .timeout = 60)
 {
 	for (int t = 0; t < 2; t++)
-		play(&(struct scene){ .n = 3,
-				      .victim = t,
-				      .step = 5,
-				      .what = "exit",
-				      .transport = transport_of((unsigned)t),
-				      .algo = "ring",
+		play(&(struct scene){ .n = 3, .victim = t, .step = 5, .what = "exit",
+				      .transport = transport_of((unsigned)t), .algo = "ring",
 				      .count = 10 });
 }
 
@@ -337,12 +320,10 @@ Test(faults, a_rank_killed_or_stopped_at_random_is_named, .timeout = 3000)
 
 	for (int i = 0; i < rounds; i++) {
 		unsigned long long z = random_of(seed, (unsigned)i);
-		struct scene s = { .n = 2 + (int)(z % 7),
-				   .seed = z,
+		struct scene s = { .n = 2 + (int)(z % 7), .seed = z,
 				   .transport = transport_of((unsigned)(z >> 8)),
 				   .what = (z >> 9 & 3) == 0 ? "stop" : "kill",
-				   .algo = algos[(z >> 16) % 6],
-				   .count = counts[(z >> 12) % 3] };
+				   .algo = algos[(z >> 16) % 6], .count = counts[(z >> 12) % 3] };
 
 		s.victim = (int)((z >> 24) % (unsigned)s.n);
 		play(&s);

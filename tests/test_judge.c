@@ -59,10 +59,12 @@ static uint64_t whole_combine(uint64_t a, uint64_t b, tuttiDataType_t type, int 
 
 static double real_combine(double a, double b, int op)
 {
-	return op == tuttiProd	? a * b
-	       : op == tuttiMax ? fmax(a, b)
-	       : op == tuttiMin ? fmin(a, b)
-				: a + b;
+	switch (op) {
+	case tuttiProd: return a * b;
+	case tuttiMax: return fmax(a, b);
+	case tuttiMin: return fmin(a, b);
+	default: return a + b;
+	}
 }
 
 /* acc[i] = acc[i] op (in[i] * scalar), rounded to the type as a step of an algorithm would */
@@ -275,13 +277,9 @@ static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_plac
 
 	*h = (struct hand){ .line = {
 				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
-	h->cell = (struct tt_cell){ .bench = bench,
-				    .count = COUNT,
-				    .esize = sizeof(int32_t),
-				    .type = tuttiInt32,
-				    .op = bench->combines ? tuttiSum : TT_NO_OP,
-				    .root = ROOT,
-				    .in_place = in_place };
+	h->cell = (struct tt_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
+				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : TT_NO_OP,
+				    .root = ROOT, .in_place = in_place };
 	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
 	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
 	tt_cell_slots(&h->cell, &h->line);

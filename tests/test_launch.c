@@ -176,11 +176,9 @@ Test(launch, rank_0_is_on_the_first_host_of_slurms_list, .timeout = 30)
 		struct tt_job job;
 		char vars[300];
 
-		snprintf(
-			vars, sizeof(vars),
+		snprintf(vars, sizeof(vars),
 			"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=%s SLURM_JOB_ID=1 "
-			"SLURM_STEP_ID=2",
-			lists[i][0]);
+			"SLURM_STEP_ID=2", lists[i][0]);
 		cr_assert_eq(detect(vars, &job), 0);
 		cr_expect_str_eq(job.host, lists[i][1]);
 	}
@@ -270,12 +268,8 @@ struct seat {
 static void *take_part(void *arg)
 {
 	struct seat *s = arg;
-	tuttiStore_t store = { .size = sizeof(store),
-			       .rank = s->rank,
-			       .nranks = RANKS,
-			       .key = "here",
-			       .put = board_put,
-			       .get = board_get,
+	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
+			       .key = "here", .put = board_put, .get = board_get,
 			       .abort = s->deaf ? NULL : board_abort };
 	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
 			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
@@ -376,12 +370,8 @@ Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
 
 Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 {
-	tuttiStore_t store = { .size = sizeof(store),
-			       .rank = 2,
-			       .nranks = 2,
-			       .key = "k",
-			       .put = board_put,
-			       .get = board_get };
+	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k",
+			       .put = board_put, .get = board_get };
 	tuttiComm_t comm;
 
 	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);

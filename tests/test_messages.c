@@ -21,12 +21,8 @@ enum { PUSH = 1, PULL, STOP, OTHER };
 static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn,
 		    void *arg)
 {
-	struct ranks r = { .n = n,
-			   .threads = threads,
-			   .transport = transport,
-			   .timeout_ms = timeout_ms,
-			   .arg = arg,
-			   .limit_s = 50 };
+	struct ranks r = { .n = n, .threads = threads, .transport = transport,
+			   .timeout_ms = timeout_ms, .arg = arg, .limit_s = 50 };
 
 	return ranks_run(&r, fn);
 }

@@ -59,11 +59,8 @@ static bool drop(struct tt_step *s)
 		s[1] = (struct tt_step){
 			.op = TT_NOP, .wait_lane = TT_NO_LANE, .dst = none, .to = none
 		};
-	*s = (struct tt_step){ .op = TT_NOP,
-			       .wait_lane = s->wait_lane,
-			       .wait_step = s->wait_step,
-			       .dst = none,
-			       .to = none };
+	*s = (struct tt_step){ .op = TT_NOP, .wait_lane = s->wait_lane, .wait_step = s->wait_step,
+			       .dst = none, .to = none };
 	return true;
 }
 
@@ -102,9 +99,7 @@ static bool redirect_block(const struct tt_plan *p, struct tt_step *s)
 	int which = (int)chance(2 + s->nsrc);
 	tt_ref *ref = ref_of(s, which), old = *ref;
 	enum tt_buf buf = which ? (enum tt_buf)chance(3) : chance(2) ? TT_OUT : TT_SCRATCH;
-	uint32_t room = buf == TT_IN	? p->in_blocks
-			: buf == TT_OUT ? p->out_blocks
-					: p->scratch_blocks;
+	uint32_t room = tt_plan_blocks(p, buf);
 
 	if (tt_ref_buf(old) > TT_SCRATCH || room < s->nblocks)
 		return false;
@@ -290,11 +285,8 @@ static bool build(const struct tt_algorithm *a, const struct tt_topology *topolo
 		  bool compiled, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
-		struct tt_shape shape = { .collective = a->collective,
-					  .nranks = topology->nranks,
-					  .rank = r,
-					  .root = root,
-					  .topology = topology };
+		struct tt_shape shape = { .collective = a->collective, .nranks = topology->nranks,
+					  .rank = r, .root = root, .topology = topology };
 		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape,
 									  &ret_plans[r]);
 
@@ -315,11 +307,8 @@ Test(mutants, harmful_damage_to_the_algorithms_is_refused)
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		for (int n = 2; n <= 9; n++) {
-			const struct tt_topology topology = { .nranks = n,
-							      .nhosts = n < 4	? 1
-									: n < 7 ? 2
-										: 3,
-							      .host_of = hosts };
+			const struct tt_topology topology = { .nranks = n, .host_of = hosts,
+							      .nhosts = 1 + (n > 3) + (n > 6) };
 			struct tt_plan *plans[9];
 
 			if (!build(tt_algorithms[i], &topology, (n - 1) / 2, (n + i) % 2, plans))

@@ -165,8 +165,7 @@ Test(perf, json_has_its_commas_and_escapes)
 	tt_json_null(&j, "null");
 	tt_json_close(&j, '}');
 	fclose(j.to);
-	cr_assert_str_eq(
-		text,
+	cr_assert_str_eq(text,
 		"{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
 		"  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
 	free(text);

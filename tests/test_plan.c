@@ -487,10 +487,8 @@ Test(plan, compiling_keeps_every_expression_of_every_algorithm)
 
 		for (int n = 1; n <= 17; n++) {
 			for (int r = 0; r < n; r++) {
-				struct tt_shape shape = { .collective = a->collective,
-							  .nranks = n,
-							  .rank = r,
-							  .root = 0 };
+				struct tt_shape shape = { .collective = a->collective, .nranks = n,
+							  .rank = r, .root = 0 };
 
 				cr_assert_eq(tt_plan_build_plain(a, a->name, &shape, &plain[r]),
 					     TT_OK);

@@ -193,8 +193,7 @@ Test(print, unknown_format_is_refused_with_the_known_ones)
 
 	hand_exchange(plans);
 	cr_expect_eq(tt_plan_print(plans[0], "xml", stdout), TT_ARG);
-	cr_expect_str_eq(
-		tt_error_text(),
+	cr_expect_str_eq(tt_error_text(),
 		"plans are not printed as \"xml\"; the formats are table, json, dot, goal");
 	hand_free(plans, 2);
 }

@@ -39,12 +39,8 @@ static struct world *world_of(const struct world *w)
 static int run(int n, const char *transport, const char *algo, int timeout_ms, int killed,
 	       rank_fn *fn, void *arg)
 {
-	struct ranks r = { .n = n,
-			   .transport = transport,
-			   .algo = algo,
-			   .timeout_ms = timeout_ms,
-			   .arg = arg,
-			   .limit_s = 55 };
+	struct ranks r = { .n = n, .transport = transport, .algo = algo, .timeout_ms = timeout_ms,
+			   .arg = arg, .limit_s = 55 };
 
 	return ranks_run(&r, fn) - killed;
 }

@@ -16,38 +16,19 @@ enum { MOST = 64 };
 
 /* Round figures, so that times can be added up by hand: ns. */
 static struct tt_cost plain = {
-	.core = { .call_ps = 1000,
-		  .step_ps = 10000,
-		  .switch_ps = 500000,
-		  .copy_fs = 1000000,
-		  .reduce_fs = 2000000,
-		  .far_copy_fs = 1000000,
-		  .far_reduce_fs = 2000000,
+	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000,
+		  .reduce_fs = 2000000, .far_copy_fs = 1000000, .far_reduce_fs = 2000000,
 		  .cache_bytes = 1 << 20 },
-	.link = { [TT_LINK_SHM] = { .latency_ps = 100000,
-				    .send_ps = 3000,
-				    .recv_ps = 5000,
-				    .window = 8,
+	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				    .window = 8, .large_bytes = 1 << 30 },
+		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				    .send_fs = 500000, .recv_fs = 250000, .window = 8,
 				    .large_bytes = 1 << 30 },
-		  [TT_LINK_TCP] = { .latency_ps = 100000,
-				    .send_ps = 3000,
-				    .recv_ps = 5000,
-				    .send_fs = 500000,
-				    .recv_fs = 250000,
-				    .window = 8,
-				    .large_bytes = 1 << 30 },
-		  [TT_LINK_HOSTS] = { .latency_ps = 100000,
-				      .send_ps = 3000,
-				      .recv_ps = 5000,
-				      .link_fs = 1000000,
-				      .host_fs = 1000000,
-				      .window = 8,
+		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				      .link_fs = 1000000, .host_fs = 1000000, .window = 8,
 				      .large_bytes = 1 << 30 },
-		  [TT_LINK_BOARD] = { .latency_ps = 60000,
-				      .send_ps = 2000,
-				      .recv_ps = 4000,
-				      .window = 1,
-				      .large_bytes = 1 << 30 } },
+		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000,
+				      .window = 1, .large_bytes = 1 << 30 } },
 };
 
 struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };
@@ -58,10 +39,8 @@ static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_co
 
 	for (int r = 0; r < n; r++)
 		c.host_of[r] = r * nhosts / n;
-	c.world = (struct tt_sim_world){ .nranks = n,
-					 .paths = { n, nhosts == 1, tcp, 0 },
-					 .message_bytes = 65536,
-					 .cost = cost };
+	c.world = (struct tt_sim_world){ .nranks = n, .paths = { n, nhosts == 1, tcp, 0 },
+					 .message_bytes = 65536, .cost = cost };
 	return c;
 }
 
@@ -180,10 +159,8 @@ static size_t length_of(const struct tt_plan *p, const struct tt_binding *b,
 static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes,
 		   uint64_t *sent)
 {
-	struct tt_shape shape = { .collective = a->collective,
-				  .nranks = c->world.nranks,
-				  .rank = rank,
-				  .topology = &c->topology };
+	struct tt_shape shape = { .collective = a->collective, .nranks = c->world.nranks,
+				  .rank = rank, .topology = &c->topology };
 	struct tt_plan *p;
 	struct tt_binding b;
 

@@ -77,16 +77,14 @@ static int split_in_vain(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	for (int i = 0; i < 5; i++) {
 		bool bad = rank == (i + 1) % n;
+		int color = i == 3 && rank == 0 ? TUTTI_SPLIT_NOCOLOR : rank % 2;
 
 		if (bad && i == 0)
 			setenv("TUTTI_WAIT", "maybe", 1);
 		config.algo = bad && i == 1 ? "rings" : NULL;
 		config.magic = bad && i == 4 ? 0 : TUTTI_CONFIG_MAGIC;
-		rc = tuttiCommSplit(*comm,
-				    bad && i == 2	  ? -7
-				    : i == 3 && rank == 0 ? TUTTI_SPLIT_NOCOLOR
-							  : rank % 2,
-				    rank, bad && i == 3 ? NULL : &made, &config);
+		rc = tuttiCommSplit(*comm, bad && i == 2 ? -7 : color, rank,
+				    bad && i == 3 ? NULL : &made, &config);
 		unsetenv("TUTTI_WAIT");
 		WANT(rc == (bad ? tuttiInvalidArgument : tuttiRemoteError));
 		if (!strstr(tuttiGetLastError(NULL), words[i]))

@@ -23,9 +23,7 @@ Test(tuning, a_constant_stands_in_its_unit_and_the_rest_is_built_in)
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(
-		parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6",
-		      &c),
+	cr_assert_eq(parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6", &c),
 		TT_OK, "%s", tt_error_text());
 	cr_expect_eq(c->link[TT_LINK_SHM].latency_ps, 90500);
 	cr_expect_eq(c->link[TT_LINK_TCP].send_fs, 250000);

@@ -321,10 +321,7 @@ static int bounds_body(const struct tt_world *world, void *arg)
 {
 	/* registrations, bytes, buffers that are kept */
 	const int *bound = ((struct setup *)arg)->arg;
-	struct tt_ib_settings set = { .devices = "",
-				      .gid_index = -1,
-				      .timeout = -1,
-				      .retries = -1,
+	struct tt_ib_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1,
 				      .registrations = bound[0],
 				      .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;

@@ -315,11 +315,8 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .t
 
 		s.outcome = mmap(NULL, 4 * sizeof(*s.outcome), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		s.ranks = (struct ranks){ .n = 4,
-					  .transport = transports[t],
-					  .timeout_ms = 100000,
-					  .limit_s = 30,
-					  .arg = &s };
+		s.ranks = (struct ranks){ .n = 4, .transport = transports[t], .timeout_ms = 100000,
+					  .limit_s = 30, .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
 		/* a listener, two to watch, a spare one and a connection at least */

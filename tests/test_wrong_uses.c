@@ -260,11 +260,9 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++)
 		for (int n = 2; n <= 4; n += 2)
 			for (int t = 0; t < 2; t++) {
-				struct ranks r = { .n = n,
-						   .transport = transports[t],
+				struct ranks r = { .n = n, .transport = transports[t],
 						   .arg = (void *)(uintptr_t)&wrongs[i],
-						   .timeout_ms = TIMEOUT_MS,
-						   .limit_s = 20 };
+						   .timeout_ms = TIMEOUT_MS, .limit_s = 20 };
 
 				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s",
 					     wrongs[i].name, n, transports[t]);

@@ -91,8 +91,7 @@ int tt_agree(const struct tt_trainer *t)
 			t->world);
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
-			rc = tt_train_fail(
-				TT_TRAIN_USAGE,
+			rc = tt_train_fail(TT_TRAIN_USAGE,
 				"--%s: the ranks were not given the same; it is %s on rank %d",
 				facts[i].option, facts[i].value, t->rank);
 	return rc;

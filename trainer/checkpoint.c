@@ -91,10 +91,8 @@ static int write_checkpoint(const char *path, const struct header *h, const floa
 
 		unlink(aside);
 		errno = error;
-		return tt_train_fail(
-			TT_TRAIN_FAILED,
-			"--save %s: cannot be written: %m; the checkpoint before it is "
-			"whole",
+		return tt_train_fail(TT_TRAIN_FAILED,
+			"--save %s: cannot be written: %m; the checkpoint before it is whole",
 			path);
 	}
 	sync_folder(path);

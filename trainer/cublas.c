@@ -19,12 +19,10 @@ int tt_cublas_load(struct tt_cublas *ret)
 	for (size_t i = 0; !library && i < sizeof(files) / sizeof(*files); i++)
 		library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
 	if (!library)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--device cuda: cuBLAS is not on this host (%s); install "
 			"libcublas.so.13 or .12, or use --canonical, which has a matrix "
-			"product of its own",
-			dlerror());
+			"product of its own", dlerror());
 #define FIND(member, symbol, parameters)                                                           \
 	*(void **)&ret->member = dlsym(library, #symbol);                                          \
 	if (!ret->member)                                                                          \

@@ -64,12 +64,10 @@ static int load(const char *directory, uint64_t seed, struct tt_data *data)
 
 	(void)seed;
 	if (!present(directory))
-		return tt_train_fail(
-			TT_TRAIN_FAILED,
+		return tt_train_fail(TT_TRAIN_FAILED,
 			"--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
 			"install the package dataset-fashion-mnist, give --data-dir, "
-			"or use --data synth",
-			directory);
+			"or use --data synth", directory);
 	data->classes = CLASSES;
 	rc = load_set(directory, "train", &data->train, &data->pixels);
 	if (!rc)

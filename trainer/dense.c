@@ -87,8 +87,7 @@ float *tt_dense_forward(struct tt_model *m, const float *parameters, const float
 	for (size_t l = 0; l < s->layers; l++) {
 		struct layer *layer = &s->layer[l];
 
-		d->ops->gemm(
-			d, rows, layer->outputs, layer->inputs,
+		d->ops->gemm(d, rows, layer->outputs, layer->inputs,
 			(struct tt_matrix){ x, layer->inputs, false },
 			(struct tt_matrix){ parameters + layer->weights, layer->outputs, false },
 			layer->y, layer->outputs);
@@ -176,8 +175,7 @@ int tt_dense_backward(struct tt_model *m, const float *parameters, const float *
 		rc = layer_gradients(m, &p, rows, sum, gradients, ready);
 		if (!below)
 			break;
-		d->ops->gemm(
-			d, rows, layer->inputs, layer->outputs,
+		d->ops->gemm(d, rows, layer->inputs, layer->outputs,
 			(struct tt_matrix){ dy, layer->outputs, false },
 			(struct tt_matrix){ parameters + layer->weights, layer->outputs, true },
 			below->dy, layer->inputs);

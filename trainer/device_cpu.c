@@ -17,8 +17,7 @@ static int cpu_open(struct tt_device *d)
 
 	d->state = tt_gemm_open(any ? NULL : isa);
 	if (!d->state && !any)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"TUTTI_ISA=%s: this processor has no such instructions; use auto", isa);
 	if (!d->state)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the matrix product");

@@ -62,9 +62,8 @@ static int agree_on_exponents(struct tt_trainer *t)
 			t->exponent[tensor] = e > t->exponent[tensor] ? e : t->exponent[tensor];
 		}
 	}
-	return tt_library(
-		tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm, NULL),
-		t->comm);
+	return tt_library(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
+					 NULL), t->comm);
 }
 
 static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t count,

@@ -59,8 +59,7 @@ static int read_header(struct file *f, unsigned dims, struct tt_idx *idx)
 				     "%s: not an IDX file: it begins with %02x %02x, not 00 00",
 				     f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
-		return tt_train_fail(
-			TT_TRAIN_FAILED,
+		return tt_train_fail(TT_TRAIN_FAILED,
 			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are read", f->name,
 			head[2]);
 	if (got >= 4 && head[3] != dims)

@@ -130,9 +130,9 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 		return join_env(device, job->config.device, &config, ret_comm);
 	if (device && device->take)
 		rc = device->take(job->config.device, rank);
-	return rc ? rc
-		  : passed_on(
-			    tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
+	if (rc)
+		return rc;
+	return passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
 }
 
 static void print_result(const struct tt_trainer *t, const struct tt_result *r)

@@ -99,11 +99,9 @@ static int cnn_open(struct tt_model *m, const char *shape)
 	while (side * side < m->inputs)
 		side++;
 	if (side * side != m->inputs || side % 4)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--model cnn: wants square images whose side is a multiple of 4, "
-			"not %zu pixels; use mlp:256",
-			m->inputs);
+			"not %zu pixels; use mlp:256", m->inputs);
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");

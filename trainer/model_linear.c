@@ -6,8 +6,7 @@
 static int linear_open(struct tt_model *m, const char *shape)
 {
 	if (shape)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--model linear:%s: linear has no shape; use linear, or mlp:%s", shape,
 			shape);
 	return tt_dense_open(m, NULL, 0);

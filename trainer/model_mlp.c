@@ -38,11 +38,9 @@ static int mlp_open(struct tt_model *m, const char *shape)
 	size_t widths[TT_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
 
 	if (!hidden)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
-			"to %d, such as mlp:300,100",
-			shape, TT_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
+			"to %d, such as mlp:300,100", shape, TT_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
 	return tt_dense_open(m, widths, hidden);
 }
 

@@ -73,8 +73,7 @@ static int check_pairs(const struct tt_config *c, const struct tt_config *d)
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
-			return tt_train_fail(
-				TT_TRAIN_USAGE,
+			return tt_train_fail(TT_TRAIN_USAGE,
 				"--%s: does nothing by itself; add %s, or leave it out",
 				pairs[i].option, pairs[i].wants);
 	return TT_TRAIN_OK;
@@ -88,10 +87,9 @@ int tt_sense_check(const struct tt_config *c)
 	for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
 		if (was_given(c, &defaults, &owned[i]) &&
 		    !is_word(owned[i].strategies, c->strategy))
-			return tt_train_fail(
-				TT_TRAIN_USAGE,
+			return tt_train_fail(TT_TRAIN_USAGE,
 				"--%s: means nothing to --strategy %s; leave it out, or "
-				"use one of: %s",
-				owned[i].option, c->strategy, owned[i].strategies);
+				"use one of: %s", owned[i].option, c->strategy,
+				owned[i].strategies);
 	return check_pairs(c, &defaults);
 }

@@ -266,11 +266,9 @@ static int look_around(struct server *s)
 			continue;
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
-			return tt_train_fail(
-				TT_TRAIN_FAILED,
+			return tt_train_fail(TT_TRAIN_FAILED,
 				"server %d: worker %d died, and ps-sync waits for all; "
-				"ps-async and spare do not",
-				s->number, w);
+				"ps-async and spare do not", s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_settled(s);

@@ -30,11 +30,9 @@ int tt_strategy_find(struct tt_trainer *t)
 				     "--strategy %s: there is no such strategy; --help lists them",
 				     c->strategy);
 	if (c->canonical != TT_CANONICAL_OFF && !(*at)->leaves)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--canonical: %s does not add up gradients over all ranks; use "
-			"--canonical off, or another --strategy",
-			c->strategy);
+			"--canonical off, or another --strategy", c->strategy);
 	if (c->on_failure == TT_FAILURE_SHRINK && (*at)->no_shrink)
 		return tt_train_fail(TT_TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;

@@ -112,8 +112,7 @@ static int part_ranks(struct tt_trainer *t)
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--ps %d: of %d ranks in all none is left to train; start more", t->servers,
 			all);
 	t->comm = t->world;

@@ -138,11 +138,8 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 	struct parcel parcel = { .token = to->token, .from = rank };
 	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
 	struct sockaddr_un sa;
-	struct msghdr msg = { .msg_name = &sa,
-			      .msg_namelen = address(to->name, &sa),
-			      .msg_iov = &one,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
+	struct msghdr msg = { .msg_name = &sa, .msg_namelen = address(to->name, &sa),
+			      .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
@@ -162,9 +159,7 @@ static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
 	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { 0 };
 	struct parcel parcel = { 0 };
 	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
-	struct msghdr msg = { .msg_iov = &one,
-			      .msg_iovlen = 1,
-			      .msg_control = &control,
+	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(box->socket, &msg, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;

@@ -97,8 +97,7 @@ static int self_peek(struct tt_link *l, size_t bytes, uint32_t stamp, const void
 	if (l->posted == l->completed)
 		return 0;
 	if (note->bytes != bytes || note->stamp != stamp)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d sent itself %zu bytes of call %08x, but receives %zu bytes of call %08x",
 			l->peer, note->bytes, note->stamp, bytes, stamp);
 	*ret_data = note->buf;

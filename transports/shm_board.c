@@ -73,11 +73,10 @@ int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t numbe
 		return differs == 0;
 	if (first >> 32 != expected >> 32)
 		return 0;
-	return tt_fail(
-		TT_USAGE,
+	return tt_fail(TT_USAGE,
 		"rank %d: cast %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
-		"ranks make different calls",
-		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
+		"ranks make different calls", base->world->rank, (unsigned long long)number, peer,
+		bytes, stamp);
 }
 
 /* ---- offers ---------------------------------------------------------------------------------- */

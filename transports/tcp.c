@@ -285,8 +285,7 @@ static int tcp_fault(struct tt_endpoint *base)
 		if (!l->wire && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
 			tt_tcp_blame(l, error);
 		if (l->wire)
-			return tt_fail(
-				TT_REMOTE,
+			return tt_fail(TT_REMOTE,
 				"rank %d: the network has lost the connection to rank %d (channel %d): %s",
 				base->world->rank, l->base.peer, l->base.channel,
 				strerror(l->wire));

@@ -34,11 +34,11 @@ static int verbs_probe(char *why, size_t bytes)
 	list = ib->get_device_list(&n);
 	if (list)
 		ib->free_device_list(list);
-	if (!list || n == 0)
-		snprintf(why, bytes, "no InfiniBand or RoCE device%s%s", list ? "" : ": ",
-			 list		   ? ""
-			 : errno == ENOSYS ? "this kernel has no RDMA (ib_uverbs is not loaded)"
-					   : strerror(errno));
+	if (list && n == 0)
+		snprintf(why, bytes, "no InfiniBand or RoCE device");
+	else if (!list)
+		snprintf(why, bytes, "no InfiniBand or RoCE device: %s", errno == ENOSYS ?
+			 "this kernel has no RDMA (ib_uverbs is not loaded)" : strerror(errno));
 	return list && n > 0;
 }
 
@@ -200,19 +200,22 @@ static void choose_path(struct tt_ib_link *l)
 	const struct tt_ib_port_card *mine = &ep->cards[me].rail[r],
 				     *theirs = &ep->cards[peer].rail[r];
 	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
+	const char *kind = "InfiniBand";
 
 	l->rail = &ep->rail[r];
 	if (me < peer)
 		tt_ib_choose_gids(mine, theirs, &l->mine, &l->theirs);
 	else
 		tt_ib_choose_gids(theirs, mine, &l->theirs, &l->mine);
+	if (l->mine.type == TT_IB_GID_ROCE2)
+		kind = "RoCE v2";
+	else if (l->mine.type == TT_IB_GID_ROCE1)
+		kind = "RoCE v1";
 	tt_log(TT_LOG_DEBUG,
 	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
 	       peer, l->base.channel, l->rail->name, l->rail->card.port, l->mine.index,
 	       tt_ib_gid_text(l->mine.gid, a), l->theirs.index, tt_ib_gid_text(l->theirs.gid, b),
-	       l->mine.type == TT_IB_GID_ROCE2	 ? "RoCE v2"
-	       : l->mine.type == TT_IB_GID_ROCE1 ? "RoCE v1"
-						 : "InfiniBand");
+	       kind);
 }
 
 static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_link **ret_link)

@@ -53,11 +53,10 @@ static int check_overlap(const struct tt_request *r, const char *call, size_t in
 	}
 	if (in == in_place)
 		return 0;
-	return tt_fail(
-		TT_ARG,
+	return tt_fail(TT_ARG,
 		"rank %d: %s: sendbuff %p [%zu bytes] and recvbuff %p [%zu bytes] overlap partly; use "
-		"separate buffers or the in-place form",
-		r->comm->rank, call, r->in, in_bytes, r->out, out_bytes);
+		"separate buffers or the in-place form", r->comm->rank, call, r->in, in_bytes,
+		r->out, out_bytes);
 }
 
 static int check_buffers(const struct tt_request *r, const char *call)

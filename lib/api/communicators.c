@@ -26,8 +26,7 @@ int tt_config_check(const tuttiConfig_t *config)
 		return 0;
 	if (config->magic != TUTTI_CONFIG_MAGIC ||
 	    config->size < offsetof(tuttiConfig_t, timeout_ms))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"config was not made by TUTTI_CONFIG_INITIALIZER (magic %#x, size %zu)",
 			config->magic, config->size);
 	if (config->version / 10000 != TUTTI_MAJOR)
@@ -71,15 +70,14 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 	struct tt_joining j = {
 		.run = run_join, .comm = comm, .id = commId, .nranks = nranks, .rank = rank
 	};
-	int rc =
-		comm ? tt_config_check(config) : tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
+	int rc = tt_config_check(config);
 
+	if (!comm)
+		rc = tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
-			"0..nranks-1",
-			rank, nranks);
+			"0..nranks-1", rank, nranks);
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
@@ -99,10 +97,9 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 
 	(void)devlist;                          /* host memory: there is no device to choose */
 	if (!comms || ndev < 1)
-		return tt_result(
-			tt_fail(TT_ARG,
-				"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
-				(void *)comms, ndev));
+		return tt_result(tt_fail(TT_ARG,
+			"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
+			(void *)comms, ndev));
 	rc = tuttiGetUniqueId(&id);
 	if (rc)
 		return rc;
@@ -129,8 +126,7 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
 	if (!rc && color < 0 && color != TUTTI_SPLIT_NOCOLOR)
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
 			comm->rank, color);
 	if (!rc)
@@ -211,8 +207,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 			     comm->rank);
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
 		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d",
 			comm->rank, (void *)newcomm, excludeRanksCount, (void *)excludeRanksList,
 			shrinkFlags);

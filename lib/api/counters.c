@@ -12,8 +12,7 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!counters || counters->size < sizeof(counters->size)))
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"rank %d: tuttiCommGetCounters: counters is NULL or its size is not set",
 			comm->rank);
 	if (rc)

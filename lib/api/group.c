@@ -112,8 +112,8 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)
-		return tt_result(
-			tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
+		return tt_result(tt_group_fail(tt_fail(TT_SYSTEM,
+						       "no memory for a group of joins")));
 	group.joining = more;
 	more[group.njoining++] = alone;
 	return tuttiSuccess;

@@ -78,8 +78,7 @@ static int check_program(const char *call, int rank, int nranks)
 	if (tt_group_open())
 		return tt_fail(TT_USAGE, "%s: not between tuttiGroupStart and tuttiGroupEnd", call);
 	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			call, rank, nranks);
 	return 0;
@@ -99,8 +98,7 @@ TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t
 	int rc;
 
 	if (!store || store->size < sizeof(*store) || !store->key || !store->put || !store->get)
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"tuttiCommInitStore: the store is NULL, has no size, or lacks key, put or get");
 	else
 		rc = check_program("tuttiCommInitStore", store->rank, store->nranks);

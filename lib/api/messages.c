@@ -72,9 +72,9 @@ static int check_timeout(tuttiComm_t comm, const char *call, int timeout_ms)
 
 static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
 {
-	return timeout_ms == 0
-		       ? 0
-		       : tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
+	if (timeout_ms == 0)
+		return 0;
+	return tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
 }
 
 static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, int timeout_ms,
@@ -95,10 +95,8 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 	if (!rc)
 		rc = tt_mail_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)
-		*msg = (tuttiMsg_t){ .source = head.source,
-				     .tag = head.tag,
-				     .version = head.version,
-				     .bytes = head.bytes };
+		*msg = (tuttiMsg_t){ .source = head.source, .tag = head.tag,
+				     .version = head.version, .bytes = head.bytes };
 	return done(comm, rc);
 }
 

@@ -17,8 +17,7 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 
 	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
 		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d",
 			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
 	if (rc)
@@ -37,9 +36,7 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 		comm->nuser_ops++;
 	}
 	comm->user_ops[i] =
-		(struct tt_user_op){ .used = true,
-				     .type = datatype,
-				     .value = value,
+		(struct tt_user_op){ .used = true, .type = datatype, .value = value,
 				     .device = residence == tuttiScalarDevice ? scalar : NULL };
 	*op = (tuttiRedOp_t)(tuttiNumOps + i);
 	return tuttiSuccess;

@@ -16,18 +16,15 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 	int rc;
 
 	if (tt_group_open())
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d: tuttiAllReduceQuorum: not between tuttiGroupStart and tuttiGroupEnd",
 			c->rank);
 	if (quorum && quorum->size < offsetof(tuttiQuorum_t, mask))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: quorum was not made by TUTTI_QUORUM_INITIALIZER (size %zu)",
 			c->rank, quorum->size);
 	if (k < 1 || k > c->nranks || deadline_ms < 0)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: k = %d of %d ranks, deadline_ms = %d",
 			c->rank, k, c->nranks, deadline_ms);
 	if (c->nranks > TUTTI_QUORUM_RANKS)
@@ -35,11 +32,9 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 			       "rank %d: tuttiAllReduceQuorum: %d ranks; it is for %d at most",
 			       c->rank, c->nranks, TUTTI_QUORUM_RANKS);
 	if (r->op >= tuttiNumOps)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: %d is no operation of its own; pre-multiplied sums are for "
-			"collectives",
-			c->rank, (int)r->op);
+			"collectives", c->rank, (int)r->op);
 	if (wish)
 		r->in = r->out;
 	rc = tt_request_check(r, "tuttiAllReduceQuorum");
@@ -71,15 +66,9 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 					     int deadline_ms, tuttiComm_t comm,
 					     tuttiStream_t stream, tuttiQuorum_t *quorum)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.op = op,
-				.root = -1,
-				.comm = comm,
-				.stream = stream };
+	struct tt_request r = { .collective = TT_ALLREDUCE, .in = sendbuff, .out = recvbuff,
+				.count = count, .type = datatype, .op = op, .root = -1,
+				.comm = comm, .stream = stream };
 	int rc = tt_comm_enter(comm);
 
 	if (rc)

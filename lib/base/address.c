@@ -80,28 +80,28 @@ static uint8_t mask_bits(const uint8_t *mask, size_t bytes)
 	return (uint8_t)bits;
 }
 
+/* Where a socket address of family keeps the bytes of its address. */
+static const uint8_t *bytes_of(const struct sockaddr *sa, int family)
+{
+	if (family == AF_INET)
+		return (const uint8_t *)&((const struct sockaddr_in *)sa)->sin_addr;
+	return (const uint8_t *)&((const struct sockaddr_in6 *)sa)->sin6_addr;
+}
+
 static bool from_sockaddr(const struct sockaddr *sa, const struct sockaddr *mask,
 			  struct tt_address *ret_a)
 {
+	size_t bytes;
+
 	memset(ret_a, 0, sizeof(*ret_a));
-	if (sa && sa->sa_family == AF_INET) {
-		ret_a->family = 4;
-		memcpy(ret_a->bytes, &((const struct sockaddr_in *)sa)->sin_addr, 4);
-		if (mask)
-			ret_a->prefix = mask_bits(
-				(const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr, 4);
-		return true;
-	}
-	if (sa && sa->sa_family == AF_INET6) {
-		ret_a->family = 6;
-		memcpy(ret_a->bytes, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
-		if (mask)
-			ret_a->prefix = mask_bits(
-				(const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr,
-				16);
-		return true;
-	}
-	return false;
+	if (!sa || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
+		return false;
+	ret_a->family = sa->sa_family == AF_INET ? 4 : 6;
+	bytes = sa->sa_family == AF_INET ? 4 : 16;
+	memcpy(ret_a->bytes, bytes_of(sa, sa->sa_family), bytes);
+	if (mask)
+		ret_a->prefix = mask_bits(bytes_of(mask, sa->sa_family), bytes);
+	return true;
 }
 
 /* Link-local addresses mean something only together with an interface of the reader's. */

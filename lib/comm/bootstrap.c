@@ -45,11 +45,9 @@ static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 		for (int j = 0; j < me->naddresses; j++)
 			if (tt_address_equal(&id->addresses[i], &me->addresses[j]))
 				return 0;
-	return tt_fail(
-		TT_USAGE,
+	return tt_fail(TT_USAGE,
 		"rank 0 runs on %s, but the unique id was made on another host or in another network "
-		"namespace; make it where rank 0 runs",
-		me->name);
+		"namespace; make it where rank 0 runs", me->name);
 }
 
 /* Rank 0's card as far as the id tells it. */
@@ -88,11 +86,8 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 		     int *ret_fd)
 {
 	struct tt_card root;
-	struct tt_dial dial = { .to = &root,
-				.purpose = TT_P_REGISTER,
-				.named = id->from_root,
-				.nports = id->nports,
-				.deadline_ns = deadline_ns };
+	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
+				.nports = id->nports, .deadline_ns = deadline_ns };
 
 	card_of_root(id, &root);
 	return tt_control_connect(ctl, &dial, ret_fd);

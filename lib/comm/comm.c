@@ -16,85 +16,6 @@
 #include "comm/endpoints.h"
 #include "comm/tuning.h"
 
-/* A name that some collective has; the others then choose for themselves. */
-static int check_algorithm(const char *name)
-{
-	bool known = !strcmp(name, "auto");
-
-	/* allreduce last: its names are the error's text */
-	for (int i = TT_COLLECTIVES - 1; i >= 0 && !known; i--)
-		known = tt_algorithm_find((enum tt_collective)i, name) != NULL;
-	return known ? 0 : TT_ARG;
-}
-
-/* config over the parent's (of a split) over environment; texts are copied because the environment
- * may change later */
-int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
-			 struct tt_env *ret_env)
-{
-	const char *transport, *algo;
-	int rc = tt_env_read(ret_env);
-
-	if (rc)
-		return rc;
-	transport = config && config->transport ? config->transport :
-		    parent ? parent->transport : ret_env->transport;
-	algo = config && config->algo ? config->algo : parent ? parent->algo : ret_env->algo;
-	c->timeout_ms = config && config->timeout_ms > 0 ? (uint32_t)config->timeout_ms :
-			parent ? parent->timeout_ms : (uint32_t)ret_env->timeout_ms;
-	c->tile_bytes = parent ? parent->tile_bytes : (size_t)ret_env->tile_bytes;
-	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >=
-	    (int)sizeof(c->transport))
-		return tt_fail(TT_ARG,
-			       "transport \"%s\" is not known; use auto, shm, verbs, tcp or self",
-			       transport);
-	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
-		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them",
-			       algo);
-	if ((rc = check_algorithm(c->algo)))
-		return rc;
-	snprintf(c->name, sizeof(c->name), "%s", config && config->name ? config->name : "");
-	c->cma = !strcmp(ret_env->cma, "on")	? TT_CMA_ON
-		 : !strcmp(ret_env->cma, "off") ? TT_CMA_OFF
-						: TT_CMA_AUTO;
-	snprintf(c->ib_devices, sizeof(c->ib_devices), "%s", ret_env->ib_hca);
-	c->ib = (struct tt_ib_settings){
-		.devices = c->ib_devices,
-		.gid_index = (int)ret_env->ib_gid_index,
-		.timeout = (int)ret_env->ib_timeout,
-		.retries = (int)ret_env->ib_retries,
-		.service_level = (int)ret_env->ib_sl,
-		.traffic_class = (int)ret_env->ib_tc,
-		.registrations = (int)ret_env->ib_registrations,
-		.registered_bytes = (size_t)ret_env->ib_registered_mb << 20,
-	};
-	return tt_reduce_isa_set(ret_env->isa);
-}
-
-/* "kill@2:17": rank 2 kills itself before its 17th step;
- * for the tests of deaths at every step of a plan */
-static int read_fault(tuttiComm_t c, const char *fault)
-{
-	static const char *const kinds[] = { "kill", "stop", "exit" };
-	char what[8];
-	int rank;
-	unsigned long long step;
-
-	c->fault_what = NULL;
-	if (!fault || !*fault)
-		return 0;
-	if (sscanf(fault, "%7[a-z]@%d:%llu", what, &rank, &step) != 3)
-		return tt_fail(
-			TT_ARG,
-			"TUTTI_FAULT=%s: want kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
-			fault);
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(what, kinds[i]) && rank == c->rank)
-			c->fault_what = kinds[i];
-	c->fault_step = step;
-	return 0;
-}
-
 static int host_topology(tuttiComm_t c)
 {
 	c->topology.nranks = c->nranks;
@@ -143,6 +64,8 @@ static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct
  * the others of the host come to the same answer. */
 static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
 {
+	static const char *const words[] = { [TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield",
+					     [TT_WAIT_SLEEP] = "sleep" };
 	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
 	int ranks, cores;
 
@@ -153,16 +76,12 @@ static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char
 	free(here);
 	c->ranks_here = ranks;
 	c->crowded = ranks > cores;
-	c->policy = !strcmp(wait, "spin")    ? TT_WAIT_SPIN
-		    : !strcmp(wait, "yield") ? TT_WAIT_YIELD
-		    : !strcmp(wait, "sleep") ? TT_WAIT_SLEEP
-		    : c->crowded	     ? TT_WAIT_YIELD
-					     : TT_WAIT_SPIN;
+	c->policy = c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
+	for (int p = TT_WAIT_SPIN; p <= TT_WAIT_SLEEP; p++)
+		if (!strcmp(wait, words[p]))
+			c->policy = (enum tt_wait_policy)p;
 	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks,
-	       cores,
-	       c->policy == TT_WAIT_SPIN    ? "spin"
-	       : c->policy == TT_WAIT_YIELD ? "yield"
-					    : "sleep");
+	       cores, words[c->policy]);
 	return 0;
 }
 
@@ -322,13 +241,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 {
 	struct tt_env env;
 	char settings[512];
-	struct tt_join join = { .id = id,
-				.rank = rank,
-				.nranks = nranks,
-				.settings = "",
-				.ifname = "",
-				.host_id = "",
-				.port_range = "" };
+	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "",
+				.ifname = "", .host_id = "", .port_range = "" };
 	tuttiComm_t c;
 	int rc;
 
@@ -340,7 +254,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,
 			       nranks);
-	if ((rc = tt_comm_settings(c, NULL, config, &env)) || (rc = read_fault(c, env.fault))) {
+	if ((rc = tt_comm_settings(c, NULL, config, &env)) || (rc = tt_comm_fault(c, env.fault))) {
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
@@ -368,8 +282,7 @@ int tt_comm_check(tuttiComm_t c)
 		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed",
 			       (void *)c);
 	if (tt_unlikely(c->fork_count != tt_fork_count()))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: this communicator was made before a fork; the child must join its own",
 			c->rank);
 	return 0;

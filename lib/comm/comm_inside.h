@@ -5,12 +5,15 @@
 
 #include "comm/comm.h"
 
-/* One without control, of this size at most; NULL:
- * no memory. tt_comm_free takes it in any state. */
+/* One without control, of this size at most; NULL: no memory.
+ * tt_comm_free takes it in any state. */
 tuttiComm_t tt_comm_blank(int rank, int nranks);
-/* config over the parent's (NULL: none) over environment. 0 | TT_ARG */
+/* settings.c: config over the parent's (NULL: none) over environment. 0 | TT_ARG */
 int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tuttiConfig_t *config,
 		     struct tt_env *ret_env);
+/* TUTTI_FAULT, for the tests of deaths at every step of a plan: "kill@2:17": rank 2 kills itself
+ * before its 17th step. 0 | TT_ARG */
+int tt_comm_fault(tuttiComm_t comm, const char *fault);
 /* Everything but control, which stands: collective. 0 | what tuttiCommInitRank documents; then all
  * ranks fail. */
 int tt_comm_furnish(tuttiComm_t comm, const struct tt_env *env);

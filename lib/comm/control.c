@@ -77,11 +77,10 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 	char what[64];
 
 	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"rank %d: port %d, where the ranks are to meet, is in use by another process, "
-			"or by another rank 0 with the same id; make a new id",
-			ctl->rank, ports->first);
+			"or by another rank 0 with the same id; make a new id", ctl->rank,
+			ports->first);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
 	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));

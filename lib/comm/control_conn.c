@@ -27,11 +27,8 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
-					  .next = ctl->conns,
-					  .fd = fd,
-					  .peer = peer,
-					  .roles = roles };
+		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd,
+					  .peer = peer, .roles = roles };
 	tt_sock_set_blocking(fd, false);
 	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst
 	 * for seconds. */

@@ -165,15 +165,13 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 	char tried[600];
 
 	if (!a->n)
-		return tt_fail(
-			TT_TIMEOUT,
+		return tt_fail(TT_TIMEOUT,
 			"rank %d: rank %d has no address that this host can reach; its network "
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
 			ctl->rank, to->rank);
 	tell_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n)
-		return tt_fail(
-			TT_TIMEOUT,
+		return tt_fail(TT_TIMEOUT,
 			"rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
 			"did not call, or failed before it could listen and said why there",
 			ctl->rank, to->rank, tried);

@@ -204,8 +204,7 @@ static int too_late(struct tt_control *ctl)
 	if (in[0])
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
-		snprintf(
-			text, sizeof(text),
+		snprintf(text, sizeof(text),
 			"rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
 			ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
 	else

@@ -328,8 +328,7 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 		return want || ctl->left_after[rank] < seq;
 	}
 	if (!answers(ctl, rank, since_ns)) {
-		snprintf(
-			text, bytes,
+		snprintf(text, bytes,
 			"rank %d is not answering (stopped?); the last operation it was heard of in: %s",
 			rank, name);
 		return true;

@@ -82,8 +82,7 @@ static int await_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_n
 	pthread_mutex_lock(&ctl->lock);
 	while (!rc && !ctl->broken && !tt_conn_to(ctl, peer, TT_ROLE_RING))
 		if (!tt_control_await(ctl, deadline_ns))
-			rc = tt_fail(
-				TT_TIMEOUT,
+			rc = tt_fail(TT_TIMEOUT,
 				"rank %d: rank %d, its neighbour in the ring, did not connect in time",
 				ctl->rank, peer);
 	if (ctl->broken)

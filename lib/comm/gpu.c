@@ -141,8 +141,7 @@ static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 		return tt_cuda_fail(rc, "rank %d: copy from and to rank %d's device memory",
 				    c->rank, peer);
 	if (read != card->proof)
-		return tt_fail(
-			TT_CUDA,
+		return tt_fail(TT_CUDA,
 			"rank %d: what was copied from rank %d's device memory is not what is there",
 			c->rank, peer);
 	return 0;
@@ -158,8 +157,7 @@ static int check_left(struct tt_gpu *d, uint64_t proof)
 		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank && left[p] != proof_of(proof, p))
-			return tt_fail(
-				TT_CUDA,
+			return tt_fail(TT_CUDA,
 				"rank %d: what rank %d wrote into its device memory did not come",
 				c->rank, p);
 	return 0;
@@ -278,10 +276,9 @@ static int meet(tuttiComm_t c, struct card *all)
 	if (rc || !d->kernels)
 		return rc;
 	share_out(d, all);
-	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s", c->rank, d->device,
-	       d->meets	  ? "which meet"
-	       : d->by_fd ? "ordered by streams, areas shared by descriptor"
-			  : "ordered by streams");
+	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s%s", c->rank, d->device,
+	       d->meets ? "which meet" : "ordered by streams",
+	       d->by_fd && !d->meets ? ", areas shared by descriptor" : "");
 	return tt_gpu_watch(d);
 }
 

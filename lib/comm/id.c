@@ -98,8 +98,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
 	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port ||
 	    ret_id->naddresses > TT_ID_ADDRESSES)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
 			TUTTI_UNIQUE_ID_BYTES);
 	for (int i = 0; i < ret_id->naddresses; i++)
@@ -226,9 +225,7 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 
 int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_id id = { .from_root = true,
-			    .port = where->port,
-			    .nports = where->nports,
+	struct tt_id id = { .from_root = true, .port = where->port, .nports = where->nports,
 			    .epoch = where->epoch };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 

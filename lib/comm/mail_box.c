@@ -192,8 +192,7 @@ static void make_way(struct tt_mail *mail)
 
 static int too_large(struct tt_mail *mail, const struct tt_letter_head *h, size_t room)
 {
-	return tt_fail(
-		TT_ARG,
+	return tt_fail(TT_ARG,
 		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
 		mail->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
 }

@@ -116,11 +116,10 @@ static int deliver_here(struct tt_mail *mail, const struct tt_letter_head *head,
 
 	while (!(rc = tt_box_put(mail, head, data)) && !mail->cut)
 		if (!tt_mail_await(mail, deadline_ns))
-			return tt_fail(
-				TT_TIMEOUT,
+			return tt_fail(TT_TIMEOUT,
 				"rank %d: no room for a message of %llu bytes to itself: it has %zu bytes "
-				"that it did not receive",
-				mail->rank, (unsigned long long)head->bytes, mail->box_bytes);
+				"that it did not receive", mail->rank,
+				(unsigned long long)head->bytes, mail->box_bytes);
 	if (rc < 0)
 		return rc;
 	return rc ? 0 : tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);

@@ -15,40 +15,34 @@
 static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_letter_head *v)
 {
 	if (v->call[0] == TT_VERDICT_AHEAD)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
 			c->rank, (unsigned long long)q->number);
-	return tt_fail(
-		TT_USAGE,
+	return tt_fail(TT_USAGE,
 		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; rank %u, who was first, with "
-		"%u bytes, k = %u, or another type or operation",
-		c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type),
-		tt_op_name(q->op), q->k, v->call[1], v->call[2], v->call[3]);
+		"%u bytes, k = %u, or another type or operation", c->rank,
+		(unsigned long long)q->number, q->count, tt_type_name(q->type), tt_op_name(q->op),
+		q->k, v->call[1], v->call[2], v->call[3]);
 }
 
 /* No answer: rank 0 is gone, or does not get on. */
 static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint32_t waited_ms)
 {
 	if (rc == TT_REMOTE && tt_mail_state(c->mail, 0) != tuttiRankAlive && c->rank)
-		return tt_fail(
-			TT_REMOTE,
+		return tt_fail(TT_REMOTE,
 			"rank %d: quorum operation %llu: rank 0, whose library adds up, %s; the others can go on "
-			"by tuttiCommShrink",
-			c->rank, (unsigned long long)q->number,
+			"by tuttiCommShrink", c->rank, (unsigned long long)q->number,
 			tt_mail_state(c->mail, 0) == tuttiRankLeft ? "has left" : "is dead");
 	if (rc <= 0 && rc != TT_TIMEOUT)
 		return rc;
-	return tt_fail(
-		TT_TIMEOUT,
+	return tt_fail(TT_TIMEOUT,
 		"rank %d: quorum operation %llu: rank 0, whose library adds up, did not answer for %u ms",
 		c->rank, (unsigned long long)q->number, waited_ms);
 }
 
 static int give(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t patience_ms)
 {
-	struct tt_letter_head head = { .kind = TT_M_GIVE,
-				       .tag = c->quorum_tag,
+	struct tt_letter_head head = { .kind = TT_M_GIVE, .tag = c->quorum_tag,
 				       .version = q->number,
 				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
 
@@ -71,8 +65,7 @@ static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadlin
 	int rc = tt_mail_recv(c->mail, &want, deadline_ns, &head);
 
 	if (rc == TT_ARG || (!rc && head.bytes != bytes))
-		rc = tt_fail(
-			TT_USAGE,
+		rc = tt_fail(TT_USAGE,
 			"rank %d: the result of quorum operation %llu is not of %zu %s, as this rank's call is",
 			c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type));
 	return rc;

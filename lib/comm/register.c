@@ -51,8 +51,7 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 		*at = r->next;
 	pthread_mutex_unlock(&c->lock);
 	if (!r)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back",
 			c->rank, handle);
 	tt_lasting_remove(&r->lasting);

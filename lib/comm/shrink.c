@@ -44,18 +44,14 @@ static int left_out(struct attempt *a)
 	if (newest > a->epoch)
 		a->epoch = newest;
 	if (a->tried && newest >= a->tried)
-		return tt_fail(
-			TT_REMOTE,
+		return tt_fail(TT_REMOTE,
 			"rank %d: the others went on as epoch %llu, in which a death in the last moment kept "
-			"this rank from taking part",
-			a->parent->rank, (unsigned long long)newest);
+			"this rank from taking part", a->parent->rank, (unsigned long long)newest);
 	if (!without)
 		return 0;
-	return tt_fail(
-		TT_REMOTE,
+	return tt_fail(TT_REMOTE,
 		"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, or did "
-		"not call tuttiCommShrink in time",
-		a->parent->rank, (unsigned long long)without);
+		"not call tuttiCommShrink in time", a->parent->rank, (unsigned long long)without);
 }
 
 static bool is_gone(const struct attempt *a, int rank)
@@ -203,8 +199,7 @@ static int gather(struct attempt *a)
 	if ((rc = left_out(a)))
 		return rc;
 	if (lost >= 0)
-		return tt_fail(
-			TT_REMOTE,
+		return tt_fail(TT_REMOTE,
 			"rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
 			a->parent->rank, lost);
 	if (a->listed && tt_rank_list(a->parent->nranks, missing, a, ranks, sizeof(ranks)))
@@ -240,11 +235,9 @@ static int preside(struct attempt *a)
 	}
 	for (int r = 0; !rc && a->tried && r < a->parent->nranks; r++)
 		if (tt_mail_state(a->parent->mail, r) == tuttiRankLeft)
-			rc = tt_fail(
-				TT_REMOTE,
+			rc = tt_fail(TT_REMOTE,
 				"rank %d: rank %d left the old communicator while this rank still shrank it: the "
-				"others went on",
-				a->parent->rank, r);
+				"others went on", a->parent->rank, r);
 	a->epoch++;
 	if (!rc)
 		rc = listen_alone(a);
@@ -278,11 +271,10 @@ static int get_decision(struct attempt *a, struct tt_reader *r)
 	if (code || mine)
 		a->epoch = epoch;
 	if (!code && !mine && epoch > a->epoch)
-		return tt_fail(
-			TT_REMOTE,
+		return tt_fail(TT_REMOTE,
 			"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
-			"or did not call tuttiCommShrink in time",
-			a->parent->rank, (unsigned long long)epoch);
+			"or did not call tuttiCommShrink in time", a->parent->rank,
+			(unsigned long long)epoch);
 	return code ? tt_fail(code, "%s", text) : !mine;
 }
 

@@ -27,11 +27,10 @@ int tt_comm_agree(tuttiComm_t c)
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
 	for (int r = 0; !rc && r < c->nranks; r++)
 		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
-			rc = tt_fail(
-				TT_USAGE,
+			rc = tt_fail(TT_USAGE,
 				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
-				"algo %s: they must be equal",
-				all[0].transport, all[0].algo, r, all[r].transport, all[r].algo);
+				"algo %s: they must be equal", all[0].transport, all[0].algo, r,
+				all[r].transport, all[r].algo);
 	free(all);
 	return rc;
 }

@@ -10,12 +10,8 @@
 
 #include "launch/launch.h"
 
-static const struct tt_job alone = { .engine = "alone",
-				     .nranks = 1,
-				     .local_nranks = 1,
-				     .one_host = true,
-				     .beside_root = true,
-				     .name = "alone" };
+static const struct tt_job alone = { .engine = "alone", .nranks = 1, .local_nranks = 1,
+				     .one_host = true, .beside_root = true, .name = "alone" };
 
 static int describe(const struct tt_engine *e, const struct tt_env *env, struct tt_job *ret_job)
 {
@@ -57,12 +53,11 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
 			snprintf(text, sizeof(text), "%s", tt_error_text());
 		half |= rc < 0;
 		if (rc > 0 && found && disagree(&first, &job))
-			return tt_fail(
-				TT_USAGE,
+			return tt_fail(TT_USAGE,
 				"two environments disagree: rank %d of %d by %s, rank %d of %d by %s; "
-				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides",
-				first.rank, first.nranks, first.engine, job.rank, job.nranks,
-				job.engine, first.engine, job.engine);
+				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides", first.rank,
+				first.nranks, first.engine, job.rank, job.nranks, job.engine,
+				first.engine, job.engine);
 		if (rc > 0 && !found)
 			first = job;
 		found |= rc > 0;

@@ -35,8 +35,7 @@ static int number(const char *name)
 
 static int half_set(const char *engine, const char *missing, const char *all)
 {
-	return tt_fail(
-		TT_USAGE,
+	return tt_fail(TT_USAGE,
 		"the environment of %s is half set: %s is missing or no number; %s belong together",
 		engine, missing, all);
 }
@@ -224,12 +223,10 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	job->local_rank = number("SLURM_LOCALID");
 	if ((rc = check(job, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", all)) < 0)
 		return rc;
-	if (!nodes || id < 0 || step < 0)
-		return half_set("Slurm",
-				!nodes	 ? "SLURM_STEP_NODELIST"
-				: id < 0 ? "SLURM_JOB_ID"
-					 : "SLURM_STEP_ID",
-				all);
+	if (!nodes)
+		return half_set("Slurm", "SLURM_STEP_NODELIST", all);
+	if (id < 0 || step < 0)
+		return half_set("Slurm", id < 0 ? "SLURM_JOB_ID" : "SLURM_STEP_ID", all);
 	first_host(nodes, job->host, sizeof(job->host));
 	snprintf(job->name, sizeof(job->name), "slurm %d.%d", id, step);
 	job->port = ports > 0 ? ports : SLURM_FIRST_PORT + (id * 64 + step * 8) % SLURM_PORTS;
@@ -283,8 +280,7 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 		return use_root(env, job);
 	pod_of_root(job->rank, job->host, sizeof(job->host));
 	if (!job->host[0] && job->rank && job->nranks > 1)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d: kubernetes: this pod's name does not tell where rank 0 is; set TUTTI_ROOT to "
 			"JOB-0.SERVICE:29500, and subdomain: SERVICE in the Job's template",
 			job->rank);

@@ -45,8 +45,7 @@ static int read_secret(const char *path, char *secret, size_t room)
 static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
 	if (*env->secret_file)
 		return read_secret(env->secret_file, secret, room);

@@ -88,8 +88,7 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 	if (fd < 0)
 		return 0;
 	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 077)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d: TUTTI_ROOT: %s belongs to somebody else, or others may use it",
 			s->job->rank, own->path);
 	if (fcntl(fd, F_OFD_GETLK, &lock))
@@ -117,8 +116,7 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 		if (rc)
 			return rc > 0 ? 0 : rc;
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(
-				TT_TIMEOUT,
+			return tt_fail(TT_TIMEOUT,
 				"rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
 				s->job->rank, own->path);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);

@@ -178,8 +178,7 @@ static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VA
 
 	while (!(n = ask(s, &name, bytes, value))) {
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(
-				TT_TIMEOUT,
+			return tt_fail(TT_TIMEOUT,
 				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
 				"ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET",
 				s->job->rank, s->job->epoch, s->job->name);

@@ -179,13 +179,11 @@ static int open_pmi(struct tt_store *s)
 
 	pthread_mutex_lock(&pmi.lock);
 	if (mpi_was("MPI_Finalized"))
-		rc = tt_fail(
-			TT_USAGE,
+		rc = tt_fail(TT_USAGE,
 			"rank %d: MPI_Finalize has ended this process's talk with its launcher; join before it",
 			s->job->rank);
 	else if (pmi.lost)
-		rc = tt_fail(
-			TT_SYSTEM,
+		rc = tt_fail(TT_SYSTEM,
 			"rank %d: an earlier join by PMI failed half-way; this process cannot join so again",
 			s->job->rank);
 	else if (pmi.fd < 0)

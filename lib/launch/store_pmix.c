@@ -62,11 +62,9 @@ static int load(void)
 	if (!library)
 		library = dlopen("libpmix.so", RTLD_LAZY | RTLD_LOCAL);
 	if (!library)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"a PMIx launcher started this process, but libpmix.so.2 cannot be loaded (Debian: "
-			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET",
-			dlerror());
+			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET", dlerror());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
 		if (!(*symbols[i].to = dlsym(library, symbols[i].name)))
 			return tt_fail(TT_SYSTEM, "libpmix has no %s: a version that is not known",

@@ -63,10 +63,13 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 
 	if (!l)
 		return tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
-	rc = !image				      ? tt_fail(TT_CUDA,
-								"the GPU kernels are not built in: no nvcc was found when Tutti was configured")
-	     : (rc = cu->module_load(&module, image)) ? tt_cuda_fail(rc, "load the kernels")
-						      : find(cu, module, &l->kernels);
+	if (!image)
+		rc = tt_fail(TT_CUDA,
+			"the GPU kernels are not built in: no nvcc was found when Tutti was configured");
+	else if ((rc = cu->module_load(&module, image)))
+		rc = tt_cuda_fail(rc, "load the kernels");
+	else
+		rc = find(cu, module, &l->kernels);
 	if (rc) {
 		free(l);
 		return rc;

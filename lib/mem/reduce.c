@@ -63,11 +63,9 @@ int tt_reduce_isa_set(const char *name)
 	const struct tt_reduce_isa *isa = find(!*name || !strcmp(name, "auto") ? NULL : name);
 
 	if (!isa)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"reduce: instruction set '%.32s' is not one that this CPU has; allowed are "
-			"auto scalar avx2 avx512",
-			name);
+			"auto scalar avx2 avx512", name);
 	atomic_store(&isa_in_force, isa);
 	return TT_OK;
 }

@@ -128,11 +128,8 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
 		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes",
 			       shape->rank, cut.blocks, cut.lanes);
-	*b = (struct tt_builder){ .rank = shape->rank,
-				  .n = shape->nranks,
-				  .root = shape->root,
-				  .shape = shape,
-				  .cut = cut };
+	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root,
+				  .shape = shape, .cut = cut };
 	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;
 	if (c == TT_ALLGATHER || c == TT_GATHER)
 		b->in_blocks = 1;
@@ -184,16 +181,11 @@ static int list_peers(struct tt_plan *plan)
 
 static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 {
-	*plan = (struct tt_plan){ .collective = b->shape->collective,
-				  .nranks = b->shape->nranks,
-				  .rank = b->shape->rank,
-				  .root = b->shape->root,
-				  .rule = rule_of(b->shape->collective),
-				  .nblocks = b->nblocks,
-				  .in_blocks = b->in_blocks,
-				  .out_blocks = b->out_blocks,
-				  .scratch_blocks = b->scratch_blocks,
-				  .nlanes = b->cut.lanes };
+	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks,
+				  .rank = b->shape->rank, .root = b->shape->root,
+				  .rule = rule_of(b->shape->collective), .nblocks = b->nblocks,
+				  .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
+				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
 	for (uint32_t l = 0; l < b->cut.lanes; l++)
 		plan->nsteps += b->lanes[l].count;
 	plan->steps = malloc((plan->nsteps + 1) * sizeof(*plan->steps));

@@ -57,8 +57,7 @@ static int count(struct tt_check *c, const struct tt_plan *p)
 				if (!tt_ref_is_wire(ref))
 					continue;
 				if (!tt_check_knows(c, from, p->rank))
-					return tt_check_fail(
-						p->rank, lane, i,
+					return tt_check_fail(p->rank, lane, i,
 						"takes a message of rank %d, which sends it none",
 						from);
 				tt_check_channel(c, from, p->rank, lane)->taken++;
@@ -94,8 +93,7 @@ int tt_check_messages(struct tt_check *c)
 					 tt_check_channel(c, p->peers[i], from, lane)->sent);
 			}
 			if (!used)
-				return tt_fail(
-					TT_USAGE,
+				return tt_fail(TT_USAGE,
 					"rank %d: rank %d is in its list of peers, but no step names it",
 					from, p->peers[i]);
 		}

@@ -129,8 +129,7 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 				 y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
 
 			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
-				return tt_check_fail(
-					rank, lane, r->at[lane],
+				return tt_check_fail(rank, lane, r->at[lane],
 					"reads and writes blocks that overlap partly%s",
 					c->placement);
 			continue;
@@ -142,8 +141,7 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 					     "takes %u blocks from rank %d, which sends %u",
 					     s->nblocks, from, ch->nblocks);
 		if (ch->class != class)
-			return tt_check_fail(
-				rank, lane, r->at[lane],
+			return tt_check_fail(rank, lane, r->at[lane],
 				"takes a message as long as block %u from rank %d, which sends one as long as block %u",
 				class, from, ch->class);
 	}

@@ -103,13 +103,11 @@ int tt_check_heads(struct tt_plan *const *plans, int nranks)
 		if (p->collective != first->collective || p->root != first->root ||
 		    p->rule != first->rule || p->nblocks != first->nblocks ||
 		    strcmp(p->algorithm, first->algorithm))
-			return tt_fail(
-				TT_USAGE,
+			return tt_fail(TT_USAGE,
 				"rank %d plans %s %s of %u blocks with root %d, rank 0 %s %s of %u blocks "
-				"with root %d",
-				r, p->algorithm, tt_collective_name(p->collective), p->nblocks,
-				p->root, first->algorithm, tt_collective_name(first->collective),
-				first->nblocks, first->root);
+				"with root %d", r, p->algorithm, tt_collective_name(p->collective),
+				p->nblocks, p->root, first->algorithm,
+				tt_collective_name(first->collective), first->nblocks, first->root);
 		if ((rc = head_blocks(p)) || (rc = head_lanes(p)))
 			return rc;
 	}
@@ -132,7 +130,7 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 {
 	const struct tt_plan *p = a->plan;
 	enum tt_buf buf = tt_ref_buf(ref);
-	uint32_t index = tt_ref_index(ref), n = a->step->nblocks;
+	uint32_t index = tt_ref_index(ref), n = a->step->nblocks, room;
 
 	if (buf == TT_WIRE) {
 		if (index >= (uint32_t)p->nranks || (int)index == p->rank)
@@ -147,10 +145,7 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 	if (!tt_check_has(p, buf))
 		return at_fail(a, "uses %s, which only root %d has in a %s", tt_buf_name(buf),
 			       p->root, tt_collective_name(p->collective));
-	uint32_t room = buf == TT_IN	? p->in_blocks
-			: buf == TT_OUT ? p->out_blocks
-					: p->scratch_blocks;
-
+	room = tt_plan_blocks(p, buf);
 	if (n > room || index > room - n)
 		return at_fail(a, "uses %s[%u..%u], but there are %u blocks", tt_buf_name(buf),
 			       index, index + n - 1, room);
@@ -276,8 +271,7 @@ static int check_peers(const struct tt_check *c, const struct tt_plan *p)
 
 		if (peer < 0 || peer >= p->nranks || peer == p->rank ||
 		    (i && p->peers[i - 1] >= peer))
-			return tt_fail(
-				TT_USAGE,
+			return tt_fail(TT_USAGE,
 				"rank %d: entry %u of its list of peers is %d, out of order or range",
 				p->rank, i, peer);
 		c->peer_index[(size_t)p->rank * (size_t)p->nranks + (size_t)peer] = (uint16_t)i;

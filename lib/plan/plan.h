@@ -128,6 +128,14 @@ struct tt_plan {
 	struct tt_step *steps;
 };
 
+/* Blocks of in, out or scratch. */
+static inline uint32_t tt_plan_blocks(const struct tt_plan *plan, enum tt_buf buf)
+{
+	if (buf == TT_IN)
+		return plan->in_blocks;
+	return buf == TT_OUT ? plan->out_blocks : plan->scratch_blocks;
+}
+
 struct tt_algorithm;
 
 /* plan.c: build, compile (fuse) and own. Returns 0 | TT_ARG (algorithm does not apply: says why) |

@@ -176,10 +176,8 @@ static void rewind_rank(struct tt_sim *sim, struct tt_sim_rank *r)
 		uint32_t lane = i / sim->binding.width, first = r->first[lane];
 		bool empty = first == r->first[lane + 1];
 
-		r->cursor[i] = (struct tt_sim_cursor){ .steps = first,
-						       .row_steps = first,
-						       .lane = lane,
-						       .finished = empty,
+		r->cursor[i] = (struct tt_sim_cursor){ .steps = first, .row_steps = first,
+						       .lane = lane, .finished = empty,
 						       .tile = i % sim->binding.width,
 						       .wake_ps = empty ? TT_SIM_NEVER : 0 };
 	}
@@ -222,10 +220,8 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
 
-		*host = (struct tt_sim_host){ .nranks = host->nranks,
-					      .cores_free = w->cores,
-					      .first_ready = -1,
-					      .turns = 1 };
+		*host = (struct tt_sim_host){ .nranks = host->nranks, .cores_free = w->cores,
+					      .first_ready = -1, .turns = 1 };
 		sim->prices[h] =
 			tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
 	}
@@ -250,10 +246,8 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 	for (int r = 1; r < n; r++)
 		if (sim->rank[r].now_ps > sim->rank[last].now_ps)
 			last = r;
-	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps,
-					  .events = sim->events,
-					  .idle_min = 1,
-					  .ntiles = sim->binding.ntiles,
+	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps, .events = sim->events,
+					  .idle_min = 1, .ntiles = sim->binding.ntiles,
 					  .tiles_walked = sim->tiles };
 	memcpy(result->part_ps, sim->rank[last].part_ps, sizeof(result->part_ps));
 	memcpy(result->messages, sim->messages, sizeof(result->messages));

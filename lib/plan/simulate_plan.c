@@ -30,15 +30,9 @@ static uint16_t place_of(const int *peer, uint32_t npeers, tt_ref wire)
 
 static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
 {
-	struct tt_sim_steps d = { .at = at,
-				  .repeat = 1,
-				  .nblocks = s->nblocks,
-				  .wait_step = s->wait_step,
-				  .to = TT_SIM_NONE,
-				  .op = s->op,
-				  .nsrc = s->nsrc,
-				  .flags = s->flags,
-				  .wait_lane = s->wait_lane,
+	struct tt_sim_steps d = { .at = at, .repeat = 1, .nblocks = s->nblocks,
+				  .wait_step = s->wait_step, .to = TT_SIM_NONE, .op = s->op,
+				  .nsrc = s->nsrc, .flags = s->flags, .wait_lane = s->wait_lane,
 				  .records = (uint8_t)tt_step_records(s),
 				  .has_dst = s->dst != TT_REF_NONE };
 	tt_ref local = d.has_dst ? s->dst : s->src[0];
@@ -167,8 +161,7 @@ static int find_mirrors(struct tt_sim *sim)
 			r->mirror[i] =
 				place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
 			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
-				return tt_fail(
-					TT_INTERNAL,
+				return tt_fail(TT_INTERNAL,
 					"rank %d has to do with rank %d, but not the other way round",
 					a, r->peer[i]);
 		}
@@ -182,11 +175,8 @@ int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *n
 	struct desk desk = { NULL, 0 };
 
 	for (int r = 0; r < n && !rc; r++) {
-		struct tt_shape shape = { .collective = a->collective,
-					  .nranks = n,
-					  .rank = r,
-					  .root = root,
-					  .topology = sim->world.topology };
+		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r,
+					  .root = root, .topology = sim->world.topology };
 
 		rc = plan_of(sim, a, name, &shape, &desk);
 		if (!rc && sim->watch.progress && r % 64 == 0)

@@ -35,6 +35,11 @@ bool tt_direct_fits(const struct tt_op *op)
 	}
 }
 
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
 /* Bytes of rank's input that others read. */
 size_t tt_direct_in_bytes(const struct tt_op *op, int rank)
 {
@@ -63,10 +68,7 @@ struct tt_piece tt_direct_piece(const struct tt_op *op, int peer)
 
 	switch (op->request->collective) {
 	case TT_ALLREDUCE:
-		return (struct tt_piece){ at, at,
-					  at >= block		  ? 0
-					  : block - at < op->part ? block - at
-								  : op->part };
+		return (struct tt_piece){ at, at, at < block ? least(block - at, op->part) : 0 };
 	case TT_REDUCE_SCATTER:
 		return (struct tt_piece){ me * block, 0, peer == op->comm->rank ? block : 0 };
 	case TT_BROADCAST:

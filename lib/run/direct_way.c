@@ -122,10 +122,10 @@ void tt_way_learn(const struct tt_op *op)
 	uint64_t took = tt_now_ns() - op->met_ns;
 	uint32_t *ns = &t->ns[op->reads], now = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 
-	if (t->calls > 1)
-		*ns = !*ns || now < *ns
-			      ? now
-			      : (uint32_t)(*ns + ((now < 2ull * *ns ? now : 2ull * *ns) - *ns) / 4);
+	if (t->calls > 1 && (!*ns || now < *ns))
+		*ns = now;
+	else if (t->calls > 1)
+		*ns += (now - *ns < *ns ? now - *ns : *ns) / 4;
 	if ((t->calls & (t->calls - 1)) == 0)
 		tt_log(TT_LOG_DEBUG,
 		       "rank %d: %s of %zu bytes: %u us by messages, %u us by reading",

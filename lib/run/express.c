@@ -120,14 +120,8 @@ static bool buffers_fit(const void *in, const void *out, size_t bytes)
 static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x,
 					   const void *in, void *out)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE,
-				.in = in,
-				.out = out,
-				.count = x->count,
-				.type = x->type,
-				.op = x->op,
-				.root = -1,
-				.comm = c };
+	struct tt_request r = { .collective = TT_ALLREDUCE, .in = in, .out = out, .count = x->count,
+				.type = x->type, .op = x->op, .root = -1, .comm = c };
 	struct tt_op op;
 
 	tt_op_init(&op, &r);

@@ -168,8 +168,7 @@ static int check_call(const struct tt_gpu_call *call)
 	const struct tt_request *r = call->request;
 
 	if (r->collective == TT_ALLTOALL && call->in_device && r->in == r->out)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: tuttiAlltoAll in place is not possible in device memory; use two buffers",
 			r->comm->rank);
 	return check_broken(r->comm);
@@ -232,11 +231,10 @@ static int check_streams(const struct tt_gpu_call *calls, size_t n)
 				break;
 			if (tt_control_same(c->ctl, other->ctl) &&
 			    (by_kernels(&calls[i]) || by_kernels(&calls[j])))
-				return tt_fail(
-					TT_USAGE,
+				return tt_fail(TT_USAGE,
 					"a group has calls of ranks %d and %d of a communicator on one CUDA "
-					"stream; each rank needs a stream of its own",
-					other->rank, c->rank);
+					"stream; each rank needs a stream of its own", other->rank,
+					c->rank);
 		}
 	return 0;
 }
@@ -285,11 +283,9 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 	for (size_t i = 0, k; i < n && !rc; i += k) {
 		k = gather(&calls[i], n - i);
 		if (!calls[i].request->comm->gpu)
-			return tt_fail(
-				TT_ARG,
+			return tt_fail(TT_ARG,
 				"rank %d: a group with a NULL stream has calls of communicators with and without "
-				"a device; use a group for each",
-				calls[i].request->comm->rank);
+				"a device; use a group for each", calls[i].request->comm->rank);
 		rc = put(&calls[i], k, calls[i].request->comm->gpu->own);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -312,11 +308,9 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	for (size_t i = 0; i < n; i++)
 		device |= calls[i].in_device || calls[i].out_device;
 	if (device && stream && tt_handle_is(stream))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
-			"tuttiStreamCreate",
-			requests[0].comm->rank);
+			"tuttiStreamCreate", requests[0].comm->rank);
 	if (stream && !tt_handle_is(stream))
 		return put(calls, n, stream);
 	if (!device)

@@ -73,11 +73,8 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
 			 struct tt_kept **ret_kept)
 {
-	struct tt_shape shape = { .collective = collective,
-				  .nranks = c->nranks,
-				  .rank = c->rank,
-				  .root = root,
-				  .topology = &c->topology };
+	struct tt_shape shape = { .collective = collective, .nranks = c->nranks, .rank = c->rank,
+				  .root = root, .topology = &c->topology };
 	struct tt_candidate it;
 	int rc = tt_plan_is_free(c->algo, collective);
 
@@ -109,9 +106,7 @@ int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int
 		return 0;
 	rc = find_or_build(c, collective, bytes, root, &kept);
 	if (!rc)
-		*m = (struct tt_memo){ .kept = kept,
-				       .bytes = bytes,
-				       .collective = (uint8_t)collective,
-				       .root = root };
+		*m = (struct tt_memo){ .kept = kept, .bytes = bytes,
+				       .collective = (uint8_t)collective, .root = root };
 	return rc;
 }

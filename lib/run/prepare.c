@@ -29,10 +29,8 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_paths paths = { .nranks = c->nranks,
-					.one_host = c->one_host,
-					.over_tcp = c->over_tcp,
-					.cores = c->cores };
+	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host,
+					.over_tcp = c->over_tcp, .cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
 }
@@ -110,14 +108,12 @@ int tt_op_bind(struct tt_op *op)
 		return rc;
 	op->kept = m->kept;
 	op->plan = op->kept->plan;
-	op->call = (struct tt_call){ .collective = (uint8_t)r->collective,
-				     .type = (uint8_t)r->type,
-				     .op = r->barrier  ? TT_CALL_BARRIER
-					   : r->scaled ? tuttiNumOps
-						       : (uint8_t)r->op,
-				     .algorithm = op->kept->number,
-				     .root = r->root,
+	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
+				     .op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
+				     .algorithm = op->kept->number, .root = r->root,
 				     .count = r->count };
+	if (r->barrier)
+		op->call.op = TT_CALL_BARRIER;
 	op->reduce = tt_reduce_kernel(r->type, r->op);
 	op->past = tt_request_bytes(r) >= TT_PAST_BYTES;
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
@@ -162,12 +158,8 @@ static void prepare_p2p(struct tt_op *op)
 					 .dst = r->send ? TT_REF_NONE : tt_ref_make(TT_OUT, 0),
 					 .to = r->send ? wire : TT_REF_NONE,
 					 .src = { r->send ? tt_ref_make(TT_IN, 0) : wire } };
-	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV,
-					 .rule = TT_EQUAL,
-					 .nblocks = 1,
-					 .nlanes = 1,
-					 .nsteps = 1,
-					 .lanes = { { 0, 1 } },
+	op->own_plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1,
+					 .nlanes = 1, .nsteps = 1, .lanes = { { 0, 1 } },
 					 .steps = &op->own_step };
 	op->plan = &op->own_plan;
 	op->call = (struct tt_call){ .collective = TT_SENDRECV,

@@ -16,12 +16,8 @@ static struct tt_quorum_request *of(const struct tt_request *r)
 /* A struct of an older header is shorter. */
 static void report(const struct tt_quorum_call *q, tuttiQuorum_t *user)
 {
-	tuttiQuorum_t all = { .size = user->size,
-			      .carry = user->carry,
-			      .every = user->every,
-			      .count = q->used,
-			      .mine = q->mine,
-			      .sequence = q->number,
+	tuttiQuorum_t all = { .size = user->size, .carry = user->carry, .every = user->every,
+			      .count = q->used, .mine = q->mine, .sequence = q->number,
 			      .newest = q->newest };
 
 	memcpy(all.mask, q->mask, sizeof(all.mask));

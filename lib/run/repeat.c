@@ -63,12 +63,8 @@ void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_byt
 	    (op.base[TT_IN] != r->in && in_bytes) || (op.base[TT_OUT] != r->out && out_bytes))
 		return;
 	op.started = true;
-	*row = (struct tt_repeat){ .seen = true,
-				   .used = true,
-				   .request = *r,
-				   .in_bytes = in_bytes,
-				   .out_bytes = out_bytes,
-				   .out_in_scratch = NOT_THERE };
+	*row = (struct tt_repeat){ .seen = true, .used = true, .request = *r, .in_bytes = in_bytes,
+				   .out_bytes = out_bytes, .out_in_scratch = NOT_THERE };
 	if (!out_bytes && op.base[TT_OUT] != r->out)
 		row->out_in_scratch = (size_t)(op.base[TT_OUT] - (char *)r->comm->scratch);
 	memcpy(row->head, &op, HEAD_BYTES);
