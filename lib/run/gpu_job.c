@@ -70,10 +70,17 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 		adjust(r, job);
 }
 
+/* What a rank would move onto itself stays untouched: peers may be reading it, and writing even the
+ * same bytes there meanwhile is a data race. */
 static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t from_at,
 		uint64_t to_at, uint64_t bytes)
 {
-	if (bytes)
+	uint32_t me = 1u << job->rank;
+
+	if (from == me && !(job->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES)) &&
+	    job->in[job->rank] + from_at == job->out[job->rank] + to_at)
+		to &= ~me;
+	if (bytes && to)
 		job->piece[job->npieces++] =
 			(struct tt_dev_piece){ from, to, from_at, to_at, bytes };
 }
@@ -134,7 +141,8 @@ uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job)
 	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_FLAGGED_BYTES &&
 	    blocks <= most && !(job->flags & TT_DEV_SCALES)) {
 		job->way = TT_DEV_FLAGGED;
-		add(job, 0, 0, 0, 0, bytes);
+		job->npieces = 1;
+		job->piece[0].bytes = bytes;
 		return (uint32_t)blocks;
 	}
 	job->way = TT_DEV_MEET;
