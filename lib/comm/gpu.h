@@ -26,8 +26,7 @@ struct tt_gpu {
 	tt_cuctx ctx;
 	int device;
 	tt_custream own;                       /* for calls without a stream */
-	tt_cuevent last;                       /* after the newest one that was not captured, on: */
-	tt_custream last_stream;
+	tt_cuevent last;                       /* after the newest one that was not captured */
 	bool any;                              /* there is one */
 	bool staged_only;                      /* TUTTI_GPU=staged */
 

@@ -22,6 +22,7 @@
 #define LOOK_MS 5
 #define LOOK_GRAPHS_MS 20                /* replays are not announced */
 #define ASK_MS 500
+#define MOST_OPS 32                      /* that are put on a stream as one */
 
 struct watch {
 	struct tt_gpu *d;
@@ -42,19 +43,30 @@ static bool is_busy(struct tt_gpu *d)
 	       (atomic_load(&d->given) && d->cu->event_query(d->last) == TT_CU_NOT_READY);
 }
 
-/* Ones into every word that this rank's streams may wait for. */
+/* One into every word that this rank's streams may wait for, as their peers write it: a copy could
+ * tear a word that is looked at, and would wait where the program's copies do. */
 static void let_streams_go(struct watch *w)
 {
-	uint32_t ones[3 * TT_DEV_RANKS + TT_DEV_WORDS];
+	struct tt_cumemop op[MOST_OPS];
 	struct tt_gpu *d = w->d;
+	unsigned n = 0;
 
 	_Static_assert(offsetof(struct tt_dev_desk, told) ==
 			       offsetof(struct tt_dev_desk, arrived) + 12 * TT_DEV_RANKS,
 		       "the four lie in a row");
-	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
-		ones[i] = 1;
-	d->cu->htod_async(d->area->at + offsetof(struct tt_dev_desk, arrived), ones, sizeof(ones),
-			  w->rescue);
+	for (uint32_t i = 0; i < 3 * TT_DEV_RANKS + TT_DEV_WORDS; i++) {
+		op[n++] = (struct tt_cumemop){
+			.operation = TT_CU_WRITE_32,
+			.address = d->area->at + offsetof(struct tt_dev_desk, arrived) + 4 * i,
+			.value = 1
+		};
+		if (n == MOST_OPS) {
+			d->cu->stream_batch(w->rescue, n, op, 0);
+			n = 0;
+		}
+	}
+	if (n)
+		d->cu->stream_batch(w->rescue, n, op, 0);
 	d->cu->stream_synchronize(w->rescue);
 }
 

@@ -46,6 +46,8 @@ DEV void put_relaxed(uint64_t *p, uint64_t v)
 	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
+DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v) { return atomicExch(p, v); }
+
 DEV uint32_t get_acquire(uint32_t *p)
 {
 	uint32_t v;
@@ -99,6 +101,10 @@ struct pair { uint64_t a, b; };
 DEV void put_release(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
 DEV void put_count(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 DEV void put_relaxed(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
+{
+	return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
+}
 DEV uint32_t get_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DEV uint64_t get_relaxed(uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 
@@ -123,12 +129,14 @@ DEV double double_of(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
 
 struct watch { uint64_t since; uint32_t looks; };
 
-/* The first trouble is kept: the host reads what last. */
+/* The first trouble is kept, and told by one thread alone, since several of a rank may have it; the
+ * host reads what last. */
 DEV void tell(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const uint64_t *call)
 {
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
 
-	if (get_acquire(&r->abort))
+	if (get_acquire(&r->abort) ||
+	    swap_relaxed(&((struct tt_dev_desk *)j->desk[j->rank])->troubled, 1))
 		return;
 	r->rank = rank;
 	r->call[0] = call ? call[0] : 0;
@@ -172,6 +180,28 @@ DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
 }
 
 /* ---- meeting --------------------------------------------------------------------------------- */
+
+/*
+ * Which rule of the PTX memory model each order rests upon; scopes are .sys, for a peer may be on
+ * another GPU, and its report is the host's.
+ *   inputs, before peers load them       what lies before a kernel on its stream happens before it;
+ *                 a release is cumulative, so it publishes that too; the thread that acquires
+ *                 `start` passes it on to its block by SYNC (bar.sync)
+ *   outputs, before this rank's stream goes on       all threads' stores, SYNC, the release of `end`
+ *                 by one of them, its acquire here, SYNC, the end of this kernel
+ *   inputs, before their owner writes them again     likewise: SYNC holds the loads before `end`
+ *   cards         plain stores before the release of `start` by the same thread, loads behind its
+ *                 acquire by the same thread; behind `end` they may be written again
+ *   lines         payload and epoch are one aligned word of 8 bytes, which is never torn, so they
+ *                 need no other order. A half is written again two epochs later: by then its writer
+ *                 has had the epoch between from this rank, whose kernel before it had ended.
+ *   where streams order ranks     a kernel's stores happen before what its stream does next, and
+ *                 cuStreamWriteValue is preceded by a fence of the system; a kernel behind
+ *                 cuStreamWaitValue begins after it
+ *   report        rank and call before the release of `what`, which the host acquires
+ * No pointer is __restrict__ here: loads by the path that is not coherent (ld.global.nc) would break
+ * the first three.
+ */
 
 DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {

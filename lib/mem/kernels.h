@@ -28,6 +28,7 @@ struct tt_dev_desk {
 	uint32_t epoch[TT_DEV_BLOCKS];         /* jobs that this rank's block has met its peers in;
 					        * it alone writes it */
 	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
+	uint32_t troubled;                     /* a thread of this rank tells of trouble, or has */
 	/* peers' epochs */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_card card[TT_DEV_BLOCKS][TT_DEV_RANKS];

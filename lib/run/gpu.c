@@ -134,14 +134,15 @@ void tt_gpu_end_calls(struct tt_gpu *d, int mode)
 	tt_gpu_leave(d->ctx);
 }
 
-/* Behind the communicator's newest operation, wherever that is. What is captured keeps the graph's
- * order only. */
+/* Behind the communicator's newest operation, wherever that is; also where it seems to be the same
+ * stream, since handles are used again, and each thread's default stream has the same one. What is
+ * captured keeps the graph's order only. */
 static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
 {
 	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
 
 	*ret_capturing = status != 0;
-	if (!rc && !*ret_capturing && d->any && d->last_stream != stream)
+	if (!rc && !*ret_capturing && d->any)
 		rc = d->cu->stream_wait_event(stream, d->last, 0);
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
@@ -154,7 +155,6 @@ static int end(struct tt_gpu *d, tt_custream stream, bool capturing)
 		atomic_store(&d->captured, true);
 	} else {
 		rc = d->cu->event_record(d->last, stream);
-		d->last_stream = stream;
 		d->any = true;
 	}
 	atomic_store(&d->enters, false);
