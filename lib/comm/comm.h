@@ -148,7 +148,8 @@ struct tuttiComm {
 	/* waiting */
 	enum tt_wait_policy policy;
 	uint32_t spins;                        /* the least of its peers' transports */
-	uint32_t impatience, waits, pause_ms;  /* see wait.c */
+	uint32_t impatience, waits;            /* see wait.c; also: */
+	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;
 	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */

@@ -13,12 +13,14 @@
  *                             once, shares its core in spite of what was decided: it grows impatient
  *                             and yields sooner, but tries again now and then
  *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else
- *                             computes on the core then gets; a sleeper is woken at once. So after a
- *                             yield that took long, on a host where more threads want to run than it
- *                             has ranks, a rank only sleeps, for a while that doubles as long as
- *                             yields stay long (8 ranks on 2 cores beside a compiler, 256 KiB: 15 ms
- *                             by yields, 0.8 ms by sleep). A long yield alone says little: the peer
- *                             may have computed, and among themselves ranks are quicker by yields
+ *                             computes on the core then gets; a sleeper is woken at once. So where
+ *                             yields take long in the mean, on a host where more threads want to
+ *                             run than it has ranks, a rank only sleeps, for a while that doubles as
+ *                             long as they stay long (8 ranks on 2 cores beside a compiler, 256 KiB:
+ *                             15 ms by yields, 0.8 ms by sleep). One long yield says little: a peer
+ *                             computed, or the turn was another control group's; among
+ *                             themselves ranks are quicker by yields (in a group of their own beside
+ *                             a busy one, 8 B: 16 us, by sleep 110)
  *
  * Every wait looks at the communicator's health each round and at the
  * deadline whenever it has slept. The deadline moves on with the
@@ -38,7 +40,9 @@
 #define YIELDS_CROWDED 60u
 #define YIELDING_MS 5u             /* at most, however many yields that are */
 /* by then somebody had the core for a time slice: a peer that computes, or a stranger */
-#define LONG_YIELD_US 1000u
+#define LONG_YIELD_NS 1000000u
+#define YIELD_MOST_NS 4000000u     /* what one counts for in their mean */
+#define DEAR_YIELD_NS 300000u      /* in the mean of some 32: sleep costs less */
 #define PAUSE_MIN_MS 50u           /* without yields, after a long one */
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
@@ -207,12 +211,16 @@ static void yield(struct tt_wait *w)
 {
 	tuttiComm_t c = w->comm;
 	uint64_t before = w->yielded_ns;
+	uint32_t took;
 
 	sched_yield();
 	w->yielded_ns = tt_now_ns();
+	took = (uint32_t)(w->yielded_ns - before < YIELD_MOST_NS ? w->yielded_ns - before
+								 : YIELD_MOST_NS);
+	c->yield_ns += took / 32 - c->yield_ns / 32;
 	if (w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
 		w->yields = 0;
-	if (w->yielded_ns < before + LONG_YIELD_US * 1000ull || !strangers(c))
+	if (took < LONG_YIELD_NS || c->yield_ns < DEAR_YIELD_NS || !strangers(c))
 		return;
 	w->yields = 0;
 	c->pause_ms = 2 * c->pause_ms < PAUSE_MAX_MS ? 2 * c->pause_ms : PAUSE_MAX_MS;
