@@ -31,9 +31,8 @@ int team_failures(struct team *t);
 /* The same for n ranks that run fn and have 20 s for a call. */
 int team_play(int n, int way, bool threads, rank_fn *fn);
 
-/* Is there time for more than the smallest useful choice: in the tiers full and soak, and on a GPU,
- * if
- * not under tools that take long (TT_GPU_BRIEF)? */
+/* Is there time for more than the smallest useful choice: in the tiers full and soak,
+ * and on a GPU, if not under tools that take long (TT_GPU_BRIEF)? */
 bool gpu_thorough(void);
 
 /* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */

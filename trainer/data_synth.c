@@ -2,10 +2,9 @@
  * data_synth.c - made-up images of Fashion-MNIST's shape,
  * for hosts without the real ones and for tests
  *
- * Every class has two prototypes, smooth random pictures. A sample is one of them, through which
- * any
- * other shows, so that classes overlap, and noise. All of it depends on the seed alone. Row of the
- * table in data.c.
+ * Every class has two prototypes, smooth random pictures. A sample is one
+ * of them, through which any other shows, so that classes overlap, and
+ * noise. All of it depends on the seed alone. Row of the table in data.c.
  */
 #include "data.h"
 

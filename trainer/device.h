@@ -2,12 +2,12 @@
  * device.h - what a device must be able to do to train: memory, the matrix product, and a few loops
  * over elements
  *
- * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one row of the
- * table in device.c. Pointers are to the device's memory unless their names begin with host_ or end
- * so: nothing but the operations touch them, unless the device says that its memory is not apart.
- * All calls come from the one thread of the rank, take effect in call order, and may run behind the
- * caller: get waits for
- * what it reads. Called by models, by trainer.c and by strategies (which name no device).
+ * A device is one file device_NAME.c with a struct tt_device_ops at its end, and one
+ * row of the table in device.c. Pointers are to the device's memory unless their
+ * names begin with host_ or end so: nothing but the operations touch them, unless the
+ * device says that its memory is not apart. All calls come from the one thread of the
+ * rank, take effect in call order, and may run behind the caller: get waits for what
+ * it reads. Called by models, by trainer.c and by strategies (which name no device).
  */
 #ifndef TT_TRAINER_DEVICE_H
 #define TT_TRAINER_DEVICE_H
@@ -93,10 +93,9 @@ struct tt_device_ops {
 	void (*fold)(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
 		     float *x);
 
-	/* The greatest of each 2 x 2 pixels, and 0: from y[planes][rows][side][side] to x
-	 * [rows][planes][side / 2][side / 2]; which[as x] notes which it was. The way back: y =
-	 * what
-	 * x's gradient dx comes to; side is y's, and even. */
+	/* The greatest of each 2 x 2 pixels, and 0: from y[planes][rows][side][side]
+	 * to x [rows][planes][side / 2][side / 2]; which[as x] notes which it was.
+	 * The way back: y = what x's gradient dx comes to; side is y's, and even. */
 	void (*pool)(struct tt_device *d, struct tt_planes p, const float *y, float *x,
 		     uint8_t *which);
 	void (*pool_back)(struct tt_device *d, struct tt_planes p, const float *dx,

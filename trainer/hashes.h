@@ -1,10 +1,9 @@
 /*
  * hashes.h - hashes of the parameters after every step, for `tutti hashdiff`
  *
- * A file of records: header, then for each step its number and a hash for each bucket, and after
- * the
- * step of --hash-values the parameters themselves. All in this machine's byte order. Rank 0 writes
- * (train.c), perf/cmd_hashdiff.c reads.
+ * A file of records: header, then for each step its number and a hash for each
+ * bucket, and after the step of --hash-values the parameters themselves. All in
+ * this machine's byte order. Rank 0 writes (train.c), perf/cmd_hashdiff.c reads.
  */
 #ifndef TT_TRAINER_HASHES_H
 #define TT_TRAINER_HASHES_H

@@ -43,9 +43,8 @@ struct tt_leaves tt_leaves_of(enum tt_canonical kind, size_t batch, size_t leaf,
 struct tt_node tt_leaves_share(const struct tt_leaves *l, int rank, int nranks);
 struct tt_node tt_leaves_rows(const struct tt_leaves *l, struct tt_node leaves);
 
-/* The nodes that a run of leaves comes to, at most `run.last - run.first`. node may be NULL.
- * Returns
- * how many; `off` has one even for no samples. */
+/* The nodes that a run of leaves comes to, at most `run.last - run.first`.
+ * node may be NULL. Returns how many; `off` has one even for no samples. */
 size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_node *node);
 
 /* Adds up what can be added up: at[i][count] is the sum of node[i], and the nodes follow each

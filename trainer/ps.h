@@ -1,11 +1,9 @@
 /*
  * ps.h - a worker's side of parameter servers: push, pull, settle
  *
- * The parameters and their optimizer are spread over servers (shards.h), which are the last ranks
- * of
- * world and run tt_server_run. Everything travels as messages (tuttiMsgSend), so a server takes
- * what
- * comes, whoever sent it. Called by the strategies that have servers.
+ * The parameters and their optimizer are spread over servers (shards.h), which are the last
+ * ranks of world and run tt_server_run. Everything travels as messages (tuttiMsgSend), so a
+ * server takes what comes, whoever sent it. Called by the strategies that have servers.
  */
 #ifndef TT_TRAINER_PS_H
 #define TT_TRAINER_PS_H

@@ -32,9 +32,8 @@ void tt_sampler_close(struct tt_sampler *s);
 
 static inline size_t tt_sampler_steps(const struct tt_sampler *s) { return s->samples / s->batch; }
 
-/* The samples of global step `step` (counted from 0 through all epochs), from row `first` of its
- * batch
- * on. Valid until the next call. */
+/* The samples of global step `step` (counted from 0 through all epochs),
+ * from row `first` of its batch on. Valid until the next call. */
 const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first);
 
 #endif

@@ -2,9 +2,8 @@
  * server.c - a parameter server: takes what comes, whoever sent it (ps.h)
  *
  * One thread, one message at a time; no lock is held while bytes move. It ends when all workers
- * have
- * said goodbye or are gone; that all have died is a failure. --record notes in which order it took
- * pushes and pulls; --replay takes them in that order, for the same bits once more.
+ * have said goodbye or are gone; that all have died is a failure. --record notes in which order
+ * it took pushes and pulls; --replay takes them in that order, for the same bits once more.
  */
 #include "arrivals.h"
 #include "fault.h"

@@ -1,10 +1,9 @@
 /*
  * shards.h - which server keeps which parameters
  *
- * A piece is a run of the parameter array that one server keeps; a server's shard is its pieces,
- * one
- * after the other. A function of the model and the number of servers, so all ranks know it. Called
- * by ps.c and server.c.
+ * A piece is a run of the parameter array that one server keeps; a server's
+ * shard is its pieces, one after the other. A function of the model and the
+ * number of servers, so all ranks know it. Called by ps.c and server.c.
  */
 #ifndef TT_TRAINER_SHARDS_H
 #define TT_TRAINER_SHARDS_H

@@ -1,10 +1,9 @@
 /*
  * timeline.h - what every rank did when, for chrome://tracing or ui.perfetto.dev
  *
- * A rank notes spans of time; at the end rank 0 writes those of all ranks as one JSON file. Spans
- * of
- * ranks on different hosts are as far apart as the hosts' clocks. What is in no span is idle, or
- * between steps. Called by gradient.c, strategies and train.c.
+ * A rank notes spans of time; at the end rank 0 writes those of all ranks as one JSON
+ * file. Spans of ranks on different hosts are as far apart as the hosts' clocks. What is
+ * in no span is idle, or between steps. Called by gradient.c, strategies and train.c.
  */
 #ifndef TT_TRAINER_TIMELINE_H
 #define TT_TRAINER_TIMELINE_H

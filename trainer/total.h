@@ -33,23 +33,21 @@ void tt_pile_close(struct tt_pile *pile);
 /* In each step before the first pile: makes wire fit to travel. */
 int tt_pile_begin(struct tt_trainer *t);
 
-/* Worker `root` gets what workers first..last-1 have, added up as far as it goes; the others of
- * them
- * give theirs. root is one of them. */
+/* Worker `root` gets what workers first..last-1 have, added up as far as it goes;
+ * the others of them give theirs. root is one of them. */
 int tt_pile_gather(struct tt_trainer *t, struct tt_pile *pile, int root, int first, int last);
 
-/* Worker `from`, whose pile holds what workers first..last-1 have, gives it to worker `to`, who
- * adds
- * it to its own, which follows (before) or precedes. */
+/* Worker `from`, whose pile holds what workers first..last-1 have, gives it to worker `to`,
+ * who adds it to its own, which follows (before) or precedes. */
 struct tt_passing {
 	int from, to, first, last;
 	bool before;
 };
 int tt_pile_pass(struct tt_trainer *t, struct tt_pile *pile, struct tt_passing p);
 
-/* As tt_total, of `count` floats from `first` on, a multiple of the workers within sum.stride; the
- * pile
- * was opened for a worker's part of them. Not for fixed64, whose exponents are of all leaves. */
+/* As tt_total, of `count` floats from `first` on, a multiple of the
+ * workers within sum.stride; the pile was opened for a worker's part
+ * of them. Not for fixed64, whose exponents are of all leaves. */
 int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size_t count);
 
 /* The pile's one node becomes floats in wire's first node. */

@@ -95,9 +95,8 @@ int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct
 /* The tail of wire's first node. */
 void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL]);
 
-/* A stream for the library's calls on wire beside the backward pass. lead: the calls from now on
- * come
- * behind all that is computed. wait: until all calls are done. */
+/* A stream for the library's calls on wire beside the backward pass. lead:
+ * the calls from now on come behind all that is computed. wait: until all calls are done. */
 int tt_beside_open(struct tt_trainer *t);
 void tt_beside_lead(struct tt_trainer *t);
 int tt_beside_wait(struct tt_trainer *t);
