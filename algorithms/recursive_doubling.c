@@ -14,9 +14,11 @@
  *
  *   steps          log2 n, and 2 for n not a power of two (log2 n rounded down)
  *   bytes          each rank sends S log2 n; n not a power of two: a folded rank sends S, its
- * neighbour S (log2 + 1) order of sums  a binary tree over the ranks, in rank order restrictions
- * none source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
- * operations in MPICH
+ *                  neighbour S (log2 + 1)
+ *   order of sums  a binary tree over the ranks, in rank order
+ *   restrictions   none
+ *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
+ *                  operations in MPICH
  */
 #include "algorithms/forms.h"
 #include "algorithms/fold.h"

@@ -12,11 +12,10 @@
  *         that joins while a CUDA context is current in its thread may also give memory of that
  *         device (cuMemAlloc, managed, virtual).
  * Streams NULL: the call returns when the operation is complete here. A stream of
- * tuttiStreamCreate: the call
- *         returns at once, the operation runs behind the caller in call order,
- *         tuttiStreamSynchronize waits. A CUDA stream, on a rank with a device: the call returns at
- *         once, the operation runs when the stream comes to it, and may be captured into a graph,
- *         on all ranks alike. (void *)1 is CUDA's default stream.
+ *         tuttiStreamCreate: the call returns at once, the operation runs behind the caller in call
+ *         order, tuttiStreamSynchronize waits. A CUDA stream, on a rank with a device: the call
+ *         returns at once, the operation runs when the stream comes to it, and may be captured into
+ *         a graph, on all ranks alike. (void *)1 is CUDA's default stream.
  * Calls   every rank of a communicator makes the same collective calls in the same order with the
  *         same count, datatype, op and root. Differences are found and become tuttiInvalidUsage on
  *         every rank, not a hang.
@@ -25,10 +24,9 @@
  *         returns the same error, and only tuttiCommAbort or tuttiCommDestroy remain. sendbuff is
  *         intact (out of place), recvbuff is undefined.
  * Threads different communicators: any threads at once. One communicator: one caller at a time,
- * except
- *         tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError, which any thread may call.
- * Silence the library prints nothing unless TUTTI_LOG asks,
- * never exits, installs no signal handler.
+ *         but tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError: from any thread.
+ * Silence the library prints nothing unless TUTTI_LOG asks, never exits, and installs no signal
+ *         handler.
  */
 #ifndef TUTTI_H
 #define TUTTI_H
@@ -152,8 +150,8 @@ TUTTI_API tuttiResult_t tuttiGetVersion(int *version);
 /* tuttiGetErrorString - what a result code means, in a few words; never NULL. Thread: any. */
 TUTTI_API const char *tuttiGetErrorString(tuttiResult_t result);
 
-/* tuttiGetLastError - the sentence that tells what went wrong last: on comm, or in this thread when
- * comm is NULL
+/* tuttiGetLastError - the sentence that tells what went wrong last: on comm,
+ * or in this thread when comm is NULL
  *   Owns       the library; valid until the next failing call of this thread. Never NULL, "" when
  *              nothing failed.
  *   Thread     any     Blocks   no */
@@ -167,8 +165,9 @@ TUTTI_API const char *tuttiGetLastError(tuttiComm_t comm);
  *              process that will be rank 0 or in one on the same host (a parent that forks the
  *              ranks is fine: no thread is started). It holds this host's addresses and the secret
  *              that keeps strangers out.
- *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiSystemError (no usable address or port,
- * no randomness) Thread     any     Blocks   no */
+ *   Returns    tuttiSuccess | tuttiInvalidArgument
+ *              tuttiSystemError  no usable address or port, no randomness
+ *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
 
 /* tuttiCommInitRank - join a communicator of nranks ranks as rank
@@ -223,8 +222,8 @@ typedef struct {
 	void (*abort)(void *ctx, const char *why);
 } tuttiStore_t;
 
-/* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch): rank 0 puts,
- * the others get
+/* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch):
+ * rank 0 puts, the others get
  *   Call       by every rank, with the same key; not inside a group
  *   Returns    as tuttiCommInitRankConfig; tuttiSystemError also when the store fails, tuttiTimeout
  *              when fence or get do */
@@ -267,18 +266,18 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config);
 
-/* tuttiCommFinalize - wait until every operation given to comm is complete; no further one is
- * accepted
- *   Returns    tuttiSuccess | the communicator's error     Blocks   yes, at most the time-outs of
- *              what is queued */
+/* tuttiCommFinalize - wait until every operation given to comm is complete;
+ * no further one is accepted
+ *   Returns    tuttiSuccess | the communicator's error
+ *   Blocks     yes, at most the time-outs of what is queued */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 
 /* tuttiCommDestroy - finalize, say goodbye to the other ranks, free. NULL is ignored.
  *   Owns       comm is gone afterwards whatever is returned     Blocks   as tuttiCommFinalize */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 
-/* tuttiCommAbort - end every running operation with an error, here and on every other rank, then
- * free
+/* tuttiCommAbort - end every running operation with an error, here and on every other rank,
+ * then free
  *   Owns       comm is gone afterwards. A thread inside a call on comm gets tuttiRemoteError and
  *              must not use comm again.
  *   Thread     any     Blocks   until the calls inside comm have returned, some milliseconds */
@@ -495,8 +494,8 @@ typedef struct {
 	size_t bytes;
 } tuttiMsg_t;
 
-/* tuttiMsgSend - send bytes of buff to peer (also this rank), under tag (>= 0) and version, which
- * is the caller's to use
+/* tuttiMsgSend - send bytes of buff to peer (also this rank), under tag (>= 0) and version,
+ * which is the caller's to use
  *   Returns    tuttiSuccess  buff may be used again; the message is on its way or there
  *              tuttiInvalidArgument | tuttiSystemError
  *              tuttiRemoteError  peer is dead or has left
@@ -523,8 +522,8 @@ TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tutti
 				      tuttiMsg_t *msg);
 
 /* tuttiMsgCancel - drop messages from source with tag (TUTTI_ANY: whichever) that have come and
- * have a version below `version` (UINT64_MAX: any), and end the waits of other threads for exactly
- * this source and tag
+ * have a version below `version` (UINT64_MAX: any), and end the waits of other threads for
+ * exactly this source and tag
  *   dropped    how many; NULL: not wanted     Blocks   no */
 TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm,
 				       uint64_t *dropped);
@@ -594,18 +593,19 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 /* tuttiMemAlloc - page-aligned zeroed memory that ranks of the same host read in place: the fastest
  * for large calls. Free with tuttiMemFree. A forked child shares it with its parent (it is mapped
  * MAP_SHARED).
- *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr NULL, not from tuttiMemAlloc) |
- * tuttiSystemError (no memory) */
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr NULL, not from tuttiMemAlloc)
+ *              tuttiSystemError (no memory) */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);
 
-/* tuttiCommRegister - tell comm that buff [size bytes] will be used often; a hint, never required,
- * changes no result
+/* tuttiCommRegister - tell comm that buff [size bytes] will be used often;
+ * a hint, never required, changes no result
  *   buff       stays mapped until the handle is given back: cards may keep it registered and read
  *              and write there
  *   handle     for tuttiCommDeregister; freed with comm at the latest; NULL where size is 0
- *   Returns    tuttiSuccess | tuttiInvalidArgument (handle or buff NULL; not a handle of comm, or
- * given back) | tuttiSystemError (no memory) Thread     any     Blocks   no */
+ *   Returns    tuttiSuccess | tuttiSystemError (no memory)
+ *              tuttiInvalidArgument  handle or buff NULL; not a handle of comm, or given back
+ *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size,
 					  void **handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle);
@@ -613,11 +613,12 @@ TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle
 /* ---- host streams ---------------------------------------------------------------------------- */
 
 /* tuttiStreamCreate - a queue with a thread of its own that runs what is given to it in order
- * tuttiStreamSynchronize - wait for all of it: tuttiSuccess, or the first error since the last
- * synchronize tuttiStreamQuery - tuttiSuccess: nothing left to do | tuttiInProgress | the error, as
- * synchronize tuttiStreamDestroy - synchronize, then free
- *   Thread     any     Blocks   Synchronize, Destroy: until the queue is empty (every operation has
- *              its deadline) */
+ * tuttiStreamSynchronize - wait for all of it:
+ *              tuttiSuccess, or the first error since the last synchronize
+ * tuttiStreamQuery - tuttiSuccess: nothing left to do | tuttiInProgress | the error, as synchronize
+ * tuttiStreamDestroy - synchronize, then free
+ *   Thread     any
+ *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline) */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream);
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);

@@ -21,11 +21,10 @@ struct tt_launch {
 /*
  * Forks the processes and waits for all of them.
  *   Returns  0 when all ended with 0, else the exit status of the first that failed (1 for one that
- *            died of a signal; which and how goes to stderr). Ranks that outlive a failed one by 5
- *            s are killed. Lenient: a death by signal is no failure, unless all die.
+ *            died of a signal; which and how goes to stderr). Ranks that outlive a failed one by
+ *            5 s are killed. Lenient: a death by signal is no failure, unless all die.
  *   Signals  INT, TERM and HUP are passed on; when the ranks are gone the parent dies of the same
- *            signal.
- *            A parent that is killed takes its ranks with it.
+ *            signal. A parent that is killed takes its ranks with it.
  */
 int tt_launch(const struct tt_launch *launch);
 

@@ -43,9 +43,8 @@ struct tt_usage {
 	const struct tt_option *options;   /* ends with a row without name */
 };
 
-/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed, exit 0
- * |
- * 2: a sentence went to stderr, exit 2. */
+/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed,
+ * exit 0 | 2: a sentence went to stderr, exit 2. */
 int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values);
 
 /* "TOOL: sentence" on stderr; returns 2, the exit status of a wrong line. */

@@ -2,20 +2,17 @@
  * values.c - inputs with an exactly known result (values.h), and their comparison
  *
  * Called by seat.c and tests/test_perf.c. For every element a hash h chooses; r is the rank, n
- * their number, and everything is a whole number (for floats times a power of two, which changes no
- * rounding):
- *   sum       a + r * b                 while all partial sums are exact: |sum| <= limit of the
- *             type
- *             1, and at one rank more   when only 2 n fits the limit (fp8, or bfloat16 and many
- *                                       ranks)
- *             1 at some ranks, else 0   when not even that fits
- *   avg       as the latter two; in the first of them the sum is a multiple of n, so that floats
- *             need no rounding
- *   prod      integers: an odd constant for each rank, times h at one; floats: -1, and h at one
- *             rank
- *   max, min  h at one rank, anything less (more) at the others
- *   band, bor each bit is decided by one rank
- *   bxor      a ^ (c[r] & b) with random c whose sum is all ones
+ * their number, and everything is a whole number
+ * (for floats times a power of two, which changes no rounding):
+ *   sum        a + r * b                 while all partial sums are exact: |sum| <= type's limit
+ *              1, and at one rank more   when only 2 n fits the limit (fp8; bfloat16, many ranks)
+ *              1 at some ranks, else 0   when not even that fits
+ *   avg        as the latter two; in the first of them the sum is a multiple of n, so that floats
+ *              need no rounding
+ *   prod       integers: an odd constant for each rank, times h at one; floats: -1, and h at one
+ *   max, min   h at one rank, anything less (more) at the others
+ *   band, bor  each bit is decided by one rank
+ *   bxor       a ^ (c[r] & b) with random c whose sum is all ones
  */
 #include "perf/values.h"
 

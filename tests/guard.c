@@ -1,18 +1,15 @@
 /*
- * guard.c - what tests/guards.sh counts instructions, loads and stores, system calls and
- * allocations of
+ * guard.c - what tests/guards.sh counts:
+ * instructions, loads and stores, system calls and allocations
  *
  *   guard calls CALL BYTES WINDOWS CALLS    one rank, as the environment says. Callgrind counts
- *   inside guarded_call; strace
- *                                           sees a close of a descriptor that is none before and
- *                                           after each window of so many calls. TT_GUARD_LATE_US:
- *                                           sleep before each call, so that what the others send is
- *                                           there already
+ *           inside guarded_call; strace sees a close of a descriptor that is none before and after
+ *           each window of so many calls. TT_GUARD_LATE_US: sleep before each call, so that what
+ *           the others send is there already
  *   guard allocations NP TRANSPORT          ranks are forked; prints how often 20 calls of each
- *   kind allocate once their
- *                                           shape is known, counted at malloc itself
- *   guard build                             exit 0 where instructions may be counted: optimised, no
- *   sanitizer
+ *           kind allocate once their shape is known, counted at malloc itself
+ *   guard build                             exit 0 where instructions may be counted: optimised,
+ *           no sanitizer
  */
 #include <stdio.h>
 #include <stdlib.h>

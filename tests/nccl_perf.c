@@ -1,10 +1,9 @@
 /*
- * nccl_perf.c - a measuring user of libnccl.so.2: nccl-tests' options and columns, ranks as
- * processes or threads
+ * nccl_perf.c - a measuring user of libnccl.so.2: nccl-tests' options and columns,
+ * ranks as processes or threads
  *
- * Usage: nccl_perf [COLLECTIVE] [-b -e bytes] [-f factor] [-n iterations] [-w warm-up] [-c 0|1] [-d
- * type] [-o op]
- *        [-t threads | -p processes]
+ * Usage: nccl_perf [COLLECTIVE] [-b -e bytes] [-f factor] [-n iterations] [-w warm-up] [-c 0|1]
+ *        [-d type] [-o op] [-t threads | -p processes]
  * COLLECTIVE is all_reduce, reduce, broadcast, all_gather, reduce_scatter, alltoall, gather,
  * scatter. All ranks use device 0 of the driver in NCCL_CLIENT_CUDA, or host memory. Exits with 1
  * when a value was wrong. Written against nccl.h alone.

@@ -11,9 +11,8 @@
 #include "trainer.h"
 
 /* --resume: rank 0 gets parameters and state, all ranks t->first_step. Does nothing without the
- * option. Called by all ranks of world. Returns 0 | TT_TRAIN_USAGE (no such file, another model,
- * ...)
- * | TT_TRAIN_FAILED. */
+ * option. Called by all ranks of world.
+ * Returns 0 | TT_TRAIN_USAGE (no such file, another model, ...) | TT_TRAIN_FAILED. */
 int tt_checkpoint_resume(struct tt_trainer *t);
 
 /* Rank 0 writes what the training is after `step`. Called by all workers, which have the same

@@ -37,9 +37,8 @@ struct tt_device_ops {
 	bool reached; /* if so: the library's calls take it all the same */
 
 	/* Before a rank joins, in its thread: the device that `name` means becomes the rank's, so
-	 * that
-	 * the library takes its memory. local_rank: among those of its host. NULL: nothing to be
-	 * done. Returns 0 | TT_TRAIN_USAGE (not on this host). */
+	 * that the library takes its memory. local_rank: among those of its host. NULL: nothing to
+	 * be done. Returns 0 | TT_TRAIN_USAGE (not on this host). */
 	int (*take)(const char *name, int local_rank);
 
 	/* Sets d->state. Returns 0 | TT_TRAIN_FAILED | TT_TRAIN_USAGE (not on this host). */
@@ -52,9 +51,8 @@ struct tt_device_ops {
 	void (*put)(struct tt_device *d, void *to, const void *from_host, size_t bytes);
 	void (*get)(struct tt_device *d, void *to_host, const void *from, size_t bytes);
 
-	/* Waits until all is done. Returns 0 | TT_TRAIN_FAILED: something failed since open. NULL:
-	 * all
-	 * is done when its call returns. */
+	/* Waits until all is done. Returns 0 | TT_TRAIN_FAILED: something failed since open.
+	 * NULL: all is done when its call returns. */
 	int (*settle)(struct tt_device *d);
 
 	/* The library's calls beside the computing, where memory is apart and reached: a stream for
@@ -122,8 +120,7 @@ extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */
 const struct tt_device_ops *tt_device_find(const char *name);
 
 /* canonical: its bits must be those of the processor. Returns 0 | TT_TRAIN_USAGE (no such device,
- * or
- * not on this host) | TT_TRAIN_FAILED. Close with tt_device_close. */
+ * or not on this host) | TT_TRAIN_FAILED. Close with tt_device_close. */
 int tt_device_open(struct tt_device *d, const char *name, bool canonical);
 void tt_device_close(struct tt_device *d);
 

@@ -2,8 +2,7 @@
  * model_cnn.c - a small convolutional network: two convolutions of 5 x 5,
  * each followed by max(y, 0) and the greatest of 2 x 2, and a fully connected layer
  *
- * 	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
- * [classes]
+ *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
  *
  * Convolutions work on a leaf of samples at a time: their patches are 25 times as large as the
  * images. A convolution's bias is the weight of a patch line of ones, so that it is one matrix

@@ -66,9 +66,8 @@ extern const struct tt_strategy_ops tt_strategy_one, tt_strategy_mirrored,
 	tt_strategy_downpour, tt_strategy_spare;
 extern const struct tt_strategy_ops *const tt_strategies[]; /* ends with NULL */
 
-/* Sets t->strategy to what --strategy names. Returns 0 | TT_TRAIN_USAGE: none, or one that cannot
- * do
- * what other options ask for. */
+/* Sets t->strategy to what --strategy names.
+ * Returns 0 | TT_TRAIN_USAGE: none, or one that cannot do what other options ask for. */
 int tt_strategy_find(struct tt_trainer *t);
 
 #endif

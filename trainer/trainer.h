@@ -75,9 +75,8 @@ struct tt_batch {
 };
 
 /* world is open already, and closed by close; config and data outlive the trainer. Rank 0 has the
- * parameters to start from, the others zeros: handing them out is the strategy's. Returns 0 |
- * TT_TRAIN_USAGE |
- * TT_TRAIN_FAILED; close after a failure too. */
+ * parameters to start from, the others zeros: handing them out is the strategy's.
+ * Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED; close after a failure too. */
 int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 		    const struct tt_data *data, tuttiComm_t world);
 void tt_trainer_close(struct tt_trainer *t);

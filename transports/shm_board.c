@@ -4,9 +4,10 @@
  * Called through tt_shm by run. Each rank has two notices on the board;
  * number k goes into notice k % 2:
  *
- *   | payload 56 B | flag | payload 56 B | flag | ...        1..6 lines; a line carries bytes and
- * flag: one transfer | ............ | flag |  and a page of up to 64 KiB      what is larger: two
- * transfers in a row
+ *   | payload 56 B | flag | payload 56 B | flag | ...
+ *              1..6 lines; a line carries bytes and flag: one transfer
+ *   | ............ | flag |  and a page of up to 64 KiB
+ *              what is larger: two transfers in a row
  *
  * All peers read the same lines, so a rank writes once however many there are, and nobody
  * acknowledges: who casts k has seen k-1 of all, and they had read everything of k-2 when they cast

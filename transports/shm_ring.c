@@ -3,9 +3,9 @@
  *
  * Called through tt_shm by run. A ring is 64 lines, and slots for what does not fit into lines:
  *
- *   up to 56 B     | payload ............ flag |             one cache line carries bytes and flag:
- * one transfer up to 336 B    | payload ............ flag | x 2..6      several lines: their
- * transfers overlap more           | offset ............. flag | --> a slot: two transfers in a row
+ *   up to 56 B    | payload ............ flag |              bytes and flag in a line: one transfer
+ *   up to 336 B   | payload ............ flag | x 2..6       several lines: their transfers overlap
+ *   more          | offset ............. flag | --> a slot   two transfers in a row
  *
  * flag = number of the line and a mix of stamp and length, stored last. The reader compares it with
  * what it expects: equal means that the line is there; the same number with another mix means that

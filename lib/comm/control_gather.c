@@ -4,8 +4,8 @@
  * Called by comm and transports while they set up; never on the way of a call. A child may be one
  * exchange ahead of this rank: its part waits in the connection until this rank comes. It cannot be
  * two ahead, because the whole of the first needs this rank's part.
- *   up    number, bytes each, how many, then rank and part of each      down    number, bytes each,
- *         all parts
+ *   up    number, bytes each, how many, then rank and part of each
+ *   down  number, bytes each, all parts
  */
 #include <stdio.h>
 #include <stdlib.h>

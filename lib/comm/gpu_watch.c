@@ -7,8 +7,8 @@
  *   a kernel gave up (its report says so), or streams stand still for the time-out:
  *           the communicator's error
  *   the communicator is broken:
- *           all waiting on the GPU is ended, kernels by the abort word, streams by writing what they
- *           wait for; the results are then worthless, but everything comes to an end
+ *           all waiting on the GPU is ended, kernels by the abort word, streams by writing what
+ *           they wait for; the results are worthless then, but everything comes to an end
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /*
  * launch.h - joining the job that somebody else's launcher started: who am I, and where is rank 0?
  *
- * Called by api (tuttiCommInitEnv, tuttiCommInitStore, tuttiCommInitOob); calls comm (ids) and
- * base.
+ * Called by api (tuttiCommInitEnv, tuttiCommInitStore, tuttiCommInitOob); calls comm and base.
+ *
  *   detect.c      which engine's environment is complete; engines.c reads each of them
  *   rendezvous.c  from there to a unique id, in one of two ways:
  *     a store     the engine carries a few hundred bytes privately (struct tt_store): rank 0 makes

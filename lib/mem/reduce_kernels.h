@@ -6,12 +6,11 @@
  * kernels there are. The loop that makes kernels of it is in reduce_loop.h. The bits are the same
  * everywhere, because
  * - small floats are unpacked to float in place, without moving lanes: of a 32-bit lane, part a is
- * the low element, part
- *   b the next; packing puts them back. An element is computed from its own operands, in operand
- *   order.
+ *   the low element, part b the next; packing puts them back. An element is computed from its own
+ *   operands, in operand order.
  * - rounding to a small type is integer arithmetic (F16C gives the same bits), and a NaN result is
- * replaced by the one
- *   NaN of its type, since which operand's NaN an addition passes on depends on the compiler.
+ *   replaced by the one NaN of its type, since which operand's NaN an addition passes on depends on
+ *   the compiler.
  * - there is no multiply-add to contract, and contraction is off.
  */
 

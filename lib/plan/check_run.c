@@ -5,11 +5,10 @@
  * The rule of the run is the strictest that holds for all transports:
  *   - between two ranks, a lane has at most one message on its way;
  *   - a message is gone from the sender only when the receiver's step takes it, and until then
- *   nothing may write
- *     the blocks it is read from (those of dst, or of the source where there is no dst); the lane
- *     goes on;
+ *     nothing may write the blocks it is read from (those of dst, or of the source where there is
+ *     no dst); the lane goes on;
  *   - a step that takes and sends takes first, which makes room for its senders, and sends when
- *   there is room.
+ *     there is room.
  * A step goes on when all it waits for is there, and nothing another step does can take that away
  * again. So if this one order of steps comes to its end, every order does, with the same values
  * (check_order.c excludes races).

@@ -17,15 +17,17 @@
  *   op        what it is called: send, recv, copy, reduce, recv_reduce, recv_send, recv_reduce_send
  *             ..., wait. It follows from the rest, which alone has meaning: dst, to <- srcs
  *             combined left to right, rounded once
- *   from      ranks whose next message in this lane it takes, in operand order; to: rank it sends
- *             to, or null
+ *   from      ranks whose next message in this lane it takes, in operand order
+ *   to        rank it sends to, or null
  *   nblocks   every local operand means this many consecutive blocks; messages carry as many
  *   dst       {"buf": "out" | "scratch", "block": number, "nblocks": number} or null
- *   srcs      operands in order: {"buf": "in" | "out" | "scratch", "block": number} or {"wire":
- * rank} wait      null, or {"lane": number, "step": number}: starts only after that step is
- * finished passing   true: dst need not hold the value afterwards, because nobody reads it; only
- * `to` gets it turns     true: where nblocks are too many for one message, this step and the next
- * take turns: the first message of each, then the second of each ...
+ *   srcs      operands in order:
+ *             {"buf": "in" | "out" | "scratch", "block": number} or {"wire": rank}
+ *   wait      null, or {"lane": number, "step": number}: starts only after that step is finished
+ *   passing   true: dst need not hold the value afterwards, because nobody reads it;
+ *             only `to` gets it
+ *   turns     true: where nblocks are too many for one message, this step and the next take turns:
+ *             the first message of each, then the second of each ...
  *
  * Lanes run at once, each in order. Message k from rank a to rank b in lane l is the k-th one that
  * b takes from a in its lane l. Nothing else is ordered. A step that takes and sends takes first.

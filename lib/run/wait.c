@@ -9,18 +9,18 @@
  *
  *   who wakes whom            a peer's commit or a readable socket ends a doze; control ends it
  *                             when the communicator breaks
- *   who guesses wrong         a rank whose spins end in vain, while a yield lets the other go on at
- *                             once, shares its core in spite of what was decided: it grows impatient
- *                             and yields sooner, but tries again now and then
+ *   who guesses wrong         a rank whose spins end in vain, while a yield lets the other go on
+ *                             at once, shares its core in spite of what was decided: it grows
+ *                             impatient and yields sooner, but tries again now and then
  *   who yields to strangers   kernels charge a yield with a whole time slice, which whoever else
  *                             computes on the core then gets; a sleeper is woken at once. So where
  *                             yields take long in the mean, on a host where more threads want to
- *                             run than it has ranks, a rank only sleeps, for a while that doubles as
- *                             long as they stay long (8 ranks on 2 cores beside a compiler, 256 KiB:
- *                             15 ms by yields, 0.8 ms by sleep). One long yield says little: a peer
- *                             computed, or the turn was another control group's; among
- *                             themselves ranks are quicker by yields (in a group of their own beside
- *                             a busy one, 8 B: 16 us, by sleep 110)
+ *                             run than it has ranks, a rank only sleeps, for a while that doubles
+ *                             as long as they stay long (8 ranks on 2 cores beside a compiler,
+ *                             256 KiB: 15 ms by yields, 0.8 ms by sleep). One long yield says
+ *                             little: a peer computed, or the turn was another control group's;
+ *                             among themselves ranks are quicker by yields (in a group of their
+ *                             own beside a busy one, 8 B: 16 us, by sleep 110)
  *
  * Every wait looks at the communicator's health each round and at the
  * deadline whenever it has slept. The deadline moves on with the
