@@ -193,7 +193,8 @@ Test(check, another_order_on_one_rank_is_named)
 	step(plans[1], 0, 2)->src[0] = in(0);
 	step(plans[1], 0, 2)->src[1] = scratch(0);
 	refused(plans, 2,
-		"rank 1 lane 0 step 2: leaves out[0] combined in another order than on rank 0", "");
+		"rank 1 lane 0 step 2: leaves out[0] combined in another order than on rank 0",
+		": g1 + g0, there g0 + g1");
 }
 
 Test(check, rounding_once_is_another_expression_than_rounding_twice)

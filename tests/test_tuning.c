@@ -265,3 +265,41 @@ Test(tuning, a_wrong_file_of_rank_0_is_every_ranks_error)
 	cr_expect_eq(ranks_run(&both.ranks, hears_why), 0);
 	remove_files(&both.files);
 }
+
+/* ---- a row that is wrong --------------------------------------------------------------------- */
+
+static void wait_only(struct tt_builder *b, const char *argument)
+{
+	(void)argument;
+	if (b->n > 1)
+		tt_step_recv(b, (b->rank + 1) % b->n, tt_all(b));
+}
+
+static void simulate_idle(int n, const char *words)
+{
+	static const struct tt_algorithm idle = {
+		.collective = TT_ALLREDUCE, .name = "idle", .build = wait_only
+	};
+	struct tt_topology one = { .nranks = n, .nhosts = 1, .host_of = (int[3]){ 0 } };
+	struct tt_sim_world world = { .nranks = n,
+				      .topology = &one,
+				      .paths = { .nranks = n, .one_host = true },
+				      .message_bytes = 65536,
+				      .cost = &tt_cost_builtin };
+	struct tt_sim_result result;
+	struct tt_sim *sim = NULL;
+	int rc = tt_sim_open(&world, &idle, "idle", 0, NULL, &sim);
+
+	if (!rc) {
+		rc = tt_sim_run(sim, 1024, 0, &result);
+		tt_sim_close(sim);
+	}
+	cr_expect_eq(rc, TT_INTERNAL);
+	cr_expect(strstr(tt_error_text(), words), "%s", tt_error_text());
+}
+
+Test(tuning, an_algorithm_that_cannot_end_is_named)
+{
+	simulate_idle(2, "idle: the simulated rank 0 waits for ever");
+	simulate_idle(3, "idle: rank 0 has to do with rank 1, but not the other way round");
+}

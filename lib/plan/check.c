@@ -112,12 +112,14 @@ static bool keeps(const struct tt_check *c, tt_expr value, const struct promise 
 /* Two ranks got one block by different expressions. */
 static int differ(const struct tt_check *c, int rank, int other, uint32_t b)
 {
-	const struct tt_check_rank *r = &c->ranks[rank];
-	uint32_t writer = r->writer[r->base[TT_OUT] + b];
+	const struct tt_check_rank *r = &c->ranks[rank], *o = &c->ranks[other];
+	uint32_t at = r->base[TT_OUT] + b, writer = r->writer[at];
+	char here[128], there[128];
 
 	return tt_check_fail(rank, writer & 7, writer >> 3,
-			     "leaves out[%u] combined in another order than on rank %d%s", b, other,
-			     c->placement);
+			     "leaves out[%u] combined in another order than on rank %d%s: %s, there %s",
+			     b, other, c->placement, tt_expr_text(c->exprs, r->value[at], here),
+			     tt_expr_text(c->exprs, o->value[o->base[TT_OUT] + b], there));
 }
 
 static int judge(const struct tt_check *c)

@@ -44,6 +44,8 @@ uint32_t tt_expr_block(const struct tt_exprs *t, tt_expr e);
 int tt_expr_rank(const struct tt_exprs *t, tt_expr e);
 /* The lowest rank that contributes nothing, or -1. */
 int tt_expr_lacks(const struct tt_exprs *t, tt_expr e);
+/* As people write it, g2 for what rank 2 contributes: "(g0 + g1) + g2"; cut where it is long. */
+const char *tt_expr_text(const struct tt_exprs *t, tt_expr e, char text[128]);
 
 /* ---- a proof --------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
  */
 #include "plan/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,30 @@ int tt_expr_lacks(const struct tt_exprs *t, tt_expr e)
 		return r < t->nranks ? (int)r : -1;
 	}
 	return -1;
+}
+
+/* Appends what fits; the whole is longer by what does not. */
+static size_t put_text(const struct tt_exprs *t, tt_expr e, bool inside, char *text, size_t room,
+		       size_t at)
+{
+	const struct node *node = &t->node[e > t->nleaves ? e - 1 - t->nleaves : 0];
+
+	if (at >= room)
+		return at;
+	if (e <= t->nleaves)
+		return at + (size_t)snprintf(text + at, room - at, "g%d", tt_expr_rank(t, e));
+	for (uint32_t i = 0; i < node->n && at < room; i++) {
+		at += (size_t)snprintf(text + at, room - at, "%s", i ? " + " : inside ? "(" : "");
+		at = put_text(t, t->child[node->first + i], true, text, room, at);
+	}
+	return at + (at < room && inside ? (size_t)snprintf(text + at, room - at, ")") : 0);
+}
+
+const char *tt_expr_text(const struct tt_exprs *t, tt_expr e, char text[128])
+{
+	if (put_text(t, e, false, text, 128, 0) >= 128)
+		memcpy(text + 124, "...", 4);
+	return text;
 }
 
 static bool grow(void **memory, size_t count, size_t each)

@@ -147,7 +147,8 @@ static int run_events(struct tt_sim *sim)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (int i = 0; i < sim->world.nranks; i++)
 		if (sim->rank[i].nfinished != sim->ncursors)
-			return tt_fail(TT_INTERNAL, "the simulated rank %d waits for ever", i);
+			return tt_fail(TT_INTERNAL, "%s: the simulated rank %d waits for ever (see tutti plan --verify)",
+				       sim->frame.algorithm, i);
 	return 0;
 }
 

@@ -162,8 +162,8 @@ static int find_mirrors(struct tt_sim *sim)
 				place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
 			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
 				return tt_fail(TT_INTERNAL,
-					"rank %d has to do with rank %d, but not the other way round",
-					a, r->peer[i]);
+					"%s: rank %d has to do with rank %d, but not the other way round",
+					sim->frame.algorithm, a, r->peer[i]);
 		}
 	}
 	return 0;

@@ -212,6 +212,7 @@ static int start_p2p(struct tt_op *op)
 	op->base[TT_OUT] = r->out;
 	prepare_p2p(op);
 	op->seq = ++counter[r->root];
+	op->started = true;
 	op->stamp = tt_call_stamp(&op->call, op->seq);
 	tt_control_note_message(op->comm->ctl, r->send, r->root, op->seq, &op->call);
 	if (tt_unlikely(op->gate != NULL)) {
@@ -250,6 +251,7 @@ static int start_collective(struct tt_op *op)
 	if (rc)
 		return rc;
 	op->seq = ++c->seq;
+	op->started = true;
 	c->history = tt_mix(c->history, op->digest);
 	op->stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, op->seq, &op->call);
@@ -265,9 +267,9 @@ static int start_collective(struct tt_op *op)
 	return 0;
 }
 
+/* Started is what has a call and a number: only then can a sentence tell them. */
 int tt_op_start(struct tt_op *op)
 {
-	op->started = true;
 	return op->request->collective == TT_SENDRECV ? start_p2p(op) : start_collective(op);
 }
 
