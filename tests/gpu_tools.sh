@@ -84,9 +84,23 @@ for np in 1 4; do
 	claim "mlp on a GPU, $np ranks: replicas are equal after every step" ended 0
 	claim "mlp on a GPU, $np ranks: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
 done
-train --np 2 --device cuda --check-replicas 0
-claim "the GPU gets the first parameters and four bytes a step, and no gradients" \
-	equals bytes_to_device $((4 * parameters + 4 * 20))
+# In a step: stop goes there, loss and stop come back. Once: the first parameters; the last, for the hash and for the
+# last line, and what the 4000 test samples give.
+for strategy in "mirrored 0" "reduce-to-one 0" "average 40 --H 2" "average 40 --H 2 --average supervisor" \
+	"average 40 --H 2 --average easgd" "average 40 --H 2 --average diloco" "hierarchical-copy 2036160" \
+	"mirrored 1018080 --canonical tree"; do
+	read -r name sent how <<<"$strategy"
+	# shellcheck disable=SC2086
+	run 60 "${small[@]}" --np 2 --strategy $name $how
+	loss=$(field loss)
+	# shellcheck disable=SC2086
+	train --np 2 --device cuda --check-replicas 0 --strategy $name $how
+	claim "$name $how: no gradients and no parameters go to the GPU and back" \
+		eval 'equals bytes_to_device $((4 * parameters + 4 * 20)) &&
+			equals bytes_from_device $((2 * 4 * parameters + 8 * 20 + 4000 / 2 * 10 * 4))'
+	claim "$name $how: what messages carry is as said" eval 'equals bytes_sent $sent && equals bytes_read 0'
+	claim "$name $how: the loss is the processor's" is loss "$loss"
+done
 run 60 "${small[@]}" --model linear --strategy one --metrics "$out/one.csv"
 train --np 2 --device cuda --model linear --metrics "$out/p.csv"
 claim "linear on a GPU: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
@@ -110,8 +124,11 @@ for strategy in "reduce-to-one --np 2" "average --np 2 --H 2" "ps-async --np 2 -
 	train "${few[@]}" --device cuda:0 --strategy $strategy
 	claim "$strategy on a GPU" is device cuda
 done
-train --device cuda --np 3 --kill 1@9 --on-failure shrink
-claim "a rank dies, the others go on" eval 'ended 0 && equals died 1'
+for strategy in mirrored reduce-to-one hierarchical-copy central "average --H 2 --average diloco" "mirrored --canonical tree"; do
+	# shellcheck disable=SC2086
+	train --device cuda --np 3 --strategy $strategy --kill 1@9 --on-failure shrink
+	claim "$strategy: a rank dies, the others go on" eval 'ended 0 && equals died 1'
+done
 TUTTI_TEST_CUDA_FAIL=cuLaunchKernel:70:700 train --device cuda
 claim "a kernel that cannot be launched ends the training, in words" ended 1 'device cuda: .*700'
 train --np 2 --device cuda:3

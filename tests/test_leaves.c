@@ -12,6 +12,7 @@
 
 TestSuite(leaves, .timeout = 60);
 
+static struct tt_device host = { .ops = &tt_device_cpu };
 static const enum tt_canonical kinds[] = { TT_CANONICAL_TREE, TT_CANONICAL_CHAIN };
 
 /* The expression, as leaves.h says it, of leaves first..first+wide-1 of `count`. */
@@ -76,14 +77,14 @@ static float fold_over(struct tt_leaves *l, const float *leaf, int ranks)
 				one[k] = (struct tt_node){ all[i].first + k, all[i].first + k + 1 };
 				place[k] = &copy[k];
 			}
-			tt_leaves_fold(l, one, place, &many, 1);
+			tt_leaves_fold(l, &host, one, place, &many, 1);
 			cr_assert_eq(many, 1, "what is said to be a node is one");
 			sums[i] = copy[0];
 			at[i] = &sums[i];
 		}
 		n += own;
 	}
-	tt_leaves_fold(l, all, at, &n, 1);
+	tt_leaves_fold(l, &host, all, at, &n, 1);
 	cr_assert_eq(n, 1);
 	cr_assert_eq(all[0].last - all[0].first, l->count);
 	return *(float *)at[0];

@@ -169,7 +169,7 @@ static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, fl
 		for (size_t i = 0; i < sum.nodes; i++, n++)
 			at[n] = memory + n * count;
 	}
-	tt_leaves_fold(&l, node, at, &n, count);
+	tt_leaves_fold(&l, &s->device, node, at, &n, count);
 	cr_assert_eq(n, 1);
 	memcpy(sums, at[0], count * sizeof(float));
 	free(memory);

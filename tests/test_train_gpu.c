@@ -217,6 +217,42 @@ static void try_products(bool canonical)
 	tt_device_close(&d);
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* from NULL, and what lies there twice, too */
+static void blend_and_copy(struct tt_device *d, float *from, float *to, size_t count)
+{
+	d->ops->blend(d, count, 1.0f / 3.0f, -0.7f, from, to);
+	d->ops->blend(d, count - 1, 0.9f, 0.0f, NULL, to + 1);
+	d->ops->copy(d, from + count / 2, to, count / 4 * sizeof(float));
+	d->ops->copy(d, to, to, count * sizeof(float));
+	d->ops->add(d, count, from, to);
+}
+
+static void try_numbers(void)
+{
+	enum { COUNT = 3001 };
+	static float numbers[2 * COUNT], got[2 * COUNT];
+	struct tt_device d;
+	float *there;
+
+	if (tt_device_open(&d, "cuda", true)) {
+		point(false, "blend, copy, add", tt_train_error());
+		return;
+	}
+	for (size_t i = 0; i < 2 * COUNT; i++)
+		numbers[i] = unit(i);
+	there = upload(&d, numbers, 2 * COUNT);
+	blend_and_copy(&d, there, there + COUNT, COUNT);
+	d.ops->get(&d, got, there, sizeof(got));
+	blend_and_copy(&(struct tt_device){ .ops = &tt_device_cpu }, numbers, numbers + COUNT,
+		       COUNT);
+	point(!tt_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
+	      "the bits are the processor's", "blend, copy, add");
+	d.ops->free(&d, there);
+	tt_device_close(&d);
+}
+
 int main(void)
 {
 	static const struct step steps[] = {
@@ -237,6 +273,7 @@ int main(void)
 		try_step(&steps[i]);
 	try_products(true);
 	try_products(false);
+	try_numbers();
 	printf("1..%d\n", points);
 	return failures != 0;
 }

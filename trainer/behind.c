@@ -74,6 +74,8 @@ int tt_behind_open(struct tt_trainer *t, size_t bucket, struct tt_behind **ret_b
 	b->about = bucket;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->changed, NULL);
+	if (tt_wire_apart(t)) /* whose additions all come from one thread */
+		return TT_TRAIN_OK;
 	sigfillset(&all); /* signals are the main thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&b->thread, NULL, work, b);
@@ -140,11 +142,29 @@ int tt_behind_tell(void *behind, size_t from)
 	return TT_TRAIN_OK;
 }
 
+/* Without a thread. */
+static int sum_here(struct tt_behind *b)
+{
+	uint64_t waits = tt_time_ns();
+	int rc = b->rc;
+
+	while (b->summed && !rc) {
+		size_t first = next_bucket(b, b->summed);
+
+		rc = tt_total_part(b->t, &b->pile, first, b->summed - first);
+		b->summed = first;
+	}
+	tt_exposed(b->t, waits);
+	return rc;
+}
+
 int tt_behind_wait(struct tt_behind *b)
 {
 	uint64_t waits = tt_time_ns();
 	int rc;
 
+	if (!b->threaded)
+		return sum_here(b);
 	tt_behind_tell(b, 0);
 	pthread_mutex_lock(&b->lock);
 	while (b->summed && !b->rc)

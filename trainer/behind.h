@@ -4,7 +4,8 @@
  * A host stream runs calls of the library; sums over leaves are such calls and additions between
  * them, so they have a thread of their own. All ranks cut the array at the same places and the
  * thread goes from its end down, so the calls of all ranks stand in the same order. While a step is
- * under way nobody else uses t->comm. Called by strategy_mirrored.c; calls total.c.
+ * under way nobody else uses t->comm. Where wire is a device's memory, all of whose work comes from
+ * one thread, wait makes the sums. Called by strategy_mirrored.c; calls total.c.
  */
 #ifndef TT_TRAINER_BEHIND_H
 #define TT_TRAINER_BEHIND_H

@@ -8,7 +8,7 @@
 
 int tt_beside_open(struct tt_trainer *t)
 {
-	if (!t->wire_apart)
+	if (!tt_wire_apart(t))
 		return tt_library(tuttiStreamCreate(&t->beside), NULL);
 	t->beside = t->device.ops->beside(&t->device);
 	return TT_TRAIN_OK;
@@ -16,7 +16,7 @@ int tt_beside_open(struct tt_trainer *t)
 
 void tt_beside_lead(struct tt_trainer *t)
 {
-	if (t->wire_apart)
+	if (tt_wire_apart(t))
 		t->device.ops->lead(&t->device);
 }
 
@@ -25,7 +25,7 @@ int tt_beside_wait(struct tt_trainer *t)
 	tuttiResult_t state = tuttiSuccess, result;
 	int rc;
 
-	if (!t->wire_apart)
+	if (!tt_wire_apart(t))
 		return tt_library(tuttiStreamSynchronize(t->beside), t->comm);
 	rc = t->device.ops->join(&t->device);
 	result = tuttiCommGetAsyncError(t->comm, &state);
@@ -34,7 +34,7 @@ int tt_beside_wait(struct tt_trainer *t)
 
 void tt_beside_close(struct tt_trainer *t)
 {
-	if (t->beside && !t->wire_apart)
+	if (t->beside && !tt_wire_apart(t))
 		tuttiStreamDestroy(t->beside);
 	t->beside = NULL;
 }

@@ -78,6 +78,12 @@ KERNEL(add, tt_cuda_add)
 		p.to[i] += p.from[i];
 }
 
+KERNEL(blend, tt_cuda_blend)
+{
+	EACH(i, p.count)
+		p.to[i] = p.from ? p.keep * p.to[i] + p.take * p.from[i] : p.keep * p.to[i];
+}
+
 KERNEL(relu_back, tt_cuda_relu_back)
 {
 	EACH(i, p.count)

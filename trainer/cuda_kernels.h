@@ -16,6 +16,7 @@ struct tt_cuda_gather { const uint8_t *images; float *x; uint64_t count; float m
 struct tt_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t relu; };
 struct tt_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
 struct tt_cuda_add { const float *from; float *to; uint64_t count; };
+struct tt_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
 /* unfold, fold: x and patches; pool, pool_back: y and x. Fewer than 2^32 elements, for division is
  * slow. */
 struct tt_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
@@ -46,6 +47,7 @@ struct tt_cuda_gemm {
 	K(bias, tt_cuda_bias)                                                                      \
 	K(bias_back, tt_cuda_bias_back)                                                            \
 	K(add, tt_cuda_add)                                                                        \
+	K(blend, tt_cuda_blend)                                                                    \
 	K(unfold, tt_cuda_planes)                                                                  \
 	K(fold, tt_cuda_planes)                                                                    \
 	K(pool, tt_cuda_planes)                                                                    \

@@ -81,6 +81,11 @@ struct tt_device_ops {
 
 	/* to += from */
 	void (*add)(struct tt_device *d, size_t count, const float *from, float *to);
+	/* to = keep * to + take * from; from NULL: to = keep * to */
+	void (*blend)(struct tt_device *d, size_t count, float keep, float take, const float *from,
+		      float *to);
+	/* Within the device's memory; what lies there twice is not copied */
+	void (*copy)(struct tt_device *d, void *to, const void *from, size_t bytes);
 
 	/* For convolutions of window x window (odd) with zeros around the images. patches[planes *
 	 * window * window + 1][rows * side * side]: line (plane, dy, dx) holds each pixel's

@@ -223,6 +223,15 @@ static void cuda_get(struct tt_device *d, void *to_host, const void *from, size_
 	cuda_settle(d);
 }
 
+static void cuda_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+
+	if (bytes && to != from)
+		tt_on_cuda_keep(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
+				"copy within it");
+}
+
 tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t bytes)
 {
 	struct tt_cuda_state *c = d->state;
@@ -271,6 +280,7 @@ const struct tt_device_ops tt_device_cuda = {
 	.free = cuda_free,
 	.put = cuda_put,
 	.get = cuda_get,
+	.copy = cuda_copy,
 	.settle = cuda_settle,
 	.beside = cuda_beside,
 	.lead = cuda_lead,
@@ -280,6 +290,7 @@ const struct tt_device_ops tt_device_cuda = {
 	.bias = tt_on_cuda_bias,
 	.bias_back = tt_on_cuda_bias_back,
 	.add = tt_on_cuda_add,
+	.blend = tt_on_cuda_blend,
 	.unfold = tt_on_cuda_unfold,
 	.fold = tt_on_cuda_fold,
 	.pool = tt_on_cuda_pool,

@@ -61,6 +61,8 @@ void tt_on_cuda_bias(struct tt_device *d, size_t rows, size_t n, const float *bi
 void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy,
 			  float *dbias);
 void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float *to);
+void tt_on_cuda_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
+		      float *to);
 void tt_on_cuda_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
 			float *patches);
 void tt_on_cuda_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,

@@ -99,6 +99,12 @@ void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float 
 	launch(d, KERNEL_add, count, &(struct tt_cuda_add){ from, to, count });
 }
 
+void tt_on_cuda_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
+		      float *to)
+{
+	launch(d, KERNEL_blend, count, &(struct tt_cuda_blend){ from, to, count, keep, take });
+}
+
 static struct tt_cuda_planes planes(struct tt_planes p, size_t window, const float *x,
 				    const float *y, const uint8_t *which)
 {

@@ -24,7 +24,8 @@ void tt_host_free(struct tt_device *d, void *memory)
 void tt_host_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
 {
 	(void)d;
-	memcpy(to, from, bytes);
+	if (to != from)
+		memcpy(to, from, bytes);
 }
 
 void tt_host_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
@@ -66,6 +67,16 @@ void tt_host_add(struct tt_device *d, size_t count, const float *restrict from,
 	(void)d;
 	for (size_t i = 0; i < count; i++)
 		to[i] += from[i];
+}
+
+void tt_host_blend(struct tt_device *d, size_t count, float keep, float take,
+		   const float *restrict from, float *restrict to)
+{
+	(void)d;
+	for (size_t i = 0; !from && i < count; i++)
+		to[i] *= keep;
+	for (size_t i = 0; from && i < count; i++)
+		to[i] = keep * to[i] + take * from[i];
 }
 
 void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy)

@@ -21,6 +21,8 @@ void tt_host_bias(struct tt_device *d, size_t rows, size_t n, const float *bias,
 		  float *y);
 void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias);
 void tt_host_add(struct tt_device *d, size_t count, const float *from, float *to);
+void tt_host_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
+		   float *to);
 void tt_host_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
 		    float *patches);
 void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
@@ -37,6 +39,7 @@ void tt_host_descend(struct tt_device *d, size_t count, float scale, float rate,
 
 #define TT_HOST_WORK                                                                               \
 	.alloc = tt_host_alloc, .free = tt_host_free, .put = tt_host_copy, .get = tt_host_copy,    \
+	.copy = tt_host_copy, .blend = tt_host_blend,                                              \
 	.gather = tt_host_gather, .bias = tt_host_bias, .bias_back = tt_host_bias_back,            \
 	.add = tt_host_add, .unfold = tt_host_unfold, .fold = tt_host_fold, .pool = tt_host_pool,  \
 	.pool_back = tt_host_pool_back, .relu_back = tt_host_relu_back, .loss = tt_host_loss,      \

@@ -62,6 +62,17 @@ static void sim_add(struct tt_device *d, size_t count, const float *from, float 
 	tt_host_add(d, count, real(from), real(to));
 }
 
+static void sim_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
+		      float *to)
+{
+	tt_host_blend(d, count, keep, take, real(from), real(to));
+}
+
+static void sim_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+{
+	tt_host_copy(d, real(to), real(from), bytes);
+}
+
 static void sim_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
 		       float *patches)
 {
@@ -119,6 +130,8 @@ const struct tt_device_ops tt_device_sim = {
 	.bias = sim_bias,
 	.bias_back = sim_bias_back,
 	.add = sim_add,
+	.blend = sim_blend,
+	.copy = sim_copy,
 	.unfold = sim_unfold,
 	.fold = sim_fold,
 	.pool = sim_pool,

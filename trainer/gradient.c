@@ -98,7 +98,7 @@ void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL])
 {
 	const float *tail = t->wire + t->model.parameters;
 
-	if (t->wire_apart)
+	if (tt_wire_apart(t))
 		t->device.ops->get(&t->device, ret_tail, tail, TT_TAIL * sizeof(*tail));
 	else
 		memcpy(ret_tail, tail, TT_TAIL * sizeof(*tail));
@@ -140,9 +140,28 @@ void tt_parameters_in(struct tt_trainer *t)
 				   t->model.parameters * sizeof(float));
 }
 
+float *tt_parameters_lend(struct tt_trainer *t)
+{
+	return tt_wire_apart(t) ? t->parameters : tt_parameters_out(t);
+}
+
+void tt_parameters_return(struct tt_trainer *t)
+{
+	if (!tt_wire_apart(t))
+		tt_parameters_in(t);
+}
+
 void tt_parameters_adopt(struct tt_trainer *t, const float *host)
 {
 	t->device.ops->put(&t->device, t->parameters, host, t->model.parameters * sizeof(float));
+}
+
+void tt_parameters_take(struct tt_trainer *t, const float *from)
+{
+	const struct tt_device_ops *d = t->device.ops;
+
+	(tt_wire_apart(t) ? d->copy : d->put)(&t->device, t->parameters, from,
+					      t->model.parameters * sizeof(float));
 }
 
 /* A device's array of as many floats as there are parameters; where the library does not take its

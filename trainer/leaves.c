@@ -93,12 +93,6 @@ size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_
 
 /* ---- adding up nodes ------------------------------------------------------------------------ */
 
-static void add_floats(float *restrict to, const float *restrict from, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		to[i] += from[i];
-}
-
 /* Unsigned, since what overflows has been made impossible elsewhere, not here */
 static void add_whole(uint64_t *restrict to, const uint64_t *restrict from, size_t count)
 {
@@ -106,16 +100,17 @@ static void add_whole(uint64_t *restrict to, const uint64_t *restrict from, size
 		to[i] += from[i];
 }
 
-static void add(const struct tt_leaves *l, void *to, const void *from, size_t count)
+static void add(const struct tt_leaves *l, struct tt_device *on, void *to, const void *from,
+		size_t count)
 {
 	if (l->kind == TT_CANONICAL_FIXED64)
 		add_whole(to, from, count);
 	else
-		add_floats(to, from, count);
+		on->ops->add(on, count, from, to);
 }
 
-void tt_leaves_fold(const struct tt_leaves *l, struct tt_node *node, void **at, size_t *n,
-		    size_t count)
+void tt_leaves_fold(const struct tt_leaves *l, struct tt_device *on, struct tt_node *node,
+		    void **at, size_t *n, size_t count)
 {
 	size_t top = 0;
 
@@ -123,7 +118,7 @@ void tt_leaves_fold(const struct tt_leaves *l, struct tt_node *node, void **at, 
 		node[top] = node[i];
 		at[top++] = at[i];
 		for (; top > 1 && may_add(l, node[top - 2], node[top - 1]); top--) {
-			add(l, at[top - 2], at[top - 1], count);
+			add(l, on, at[top - 2], at[top - 1], count);
 			node[top - 2].last = node[top - 1].last;
 		}
 	}

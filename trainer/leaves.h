@@ -47,12 +47,12 @@ struct tt_node tt_leaves_rows(const struct tt_leaves *l, struct tt_node leaves);
  * node may be NULL. Returns how many; `off` has one even for no samples. */
 size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_node *node);
 
-/* Adds up what can be added up: at[i][count] is the sum of node[i], and the nodes follow each
- * other.
- * Afterwards *n nodes are left, the first n of node and at; the arrays of the rest are used up. One
- * is left when the nodes were all there are. For fixed64 the elements are int64_t. */
-void tt_leaves_fold(const struct tt_leaves *l, struct tt_node *node, void **at, size_t *n,
-		    size_t count);
+/* Adds up what can be added up: at[i][count], in memory of `on`, is the sum of node[i], and the
+ * nodes follow each other. Afterwards *n nodes are left, the first n of node and at; the arrays of
+ * the rest are used up. One is left when the nodes were all there are. For fixed64 the elements are
+ * int64_t, in host memory. */
+void tt_leaves_fold(const struct tt_leaves *l, struct tt_device *on, struct tt_node *node,
+		    void **at, size_t *n, size_t count);
 
 /* ---- inside a rank -------------------------------------------------------------------------- */
 

@@ -220,7 +220,7 @@ static int conclude(struct server *s, uint64_t step)
 	const float *sum;
 	int rc = TT_TRAIN_OK;
 
-	tt_leaves_fold(&s->t->leaves, s->node, s->at, &s->nodes, count + TT_TAIL);
+	tt_leaves_fold(&s->t->leaves, s->t->wire_on, s->node, s->at, &s->nodes, count + TT_TAIL);
 	sum = s->at[0];
 	descend(s, sum, 1.0f);
 	memcpy(s->message, s->store.parameters, bytes);

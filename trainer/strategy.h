@@ -22,7 +22,8 @@ struct tt_strategy_ops {
 	/* a worker's parameters are its own until settle; its tail is of its rows */
 	bool own_pace;
 	bool leaves;     /* can add up over leaves (--canonical) */
-	/* wire is touched by the library's calls only, so any memory they take will do */
+	/* wire is touched by the library's calls and by wire_on's operations only, so any memory
+	 * that they take will do */
 	bool by_calls;
 	bool survives;   /* deaths of workers do not end it */
 	const char *no_shrink; /* why --on-failure shrink is not for it; NULL: it goes on */

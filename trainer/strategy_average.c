@@ -23,16 +23,27 @@
 #include "survive.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct average {
 	int64_t since; /* steps since the last average */
 	uint64_t met;  /* averages so far */
+	/* memory of wire_on: */
 	float *own;    /* this rank's parameters before the average under way */
 	float *kept;   /* easgd: the centre; diloco: where the round started */
 	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all
 		        * parameters */
 };
+
+/* to = keep * to + take * from, of all parameters */
+static void blend(struct tt_trainer *t, float keep, float *to, float take, const float *from)
+{
+	t->wire_on->ops->blend(t->wire_on, t->model.parameters, keep, take, from, to);
+}
+
+static void copy(struct tt_trainer *t, float *to, const float *from)
+{
+	t->wire_on->ops->copy(t->wire_on, to, from, t->model.parameters * sizeof(float));
+}
 
 static int average_open(struct tt_trainer *t)
 {
@@ -45,14 +56,14 @@ static int average_open(struct tt_trainer *t)
 	t->strategy_state = a;
 	if (how == TT_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
 		more *= t->rank == 0 || t->config->on_failure == TT_FAILURE_SHRINK ? t->nranks : 0;
-	a->own = malloc(bytes);
-	a->kept = calloc(1, bytes);
-	a->more = calloc(1, more ? more : 1);
+	a->own = t->wire_on->ops->alloc(t->wire_on, bytes);
+	a->kept = t->wire_on->ops->alloc(t->wire_on, bytes);
+	a->more = t->wire_on->ops->alloc(t->wire_on, more ? more : 1);
 	if (!a->own || !a->kept || !a->more)
 		return tt_train_fail(TT_TRAIN_FAILED, "no memory to average %zu bytes", bytes);
 	rc = tt_parameters_share(t);
 	if (!rc)
-		memcpy(a->kept, tt_parameters_out(t), bytes);
+		copy(t, a->kept, tt_parameters_lend(t));
 	return rc;
 }
 
@@ -60,81 +71,70 @@ static void average_close(struct tt_trainer *t)
 {
 	struct average *a = t->strategy_state;
 
-	free(a->own);
-	free(a->kept);
-	free(a->more);
+	t->wire_on->ops->free(t->wire_on, a->own);
+	t->wire_on->ops->free(t->wire_on, a->kept);
+	t->wire_on->ops->free(t->wire_on, a->more);
 	free(a);
 }
 
 static int allreduce(struct tt_trainer *t, float *at)
 {
-	return tt_library(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32, tuttiSum,
-					 t->comm, NULL),
-			  t->comm);
+	int rc = tt_device_settle(t->wire_on);
+
+	return rc ? rc : tt_library(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
+						   tuttiSum, t->comm, NULL),
+				    t->comm);
 }
 
 static int supervise(struct tt_trainer *t, float *at, float *all)
 {
 	size_t n = t->model.parameters;
-	int rc = tt_library(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	int rc = tt_device_settle(t->wire_on);
 
-	if (rc)
-		return rc;
-	for (int r = 1; t->rank == 0 && r < t->nranks; r++)
-		for (size_t i = 0; i < n; i++)
-			all[i] += all[(size_t)r * n + i];
-	if (t->rank == 0)
-		memcpy(at, all, n * sizeof(*at));
-	return tt_library(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
-}
-
-static void divide(float *at, size_t count, int by)
-{
-	for (size_t i = 0; i < count; i++)
-		at[i] /= (float)by;
+	if (!rc)
+		rc = tt_library(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	for (int r = 1; !rc && t->rank == 0 && r < t->nranks; r++)
+		t->wire_on->ops->add(t->wire_on, n, all + (size_t)r * n, all);
+	if (!rc && t->rank == 0) {
+		copy(t, at, all);
+		rc = tt_device_settle(t->wire_on);
+	}
+	return rc ? rc : tt_library(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 }
 
 static int easgd(struct tt_trainer *t, struct average *a, float *at)
 {
 	float alpha = (float)t->config->alpha;
 
-	for (size_t i = 0; i < t->model.parameters; i++) {
-		a->more[i] = alpha * (at[i] - a->kept[i]);
-		at[i] -= a->more[i];
-	}
+	copy(t, a->more, at);
+	blend(t, 1.0f, a->more, -1.0f, a->kept);
+	blend(t, alpha, a->more, 0.0f, NULL);
+	blend(t, 1.0f, at, -1.0f, a->more);
 	return allreduce(t, a->more);
 }
 
-static void move_centre(const struct tt_trainer *t, struct average *a)
-{
-	for (size_t i = 0; i < t->model.parameters; i++)
-		a->kept[i] += a->more[i];
-}
-
-/* at: the mean of all */
+/* at: the mean of all; own is free by now */
 static void outer_step(struct tt_trainer *t, struct average *a, float *at)
 {
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
-	for (size_t i = 0; i < t->model.parameters; i++) {
-		float outer = a->kept[i] - at[i];
-
-		a->more[i] = momentum * a->more[i] + outer;
-		at[i] = a->kept[i] - rate * (outer + momentum * a->more[i]);
-		a->kept[i] = at[i];
-	}
+	copy(t, a->own, a->kept);
+	blend(t, 1.0f, a->own, -1.0f, at);              /* outer */
+	blend(t, momentum, a->more, 1.0f, a->own);
+	blend(t, 1.0f, a->own, momentum, a->more);
+	blend(t, 1.0f, a->kept, -rate, a->own);
+	copy(t, at, a->kept);
 }
 
 /* One average, and the agreement on whether to stop. */
 static int meet(struct tt_trainer *t)
 {
 	struct average *a = t->strategy_state;
-	size_t bytes = t->model.parameters * sizeof(float);
-	float *at = tt_parameters_out(t), stop = t->stopping;
+	float *at = tt_parameters_lend(t), stop = t->stopping;
 	uint64_t waits = tt_time_ns();
 	int how = t->config->average, rc;
 
-	memcpy(a->own, at, bytes);
+	copy(t, a->own, at);
 	if (how == TT_AVERAGE_EASGD)
 		rc = easgd(t, a, at);
 	else if (how == TT_AVERAGE_SUPERVISOR)
@@ -147,16 +147,16 @@ static int meet(struct tt_trainer *t)
 				t->comm);
 	tt_exposed(t, waits);
 	if (rc) { /* somebody died: as if it had not been begun */
-		memcpy(at, a->own, bytes);
+		copy(t, at, a->own);
 		return rc;
 	}
 	if (how == TT_AVERAGE_EASGD)
-		move_centre(t, a);
+		blend(t, 1.0f, a->kept, 1.0f, a->more);
 	else
-		divide(at, t->model.parameters, t->nranks);
+		blend(t, 1.0f / (float)t->nranks, at, 0.0f, NULL);
 	if (how == TT_AVERAGE_DILOCO)
 		outer_step(t, a, at);
-	tt_parameters_in(t);
+	tt_parameters_return(t);
 	t->stopping = stop > 0.0f;
 	a->since = 0;
 	a->met++;
@@ -187,7 +187,7 @@ static int average_settle(struct tt_trainer *t, bool last)
 
 	(void)last;
 	if (!rc && t->config->average == TT_AVERAGE_EASGD)
-		tt_parameters_adopt(t, a->kept);
+		tt_parameters_take(t, a->kept);
 	return rc;
 }
 
@@ -197,18 +197,21 @@ static int share_newest(struct tt_trainer *t, struct average *a, uint64_t met[2]
 {
 	size_t n = t->model.parameters;
 	bool behind = a->met < met[0];
-	float *at = tt_parameters_out(t);
+	float *at = tt_parameters_lend(t);
 	int root = (int)(UINT64_MAX - met[1]), rc = TT_TRAIN_OK;
 	float *arrays[] = { at, a->kept,
 			    t->config->average == TT_AVERAGE_DILOCO ? a->more : a->kept };
 
 	for (int i = 0; i < 3 && !rc; i++) {
-		memcpy(a->own, arrays[i], n * sizeof(float));
-		rc = tt_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL), t->comm);
+		copy(t, a->own, arrays[i]);
+		rc = tt_device_settle(t->wire_on);
+		if (!rc)
+			rc = tt_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL),
+					t->comm);
 		if (!rc && behind)
-			memcpy(arrays[i], a->own, n * sizeof(float));
+			copy(t, arrays[i], a->own);
 	}
-	tt_parameters_in(t);
+	tt_parameters_return(t);
 	a->met = met[0];
 	a->since = t->config->local_steps; /* all meet after the next step */
 	return rc;

@@ -25,6 +25,7 @@ struct central {
 	struct tt_store store; /* rank 0 */
 	uint64_t steps;        /* that it has seen */
 	struct tt_pile pile;
+	float *total;          /* rank 0, where the host cannot touch wire */
 };
 
 static int central_open(struct tt_trainer *t)
@@ -40,6 +41,9 @@ static int central_open(struct tt_trainer *t)
 	if (!rc && t->rank == 0)
 		rc = tt_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
 				   false);
+	if (!rc && t->rank == 0 && tt_wire_apart(t) &&
+	    !(c->total = malloc(t->model.parameters * sizeof(float))))
+		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory for a total");
 	if (!rc && t->rank == 0)
 		memcpy(c->store.parameters, tt_parameters_out(t),
 		       t->model.parameters * sizeof(float));
@@ -54,16 +58,32 @@ static void central_close(struct tt_trainer *t)
 
 	tt_pile_close(&c->pile);
 	tt_store_close(&c->store);
+	free(c->total);
 	free(c);
 }
 
-/* On rank 0: a step by the total in wire, which then holds the new parameters. */
-static void descend_here(struct tt_trainer *t, struct central *c)
+/* On rank 0: what the host keeps goes to wire, for the library's calls. */
+static int show(struct tt_trainer *t, const struct central *c)
 {
-	tt_pile_store(t, &c->pile);
-	tt_store_descend(&c->store, t->wire, 1.0f / (float)t->leaves.batch, t->rate);
-	memcpy(t->wire, c->store.parameters, c->store.count * sizeof(float));
+	t->wire_on->ops->put(t->wire_on, t->wire, c->store.parameters,
+			     c->store.count * sizeof(float));
+	return tt_device_settle(t->wire_on);
+}
+
+/* On rank 0: a step by the total in wire, which then holds the new parameters. */
+static int descend_here(struct tt_trainer *t, struct central *c)
+{
+	const float *total = t->wire;
+	int rc = tt_pile_store(t, &c->pile);
+
+	if (c->total) {
+		t->wire_on->ops->get(t->wire_on, c->total, t->wire,
+				     c->store.count * sizeof(float));
+		total = c->total;
+	}
+	tt_store_descend(&c->store, total, 1.0f / (float)t->leaves.batch, t->rate);
 	c->steps = t->step;
+	return rc ? rc : show(t, c);
 }
 
 static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
@@ -78,14 +98,14 @@ static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
 		rc = tt_pile_begin(t);
 	if (!rc)
 		rc = tt_pile_gather(t, &c->pile, 0, 0, t->nranks);
-	if (rc)
-		return rc;
-	if (t->rank == 0)
-		descend_here(t, c);
-	rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	if (!rc && t->rank == 0)
+		rc = descend_here(t, c);
+	if (!rc)
+		rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
+				t->comm);
 	tt_exposed(t, waits);
 	if (!rc)
-		tt_parameters_adopt(t, t->wire);
+		tt_parameters_take(t, t->wire);
 	return rc;
 }
 
@@ -98,7 +118,7 @@ static int central_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_don
 	(void)done;
 	*ret_done = c->store.parameters ? c->steps : UINT64_MAX;
 	if (!rc && c->store.parameters)
-		memcpy(t->wire, c->store.parameters, c->store.count * sizeof(float));
+		rc = show(t, c);
 	if (!rc)
 		rc = tt_library(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
 	if (!rc && *ret_done == UINT64_MAX)
@@ -110,7 +130,7 @@ static int central_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_don
 		rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
 				t->comm);
 	if (!rc)
-		tt_parameters_adopt(t, t->wire);
+		tt_parameters_take(t, t->wire);
 	return rc;
 }
 
@@ -127,6 +147,7 @@ const struct tt_strategy_ops tt_strategy_central = {
 	.help = "rank 0's host keeps parameters and optimizer, devices compute",
 	.optimizer = TT_OPTIMIZER_ELSEWHERE,
 	.leaves = true,
+	.by_calls = true,
 	.open = central_open,
 	.close = central_close,
 	.step = central_step,

@@ -85,7 +85,7 @@ static int one_pack(struct tt_trainer *t, struct tt_pile *pile, struct group mai
 	if (!rc)
 		rc = tt_pile_pass(t, pile, pass);
 	if (!rc && t->rank == main.main)
-		tt_pile_store(t, pile);
+		rc = tt_pile_store(t, pile);
 	if (!rc)
 		rc = copy(t, pile, main.main, other.main);
 	return rc ? rc : copy_to_group(t, pile, mine);
@@ -126,6 +126,7 @@ const struct tt_strategy_ops tt_strategy_hierarchical_copy = {
 	.name = "hierarchical-copy",
 	.help = "two groups add up on a main rank each, the mains exchange",
 	.leaves = true,
+	.by_calls = true,
 	.open = hc_open,
 	.close = hc_close,
 	.step = hc_step,

@@ -42,7 +42,7 @@ static int one_pack(struct tt_trainer *t, struct tt_pile *pile, int root)
 	int rc = tt_pile_gather(t, pile, root, 0, t->nranks);
 
 	if (!rc && t->rank == root)
-		tt_pile_store(t, pile);
+		rc = tt_pile_store(t, pile);
 	if (rc)
 		return rc;
 	return tt_library(tuttiBcast(t->wire + pile->from, pile->count, tuttiFloat32, root, t->comm,
@@ -74,6 +74,7 @@ const struct tt_strategy_ops tt_strategy_reduce_to_one = {
 	.name = "reduce-to-one",
 	.help = "one rank adds up, in rank order, and hands the sum out",
 	.leaves = true,
+	.by_calls = true,
 	.open = rto_open,
 	.close = rto_close,
 	.step = rto_step,

@@ -43,15 +43,12 @@ static void *slot(const struct tt_trainer *t, struct tt_pile *pile)
 
 /* ---- piles ----------------------------------------------------------------------------------- */
 
-int tt_pile_open(const struct tt_trainer *t, struct tt_pile *pile, size_t count)
+int tt_pile_open(struct tt_trainer *t, struct tt_pile *pile, size_t count)
 {
-	void *room = NULL;
-
-	*pile = (struct tt_pile){ .most = t->leaves.count };
+	*pile = (struct tt_pile){ .on = t->wire_on, .most = t->leaves.count };
 	pile->node = calloc(pile->most, sizeof(*pile->node));
 	pile->at = calloc(pile->most, sizeof(*pile->at));
-	if (tuttiMemAlloc(&room, pile->most * count * bytes_of(t)) == tuttiSuccess)
-		pile->room = room;
+	pile->room = pile->on->ops->alloc(pile->on, pile->most * count * bytes_of(t));
 	if (pile->node && pile->at && pile->room)
 		return TT_TRAIN_OK;
 	tt_pile_close(pile);
@@ -63,7 +60,8 @@ void tt_pile_close(struct tt_pile *pile)
 {
 	free(pile->node);
 	free(pile->at);
-	tuttiMemFree(pile->room);
+	if (pile->on)
+		pile->on->ops->free(pile->on, pile->room);
 	*pile = (struct tt_pile){ 0 };
 }
 
@@ -102,11 +100,30 @@ static int group_end(struct tt_trainer *t, int rc)
 	return rc ? rc : tt_library(result, t->comm);
 }
 
-int tt_pile_gather(struct tt_trainer *t, struct tt_pile *pile, int root, int first, int last)
+/* Adds up what the pile has, for the library's next call. */
+static int fold(struct tt_trainer *t, struct tt_pile *pile)
+{
+	tt_leaves_fold(&t->leaves, pile->on, pile->node, pile->at, &pile->n, pile->count);
+	return tt_device_settle(pile->on);
+}
+
+/* One node of every worker, by a collective: that leaves a device's memory where it is, while sends
+ * go through the host's. */
+static int gather_all(struct tt_trainer *t, struct tt_pile *pile, int root)
+{
+	for (int worker = 0; worker < t->nranks; worker++, pile->n++) {
+		pile->node[pile->n] = tt_leaves_share(&t->leaves, worker, t->nranks);
+		pile->at[pile->n] = slot(t, pile);
+	}
+	return tt_library(tuttiGather(own(t, 0, pile->from), pile->room, pile->count, type_of(t),
+				      root, t->comm, NULL),
+			  t->comm);
+}
+
+static int gather_nodes(struct tt_trainer *t, struct tt_pile *pile, int root, int first, int last)
 {
 	int rc = TT_TRAIN_OK;
 
-	pile->n = pile->used = 0;
 	tuttiGroupStart();
 	for (int worker = first; worker < last && !rc; worker++) {
 		size_t before = pile->n;
@@ -117,10 +134,18 @@ int tt_pile_gather(struct tt_trainer *t, struct tt_pile *pile, int root, int fir
 		for (size_t i = before; i < pile->n && worker != root && !rc; i++)
 			rc = t->rank == root ? receive(t, pile, i, worker) : give(t, pile, i, root);
 	}
-	rc = group_end(t, rc);
-	if (!rc && t->rank == root)
-		tt_leaves_fold(&t->leaves, pile->node, pile->at, &pile->n, pile->count);
-	return rc;
+	return group_end(t, rc);
+}
+
+int tt_pile_gather(struct tt_trainer *t, struct tt_pile *pile, int root, int first, int last)
+{
+	bool all = first == 0 && last == t->nranks && t->leaves.kind == TT_CANONICAL_OFF;
+	int rc;
+
+	pile->n = pile->used = 0;
+	rc = all && tt_wire_apart(t) ? gather_all(t, pile, root)
+				     : gather_nodes(t, pile, root, first, last);
+	return !rc && t->rank == root ? fold(t, pile) : rc;
 }
 
 /* The nodes that are left when these workers' have been added up. */
@@ -130,7 +155,7 @@ static size_t left_of(struct tt_trainer *t, int first, int last, struct tt_node 
 
 	for (int worker = first; worker < last; worker++)
 		n += nodes_of(t, tt_leaves_share(&t->leaves, worker, t->nranks), node + n);
-	tt_leaves_fold(&t->leaves, node, at, &n, 0);
+	tt_leaves_fold(&t->leaves, t->wire_on, node, at, &n, 0);
 	return n;
 }
 
@@ -172,19 +197,18 @@ int tt_pile_pass(struct tt_trainer *t, struct tt_pile *pile, struct tt_passing p
 		}
 	}
 	rc = group_end(t, rc);
-	if (!rc && t->rank == p.to)
-		tt_leaves_fold(&t->leaves, pile->node, pile->at, &pile->n, pile->count);
-	return rc;
+	return !rc && t->rank == p.to ? fold(t, pile) : rc;
 }
 
-void tt_pile_store(struct tt_trainer *t, struct tt_pile *pile)
+int tt_pile_store(struct tt_trainer *t, struct tt_pile *pile)
 {
 	float *to = t->wire + pile->from;
 
 	if (is_whole(t))
 		tt_fixed64_floats(t, pile->at[0], pile->from, pile->count);
-	else if (pile->at[0] != to)
-		memcpy(to, pile->at[0], pile->count * sizeof(*to));
+	else
+		pile->on->ops->copy(pile->on, to, pile->at[0], pile->count * sizeof(*to));
+	return tt_device_settle(pile->on);
 }
 
 /* ---- the whole array ------------------------------------------------------------------------- */
@@ -233,11 +257,11 @@ int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size
 	pile->count = count / (size_t)t->nranks;
 	pile->from = first + pile->count * (size_t)t->rank;
 	rc = exchange(t, pile, first);
-	if (rc)
-		return rc;
-	tt_leaves_fold(&t->leaves, pile->node, pile->at, &pile->n, pile->count);
-	tt_pile_store(t, pile);
-	return tt_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
+	if (!rc)
+		rc = fold(t, pile);
+	if (!rc)
+		rc = tt_pile_store(t, pile);
+	return rc ? rc : tt_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
 					 tuttiFloat32, t->comm, NULL),
 			  t->comm);
 }

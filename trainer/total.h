@@ -16,8 +16,9 @@ int tt_total(struct tt_trainer *t);
 
 /* ---- in pieces ------------------------------------------------------------------------------- */
 
-/* Nodes on their way: floats from..from+count-1 of each. */
+/* Nodes on their way: floats from..from+count-1 of each, in memory of t->wire_on. */
 struct tt_pile {
+	struct tt_device *on;
 	struct tt_node *node;
 	void **at;
 	size_t n, most; /* nodes; that there is room for */
@@ -27,7 +28,7 @@ struct tt_pile {
 };
 
 /* Room for what all workers have of `count` floats. Returns 0 | TT_TRAIN_FAILED. */
-int tt_pile_open(const struct tt_trainer *t, struct tt_pile *pile, size_t count);
+int tt_pile_open(struct tt_trainer *t, struct tt_pile *pile, size_t count);
 void tt_pile_close(struct tt_pile *pile);
 
 /* In each step before the first pile: makes wire fit to travel. */
@@ -50,7 +51,8 @@ int tt_pile_pass(struct tt_trainer *t, struct tt_pile *pile, struct tt_passing p
  * of them. Not for fixed64, whose exponents are of all leaves. */
 int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size_t count);
 
-/* The pile's one node becomes floats in wire's first node. */
-void tt_pile_store(struct tt_trainer *t, struct tt_pile *pile);
+/* The pile's one node becomes floats in wire's first node, for the library's calls. Returns 0 |
+ * TT_TRAIN_FAILED. */
+int tt_pile_store(struct tt_trainer *t, struct tt_pile *pile);
 
 #endif

@@ -25,7 +25,7 @@ static void free_share(struct tt_trainer *t)
 	const struct tt_device_ops *d = t->device.ops;
 
 	if (t->wire != t->gradients)
-		tuttiMemFree(t->wire);
+		t->wire_on->ops->free(t->wire_on, t->wire);
 	d->free(&t->device, t->gradients);
 	d->free(&t->device, t->sum.scratch);
 	free(t->sum.node);
@@ -42,6 +42,7 @@ int tt_trainer_share(struct tt_trainer *t)
 	const struct tt_config *c = t->config;
 	const struct tt_device_ops *d = t->device.ops;
 	size_t ranks = (size_t)t->nranks, part, bytes, run;
+	bool reached;
 
 	free_share(t);
 	t->leaves = tt_leaves_of((enum tt_canonical)c->canonical, (size_t)c->global_batch,
@@ -60,11 +61,11 @@ int tt_trainer_share(struct tt_trainer *t)
 	t->sum.piece = t->model.piece;
 	bytes = (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride * sizeof(float);
 	t->gradients = d->alloc(&t->device, bytes);
-	t->wire = t->gradients;
-	t->wire_apart =
-		d->apart && d->reached && t->strategy->by_calls && c->canonical == TT_CANONICAL_OFF;
-	if (d->apart && !t->wire_apart && tuttiMemAlloc((void **)&t->wire, bytes) != tuttiSuccess)
-		t->wire = NULL;
+	t->host = (struct tt_device){ .ops = &tt_device_cpu };
+	reached = !d->apart || (d->reached && t->strategy->by_calls &&
+				c->canonical != TT_CANONICAL_FIXED64);
+	t->wire_on = reached ? &t->device : &t->host;
+	t->wire = reached ? t->gradients : t->host.ops->alloc(&t->host, bytes);
 	if (c->canonical != TT_CANONICAL_OFF)
 		t->sum.scratch = d->alloc(&t->device,
 					  TT_SUM_LEVELS * t->sum.piece * sizeof(float));

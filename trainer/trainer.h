@@ -3,8 +3,9 @@
  *
  * main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
  * memory that the host cannot touch; strategies therefore work on t->wire, which tt_gradient fills
- * and tt_descend reads, and on what tt_parameters_out gives. wire is memory of the device where the
- * library's calls take that and nobody else touches it (tt_strategy_ops.by_calls).
+ * and tt_descend reads, and on what tt_parameters_lend gives: memory of t->wire_on, which adds and
+ * copies there. That is the device where the library's calls take its memory and nobody else touches
+ * it (tt_strategy_ops.by_calls), and else the host.
  */
 #ifndef TT_TRAINER_TRAINER_H
 #define TT_TRAINER_TRAINER_H
@@ -47,7 +48,8 @@ struct tt_trainer {
 	float *gradients;             /* device memory, [sum.nodes, at least 1][sum.stride] */
 	size_t floats;                /* model.parameters + TT_TAIL, of each node in use */
 	float *wire;                  /* as gradients; the same memory where that can be */
-	bool wire_apart;              /* the host cannot touch wire */
+	struct tt_device *wire_on;    /* which wire is memory of: device, or host */
+	struct tt_device host;        /* for a wire that is a copy of a device's memory */
 	tuttiStream_t beside;         /* NULL until tt_beside_open */
 	float *host_parameters;       /* of a device that is apart, else NULL */
 	int64_t *whole;               /* fixed64.h: as wire's first node; made when needed */
@@ -81,6 +83,9 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 		    const struct tt_data *data, tuttiComm_t world);
 void tt_trainer_close(struct tt_trainer *t);
 
+/* The host cannot touch wire. */
+static inline bool tt_wire_apart(const struct tt_trainer *t) { return t->wire_on->ops->apart; }
+
 static inline bool tt_serves(const struct tt_trainer *t) { return t->rank >= t->nranks; }
 
 /* This rank's part of the batch has changed, since t->comm has. Returns 0 | TT_TRAIN_FAILED. */
@@ -113,8 +118,14 @@ void tt_exposed(struct tt_trainer *t, uint64_t since_ns);
 float *tt_parameters_out(struct tt_trainer *t);
 void tt_parameters_in(struct tt_trainer *t);
 
-/* These become the parameters. */
+/* The same in memory of wire_on, for the library and for wire_on's operations; what wire_on is still
+ * at has to settle before the library takes it. */
+float *tt_parameters_lend(struct tt_trainer *t);
+void tt_parameters_return(struct tt_trainer *t);
+
+/* These become the parameters; from is memory of wire_on. */
 void tt_parameters_adopt(struct tt_trainer *t, const float *host);
+void tt_parameters_take(struct tt_trainer *t, const float *from);
 
 /* Every worker gets rank 0's parameters, and its velocity where there is one. */
 int tt_parameters_share(struct tt_trainer *t);
