@@ -74,9 +74,9 @@ static int next_step(struct log *l)
 		return damaged(l);
 	if (!l->step.values)
 		return 0;
-	return fread(l->value, sizeof(*l->value), l->head.parameters, l->file) == l->head.parameters
-		       ? 0
-		       : damaged(l);
+	if (fread(l->value, sizeof(*l->value), l->head.parameters, l->file) != l->head.parameters)
+		return damaged(l);
+	return 0;
 }
 
 /* How many floats lie between two: their bits, as numbers in order. */

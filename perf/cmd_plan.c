@@ -212,12 +212,6 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 	return rc == TT_ARG ? 2 : 1;
 }
 
-static bool rooted(int collective)
-{
-	return collective == TT_REDUCE || collective == TT_BROADCAST || collective == TT_GATHER ||
-	       collective == TT_SCATTER;
-}
-
 static int build_and_print(const char *name, const struct values *v,
 			   const struct tt_topology *topology, int collective)
 {
@@ -261,17 +255,13 @@ int tt_cmd_plan(int argc, char **argv)
 			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
 	nranks = read_number(&np, 1, TT_MAX_PLACED);
-	if (nranks < 0 || *np) {
-		fprintf(stderr, "tutti plan: --np %s: not a number of ranks from 1 to %d\n", v.np,
-			TT_MAX_PLACED);
-		return 2;
-	}
-	if (v.rank >= nranks || v.root >= nranks) {
-		fprintf(stderr, "tutti plan: --%s %d: there are ranks 0 to %d\n",
-			v.rank >= nranks ? "rank" : "root",
-			(int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
-		return 2;
-	}
+	if (nranks < 0 || *np)
+		return tt_refuse(usage.tool, "--np %s: not a number of ranks from 1 to %d", v.np,
+				 TT_MAX_PLACED);
+	if (v.rank >= nranks || v.root >= nranks)
+		return tt_refuse(usage.tool, "--%s %d: there are ranks 0 to %d",
+				 v.rank >= nranks ? "rank" : "root",
+				 (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
 		return tt_refuse(usage.tool, "--plain or --fused, not both");
 	if (!tt_print_find(v.format))
@@ -279,7 +269,7 @@ int tt_cmd_plan(int argc, char **argv)
 	collective = find_collective(v.collective ? v.collective : "allreduce");
 	if (collective < 0 || read_hosts(v.hosts, nranks, &placement))
 		return 2;
-	if (v.root && !rooted(collective))
+	if (v.root && !tt_collective_rooted((enum tt_collective)collective))
 		return tt_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
 	return build_and_print(name, &v, &placement.topology, collective);
 }

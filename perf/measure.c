@@ -305,9 +305,8 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 	int n = m->c->nranks, rc;
 	struct share *all = calloc((size_t)n, sizeof(*all));
 	int64_t how = m->c->line->average;
-	double gb = (double)(m->cell->send_bytes > m->cell->recv_bytes ? m->cell->send_bytes
-								       : m->cell->recv_bytes) /
-		    1e9;
+	size_t sent = m->cell->send_bytes, received = m->cell->recv_bytes;
+	double gb = (double)(sent > received ? sent : received) / 1e9;
 
 	if (!all) {
 		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", m->c->first, n);
@@ -321,9 +320,10 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 	f->p99_us = over_ranks(all, n, offsetof(struct share, p99_us), how);
 	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
 	f->bus_gbps = f->alg_gbps * m->cell->bench->bus_factor(n);
-	f->memory_gbps = m->c->one_gpu
-				 ? f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place)
-				 : 0;
+	f->memory_gbps = 0;
+	if (m->c->one_gpu)
+		f->memory_gbps =
+			f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place);
 	f->wrong = m->c->line->check ? 0 : -1;
 	f->shm_bytes = f->tcp_bytes = 0;
 	for (int r = 0; r < n; r++) {

@@ -57,14 +57,13 @@ static int build(const struct verdict *v, build_fn *fn, const struct tt_topology
 					  .topology = topology };
 		int rc = fn(v->algorithm, v->name, &shape, &ret_plans[r]);
 
-		if (rc) {
+		if (rc)
 			free_plans(ret_plans, r);
-			return r && rc == TT_ARG
-				       ? tt_fail(TT_USAGE,
-						 "rank %d refuses what rank 0 accepts: %s", r,
-						 tt_error_text())
-				       : rc;
-		}
+		if (r && rc == TT_ARG)
+			return tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r,
+				       tt_error_text());
+		if (rc)
+			return rc;
 	}
 	return TT_OK;
 }
@@ -172,11 +171,6 @@ static bool sees_hosts(const struct verdict *v, int n)
 	return differs;
 }
 
-static bool rooted(enum tt_collective c)
-{
-	return c == TT_REDUCE || c == TT_BROADCAST || c == TT_GATHER || c == TT_SCATTER;
-}
-
 static void prove_ranks(struct verdict *v, int n, enum tt_thoroughness how)
 {
 	bool hosts = sees_hosts(v, n);
@@ -184,7 +178,7 @@ static void prove_ranks(struct verdict *v, int n, enum tt_thoroughness how)
 
 	for (uint32_t k = 0; (k == 0 || hosts) && tt_placement_number(n, how, k, &p); k++) {
 		prove(v, &p, 0);
-		for (int root = 1; root < n && rooted(v->algorithm->collective); root++)
+		for (int root = 1; root < n && tt_collective_rooted(v->algorithm->collective); root++)
 			if (n <= 8 || root == 1 || root == n - 1)
 				prove(v, &p, root);
 	}

@@ -136,9 +136,9 @@ static int open_model(struct tt_trainer *t)
 				     batch, t->data->train.samples);
 	size.leaf = leaf < batch ? leaf : batch;
 	/* what a rank has may grow: others may die */
-	size.max_rows = c->on_failure == TT_FAILURE_SHRINK || t->nranks == 1
-				? batch
-				: batch / (size_t)t->nranks + size.leaf + 1;
+	size.max_rows = batch;
+	if (c->on_failure != TT_FAILURE_SHRINK && t->nranks > 1)
+		size.max_rows = batch / (size_t)t->nranks + size.leaf + 1;
 	if (size.max_rows < TT_EVALUATE_ROWS)
 		size.max_rows = TT_EVALUATE_ROWS;
 	return tt_model_open(&t->model, c->model, &t->device, &size);

@@ -173,9 +173,9 @@ const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote
 	/* shown when this rank did not look */
 	if ((!m->start || m->inode != r->inode) && !map_window(ep, peer, r))
 		return NULL;
-	return r->offset <= m->bytes && bytes <= m->bytes - r->offset
-		       ? (char *)m->start + r->offset
-		       : NULL;
+	if (r->offset > m->bytes || bytes > m->bytes - r->offset)
+		return NULL;
+	return (char *)m->start + r->offset;
 }
 
 int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, size_t bytes)

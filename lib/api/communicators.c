@@ -167,14 +167,13 @@ static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_ex
 	for (int i = 0; i < n; i++) {
 		if (list[i] < 0 || list[i] >= comm->nranks || list[i] == comm->rank) {
 			free(excluded);
-			return list[i] == comm->rank
-				       ? tt_fail(TT_ARG,
-						 "rank %d: tuttiCommShrink: this rank is on the list of ranks "
-						 "to exclude; only those that stay call",
-						 comm->rank)
-				       : tt_fail(TT_ARG,
-						 "rank %d: tuttiCommShrink: there is no rank %d to exclude",
-						 comm->rank, list[i]);
+			if (list[i] != comm->rank)
+				return tt_fail(TT_ARG,
+					"rank %d: tuttiCommShrink: there is no rank %d to exclude",
+					comm->rank, list[i]);
+			return tt_fail(TT_ARG,
+				"rank %d: tuttiCommShrink: this rank is on the list of ranks to exclude; "
+				"only those that stay call", comm->rank);
 		}
 		excluded[list[i]] = true;
 	}

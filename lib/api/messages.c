@@ -63,11 +63,11 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 
 static int check_timeout(tuttiComm_t comm, const char *call, int timeout_ms)
 {
-	return timeout_ms >= -1
-		       ? 0
-		       : tt_fail(TT_ARG,
-				 "rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
-				 comm->rank, call, timeout_ms);
+	if (timeout_ms >= -1)
+		return 0;
+	return tt_fail(TT_ARG,
+		"rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
+		comm->rank, call, timeout_ms);
 }
 
 static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)

@@ -129,7 +129,7 @@ int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct t
 	return rc;
 }
 
-void tt_control_free(struct tt_control *ctl)
+static void close_sockets(struct tt_control *ctl)
 {
 	struct tt_parked *next;
 
@@ -150,6 +150,11 @@ void tt_control_free(struct tt_control *ctl)
 	tt_sock_close(ctl->spare);
 	tt_sock_close(ctl->wake);
 	tt_sock_close(ctl->epoll);
+}
+
+void tt_control_free(struct tt_control *ctl)
+{
+	close_sockets(ctl);
 	pthread_cond_destroy(&ctl->changed);
 	pthread_mutex_destroy(&ctl->lock);
 	pthread_mutex_destroy(&ctl->hook_lock);

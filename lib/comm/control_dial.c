@@ -62,9 +62,8 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 {
 	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
 	bool same_place = me->place == to->place;
-	int best = to >= ctl->cards && to < ctl->cards + ctl->nranks
-			   ? ctl->best[to - ctl->cards] - 1
-			   : -1;
+	bool known = to >= ctl->cards && to < ctl->cards + ctl->nranks;
+	int best = known ? ctl->best[to - ctl->cards] - 1 : -1;
 	struct attempt *a = ret_a;
 
 	memset(a, 0, sizeof(*a));

@@ -18,7 +18,7 @@
  *   control_flood.c    broken, abort, goodbye, deaths
  *   control_board.c    the call board
  *   control_call.c     calls in words
- *   control_status.c   statuses, who is missing
+ *   control_status.c   statuses, who is missing; control_status_wire.c: as bytes
  *   control_waits.c    who waits for whom for ever
  */
 #ifndef TT_CONTROL_INSIDE_H
@@ -326,9 +326,11 @@ bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		     size_t bytes);
 
-/* control_status.c, locked */
+/* control_status_wire.c; get: false: no rank of Tutti sends that */
 void tt_put_status(struct tt_writer *w, const struct tt_status *status);
 bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status);
+
+/* control_status.c, locked */
 bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		     size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);

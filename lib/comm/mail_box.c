@@ -27,15 +27,10 @@ static struct tt_waiter *find_waiter(struct tt_mail *mail, const struct tt_lette
 	return NULL;
 }
 
-/* What is not a user's is small, or wanted already: it always finds room. */
 static struct tt_letter *make_letter(struct tt_mail *mail, const struct tt_letter_head *h)
 {
-	struct tt_letter *l;
+	struct tt_letter *l = aligned_alloc(64, (sizeof(*l) + h->bytes + 63) / 64 * 64);
 
-	if (h->kind == TT_M_MESSAGE &&
-	    (h->bytes > TT_MAIL_BOX || mail->box_bytes > TT_MAIL_BOX - h->bytes))
-		return NULL;
-	l = aligned_alloc(64, (sizeof(*l) + h->bytes + 63) / 64 * 64);
 	if (!l)
 		return NULL;
 	l->next = NULL;
@@ -44,10 +39,19 @@ static struct tt_letter *make_letter(struct tt_mail *mail, const struct tt_lette
 	return l;
 }
 
+/* NULL: no room. What is not a user's is small, or wanted already: it always finds room. */
+static struct tt_letter *find_room(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	if (h->kind == TT_M_MESSAGE &&
+	    (h->bytes > TT_MAIL_BOX || mail->box_bytes > TT_MAIL_BOX - h->bytes))
+		return NULL;
+	return make_letter(mail, h);
+}
+
 void tt_box_place(struct tt_mail *mail, struct tt_mail_conn *c)
 {
 	c->waiter = find_waiter(mail, &c->head);
-	c->letter = c->waiter ? NULL : make_letter(mail, &c->head);
+	c->letter = c->waiter ? NULL : find_room(mail, &c->head);
 	c->held = !c->waiter && !c->letter;
 	if (c->waiter) {
 		c->waiter->state = TT_W_FILLING;
@@ -86,6 +90,15 @@ static void unlink_letter(struct tt_mail *mail, struct tt_letter **at)
 		mail->box_last = at;
 }
 
+static void discard(struct tt_mail *mail, struct tt_letter **at)
+{
+	struct tt_letter *l = *at;
+
+	unlink_letter(mail, at);
+	mail->box_bytes -= l->head.bytes;
+	free(l);
+}
+
 /* An offer that was made too late is answered at once. */
 static bool answer_standing(struct tt_mail *mail, const struct tt_letter_head *h)
 {
@@ -100,9 +113,10 @@ static bool answer_standing(struct tt_mail *mail, const struct tt_letter_head *h
 
 void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision, size_t bytes)
 {
-	struct tt_shared *s =
-		decision ? aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64) : NULL;
+	struct tt_shared *s = NULL;
 
+	if (decision)
+		s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
 	if (s) {
 		s->users = 1;
 		s->bytes = bytes;
@@ -113,14 +127,11 @@ void tt_mail_stand(struct tt_mail *mail, uint64_t version, const void *decision,
 		tt_shared_drop(mail->standing);
 	mail->standing = s;
 	mail->standing_version = version;
-	for (struct tt_letter **at = &mail->box, *l; (l = *at);) {
-		if (!answer_standing(mail, &l->head)) {
-			at = &l->next;
-			continue;
-		}
-		unlink_letter(mail, at);
-		mail->box_bytes -= l->head.bytes;
-		free(l);
+	for (struct tt_letter **at = &mail->box; *at;) {
+		if (answer_standing(mail, &(*at)->head))
+			discard(mail, at);
+		else
+			at = &(*at)->next;
 	}
 	pthread_mutex_unlock(&mail->lock);
 }
@@ -163,7 +174,7 @@ int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const vo
 		return 1;
 	}
 	w = find_waiter(mail, &h);
-	l = w ? NULL : make_letter(mail, &h);
+	l = w ? NULL : find_room(mail, &h);
 	if (!w && !l)
 		return 0;
 	if (h.bytes)
@@ -276,14 +287,11 @@ static bool withdraw(struct tt_mail *mail, struct tt_waiter *w)
 
 	while (c->waiter != w)
 		c = c->next;
-	l = aligned_alloc(64, (sizeof(*l) + c->head.bytes + 63) / 64 * 64);
+	l = make_letter(mail, &c->head);
 	if (!l)
 		return false;
-	l->next = NULL;
-	l->head = c->head;
 	if (c->have)
 		memcpy(l->data, c->to, c->have);
-	mail->box_bytes += c->head.bytes;
 	c->letter = l;
 	c->to = l->data;
 	c->waiter = NULL;
@@ -352,19 +360,16 @@ int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t
 
 static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint64_t version)
 {
-	struct tt_letter **at, *l;
+	struct tt_letter **at = &mail->box, *l;
 	uint64_t dropped = 0;
 
-	for (at = &mail->box; (l = *at);) {
-		if (!fits(such, &l->head) ||
-		    (l->head.version >= version && version != UINT64_MAX)) {
+	while ((l = *at)) {
+		if (fits(such, &l->head) && (l->head.version < version || version == UINT64_MAX)) {
+			discard(mail, at);
+			dropped++;
+		} else {
 			at = &l->next;
-			continue;
 		}
-		unlink_letter(mail, at);
-		mail->box_bytes -= l->head.bytes;
-		free(l);
-		dropped++;
 	}
 	return dropped;
 }

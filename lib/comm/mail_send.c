@@ -100,11 +100,11 @@ static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *
 	if (p.done)
 		return p.rc ? gone(mail, peer) : 0;
 	leave_parcel(mail, c, &p);
-	return mail->cut
-		       ? tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank)
-		       : tt_fail(TT_TIMEOUT,
-				 "rank %d: rank %d took nothing of a message of %llu bytes for %llu ms: it is stopped, or "
-				 "does not receive what it has got",
+	if (mail->cut)
+		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);
+	return tt_fail(TT_TIMEOUT,
+		"rank %d: rank %d took nothing of a message of %llu bytes for %llu ms: it is stopped, "
+		"or does not receive what it has got",
 				 mail->rank, peer, (unsigned long long)head->bytes,
 				 (unsigned long long)(wait_ns / 1000000));
 }

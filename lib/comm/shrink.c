@@ -37,6 +37,14 @@ struct attempt {
 	uint8_t *letter;                 /* room for one */
 };
 
+static int without_me(const struct attempt *a, uint64_t epoch)
+{
+	return tt_fail(TT_REMOTE,
+		"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
+		"or did not call tuttiCommShrink in time", a->parent->rank,
+		(unsigned long long)epoch);
+}
+
 static int left_out(struct attempt *a)
 {
 	uint64_t newest, without = tt_control_excluded(a->parent->ctl, &newest);
@@ -47,11 +55,7 @@ static int left_out(struct attempt *a)
 		return tt_fail(TT_REMOTE,
 			"rank %d: the others went on as epoch %llu, in which a death in the last moment kept "
 			"this rank from taking part", a->parent->rank, (unsigned long long)newest);
-	if (!without)
-		return 0;
-	return tt_fail(TT_REMOTE,
-		"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, or did "
-		"not call tuttiCommShrink in time", a->parent->rank, (unsigned long long)without);
+	return without ? without_me(a, without) : 0;
 }
 
 static bool is_gone(const struct attempt *a, int rank)
@@ -72,8 +76,7 @@ static int chair(const struct attempt *a)
 
 static int send_letter(struct attempt *a, int to, enum tt_mail_kind kind, struct tt_writer *w)
 {
-	struct tt_letter_head head = { .kind = kind,
-				       .version = a->parent->shrinks,
+	struct tt_letter_head head = { .kind = kind, .version = a->parent->shrinks,
 				       .bytes = w->have };
 	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a letter", a->parent->rank)
 			   : tt_mail_send(a->parent->mail, to, &head, w->data,
@@ -146,12 +149,11 @@ static int note_offer(struct attempt *a, int source, struct tt_reader *r)
 	if (epoch > a->epoch)
 		a->epoch = epoch;
 	a->port_of[source] = (int)port;
-	return digest == a->digest
-		       ? 0
-		       : tt_fail(TT_USAGE,
-				 "ranks %d and %d call tuttiCommShrink with different lists of ranks "
-				 "to exclude",
-				 a->parent->rank, source);
+	if (digest == a->digest)
+		return 0;
+	return tt_fail(TT_USAGE,
+		"ranks %d and %d call tuttiCommShrink with different lists of ranks to exclude",
+		a->parent->rank, source);
 }
 
 /* Ranks that may still come; those that are listed as staying and are gone. */
@@ -271,10 +273,7 @@ static int get_decision(struct attempt *a, struct tt_reader *r)
 	if (code || mine)
 		a->epoch = epoch;
 	if (!code && !mine && epoch > a->epoch)
-		return tt_fail(TT_REMOTE,
-			"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
-			"or did not call tuttiCommShrink in time", a->parent->rank,
-			(unsigned long long)epoch);
+		return without_me(a, epoch);
 	return code ? tt_fail(code, "%s", text) : !mine;
 }
 

@@ -113,13 +113,12 @@ static int put_local(struct tt_store *s, const char *key, const char *value)
 		return tt_sock_fail("rank 0: cannot make a socket");
 	if (bind(fd, (struct sockaddr *)&name, bytes) || listen(fd, SOMAXCONN)) {
 		tt_sock_close(fd);
-		return errno == EADDRINUSE
-			       ? tt_fail(TT_USAGE,
-					 "rank 0: another job of %s with the same name is starting on this "
-					 "host (%s)",
-					 s->job->engine, s->job->name)
-			       : tt_fail(TT_SYSTEM,
-					 "rank 0: cannot listen for the ranks of this host: %m");
+		if (errno != EADDRINUSE)
+			return tt_fail(TT_SYSTEM,
+				       "rank 0: cannot listen for the ranks of this host: %m");
+		return tt_fail(TT_USAGE,
+			"rank 0: another job of %s with the same name is starting on this host (%s)",
+			s->job->engine, s->job->name);
 	}
 	own->listener = fd;
 	if (!start(own))

@@ -213,11 +213,11 @@ static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 	char said[LINE];
 	int rc = talk(s, "cmd=barrier_in\n", "barrier_out", said, deadline_ns);
 
-	return rc != TT_TIMEOUT
-		       ? rc
-		       : tt_fail(TT_TIMEOUT,
-				 "rank %d: joining timed out: not all %d ranks came to the launcher's "
-				 "barrier; PMI-1 does not say which",
+	if (rc != TT_TIMEOUT)
+		return rc;
+	return tt_fail(TT_TIMEOUT,
+		"rank %d: joining timed out: not all %d ranks came to the launcher's barrier; "
+		"PMI-1 does not say which",
 				 s->job->rank, s->job->nranks);
 }
 

@@ -177,6 +177,21 @@ static int add_ranks(const struct tt_exprs *t, tt_expr e, uint64_t *set)
 	return -1;
 }
 
+/* Where the table has the combination of these children, or has room for it. */
+static uint32_t slot_of(const struct tt_exprs *t, const tt_expr *child, uint32_t n, uint32_t hash)
+{
+	uint32_t at = hash & (t->nslots - 1);
+
+	for (; t->slot[at]; at = (at + 1) & (t->nslots - 1)) {
+		const struct node *known = &t->node[t->slot[at] - 1];
+
+		if (known->hash == hash && known->n == n &&
+		    !memcmp(t->child + known->first, child, n * sizeof(*child)))
+			break;
+	}
+	return at;
+}
+
 int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_expr *ret_expr,
 		    uint32_t *ret_what)
 {
@@ -187,16 +202,11 @@ int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_exp
 	if (!make_room(t, n))
 		return tt_fail(TT_SYSTEM, "no memory for %u expressions of a plan", t->count);
 
-	uint32_t at = hash & (t->nslots - 1);
+	uint32_t at = slot_of(t, child, n, hash);
 
-	for (; t->slot[at]; at = (at + 1) & (t->nslots - 1)) {
-		const struct node *known = &t->node[t->slot[at] - 1];
-
-		if (known->hash == hash && known->n == n &&
-		    !memcmp(t->child + known->first, child, n * sizeof(*child))) {
-			*ret_expr = t->nleaves + t->slot[at];
-			return TT_OK;
-		}
+	if (t->slot[at]) {
+		*ret_expr = t->nleaves + t->slot[at];
+		return TT_OK;
 	}
 
 	struct node *node = &t->node[t->count];

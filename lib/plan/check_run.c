@@ -289,10 +289,29 @@ static int run_rank(struct run *run, int rank)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* "its lane 2", "a message of rank 1" ...: what a lane waits for. */
+static int say_blocker(const struct tt_check_rank *r, const struct blocker *b, char *text,
+		       size_t bytes)
+{
+	char name[24];
+
+	switch (b->why) {
+	case WAITS:
+		return snprintf(text, bytes, "its lane %u", b->lane);
+	case NO_MESSAGE:
+		return snprintf(text, bytes, "a message of rank %d", b->rank);
+	case NO_ROOM:
+		return snprintf(text, bytes, "rank %d to take its message", b->rank);
+	default:
+		return snprintf(text, bytes, "rank %d to take what was sent from %s", b->rank,
+				tt_check_cell_name(r, b->cell, name));
+	}
+}
+
 /* Follows from one stuck lane what it waits for, until that comes round; says the round. */
 static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 {
-	char text[900], name[24];
+	char text[900];
 	size_t used = 0;
 	int steps = c->nranks * (int)c->nlanes, start_rank;
 	uint32_t start_lane;
@@ -314,19 +333,7 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 		used += (size_t)n;
 		if (used >= sizeof(text) - 120)
 			break;
-		if (b.why == WAITS)
-			n = snprintf(text + used, sizeof(text) - used, "its lane %u", b.lane);
-		else if (b.why == NO_MESSAGE)
-			n = snprintf(text + used, sizeof(text) - used, "a message of rank %d",
-				     b.rank);
-		else if (b.why == NO_ROOM)
-			n = snprintf(text + used, sizeof(text) - used,
-				     "rank %d to take its message", b.rank);
-		else
-			n = snprintf(text + used, sizeof(text) - used,
-				     "rank %d to take what was sent from %s", b.rank,
-				     tt_check_cell_name(&c->ranks[rank], b.cell, name));
-		used += (size_t)n;
+		used += (size_t)say_blocker(&c->ranks[rank], &b, text + used, sizeof(text) - used);
 		rank = b.rank;
 		lane = b.lane;
 	} while ((rank != start_rank || lane != start_lane) && used < sizeof(text) - 120);

@@ -44,6 +44,10 @@ enum tt_collective {
 	TT_COLLECTIVES
 };
 const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
+static inline bool tt_collective_rooted(enum tt_collective c)
+{
+	return c == TT_REDUCE || c == TT_BROADCAST || c == TT_GATHER || c == TT_SCATTER;
+}
 
 enum tt_buf { TT_IN, TT_OUT, TT_SCRATCH, TT_WIRE, TT_NONE };
 /* buf in the high 3 bits; block, or peer for TT_WIRE */

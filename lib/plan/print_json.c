@@ -36,19 +36,40 @@
  */
 #include "plan/print.h"
 
-static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
+/* The ranks whose messages it takes. */
+static void print_from(const struct tt_step *s, FILE *to)
 {
-	char name[TT_STEP_NAME_BYTES];
 	const char *comma = "";
 
-	fprintf(to, "      {\"step\": %u, \"op\": \"%s\", \"from\": [", index,
-		tt_step_name(s, '_', name));
 	for (int i = 0; i < s->nsrc; i++) {
 		if (!tt_ref_is_wire(tt_step_source(s, i)))
 			continue;
 		fprintf(to, "%s%u", comma, tt_ref_index(tt_step_source(s, i)));
 		comma = ", ";
 	}
+}
+
+static void print_sources(const struct tt_step *s, FILE *to)
+{
+	for (int i = 0; i < s->nsrc; i++) {
+		tt_ref ref = tt_step_source(s, i);
+
+		fputs(i ? ", " : "", to);
+		if (tt_ref_is_wire(ref))
+			fprintf(to, "{\"wire\": %u}", tt_ref_index(ref));
+		else
+			fprintf(to, "{\"buf\": \"%s\", \"block\": %u}",
+				tt_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
+	}
+}
+
+static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
+{
+	char name[TT_STEP_NAME_BYTES];
+
+	fprintf(to, "      {\"step\": %u, \"op\": \"%s\", \"from\": [", index,
+		tt_step_name(s, '_', name));
+	print_from(s, to);
 	if (s->to != TT_REF_NONE)
 		fprintf(to, "], \"to\": %u, ", tt_ref_index(s->to));
 	else
@@ -60,16 +81,7 @@ static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
 	else
 		fputs("null", to);
 	fputs(", \"srcs\": [", to);
-	for (int i = 0; i < s->nsrc; i++) {
-		tt_ref ref = tt_step_source(s, i);
-
-		fputs(i ? ", " : "", to);
-		if (tt_ref_is_wire(ref))
-			fprintf(to, "{\"wire\": %u}", tt_ref_index(ref));
-		else
-			fprintf(to, "{\"buf\": \"%s\", \"block\": %u}",
-				tt_buf_name(tt_ref_buf(ref)), tt_ref_index(ref));
-	}
+	print_sources(s, to);
 	if (s->wait_lane != TT_NO_LANE)
 		fprintf(to, "], \"wait\": {\"lane\": %u, \"step\": %u}, ", s->wait_lane,
 			s->wait_step);

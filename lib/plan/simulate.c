@@ -200,10 +200,10 @@ static uint64_t footprint(const struct tt_sim *sim, const struct tt_sim_host *h)
 {
 	const struct tt_plan *p = &sim->frame;
 	uint64_t blocks = p->rule == TT_EVEN ? 2 * p->nblocks : p->in_blocks + p->out_blocks;
-	uint64_t each = crowded(sim, h)
-				? (uint64_t)((h->nranks + sim->world.cores - 1) / sim->world.cores)
-				: 1;
+	uint64_t each = 1;
 
+	if (crowded(sim, h))
+		each = (uint64_t)((h->nranks + sim->world.cores - 1) / sim->world.cores);
 	return (blocks + p->scratch_blocks) * sim->binding.unit * each;
 }
 

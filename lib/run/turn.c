@@ -121,10 +121,9 @@ int tt_batch_run(struct tt_batch *b)
 	if (b->done)
 		b->done(b->done_arg, rc);
 	tt_spare_give(b);
-	return !rc && aborted
-		       ? tt_fail(TT_REMOTE,
-				 "the communicator was aborted before its operation was started")
-		       : rc;
+	if (rc || !aborted)
+		return rc;
+	return tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started");
 }
 
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
