@@ -138,6 +138,7 @@ typedef struct {
 	uint64_t allocations;      /* memory the library allocated on the way of a call */
 	uint64_t memory_bytes;     /* memory held now: tuttiMemTotal of tuttiCommMemStats */
 	uint64_t read_bytes;       /* payload read where it lies, in memory of other ranks */
+	uint64_t sent_bytes_verbs; /* of sent_bytes, by the transport verbs */
 } tuttiCounters_t;
 
 /* ---- version and errors ---------------------------------------------------------------------- */

@@ -242,7 +242,7 @@ struct tt_figure {
 	double time_us, cpu_us, alg_gbps, bus_gbps, p50_us, p99_us;
 	double memory_gbps;                /* of the GPU that all ranks share, or 0 */
 	int64_t wrong;                     /* elements, all ranks; -1: not checked */
-	uint64_t shm_bytes, tcp_bytes;     /* sent in one call, all ranks */
+	uint64_t shm_bytes, tcp_bytes, verbs_bytes;     /* sent in one call, all ranks */
 	double *iter_us;                   /* [iters] with -I 1: the slowest rank of each; free */
 };
 
@@ -283,7 +283,7 @@ struct tt_row {
 };
 
 struct tt_totals {
-	uint64_t shm_bytes, tcp_bytes;
+	uint64_t shm_bytes, tcp_bytes, verbs_bytes;
 	uint64_t library_bytes, buffer_bytes;        /* of the rank that holds most */
 };
 int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals);

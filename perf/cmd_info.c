@@ -153,7 +153,7 @@ static void print_algorithms(void)
 struct values {
 	int64_t np, cores;
 	uint64_t plan;
-	const char *hosts, *collective, *transport, *links;
+	const char *hosts, *collective, *transport, *links, *cards;
 };
 
 static const struct tt_option options[] = {
@@ -167,6 +167,8 @@ static const struct tt_option options[] = {
 	  0, NULL, NULL, "of this collective" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
 	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cards", TT_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
+	  "by which all hosts reach each other, beside tcp: verbs (real cards)\nor soft (Soft-RoCE)" },
 	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as this process may use" },
 	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
@@ -190,7 +192,8 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 	if (c->model_ps != c->predicted_ps)
 		printf("  x %.2f",
 		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
-	printf("%s%s\n", c->in_place ? "  in place: counts 3/4" : "",
+	printf("%s%s%s%s\n", c->card ? "  by " : "",
+	       c->card ? tt_link_class_name[c->card] : "", c->in_place ? "  in place: counts 3/4" : "",
 	       c->extrapolated ? "  carried on from fewer ranks" : "");
 }
 
@@ -201,7 +204,7 @@ static int by_cost(const void *a, const void *b)
 
 	if (x->counts_ps != y->counts_ps)
 		return x->counts_ps < y->counts_ps ? -1 : 1;
-	return x->number - y->number;
+	return x->number != y->number ? x->number - y->number : x->card - y->card;
 }
 
 static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
@@ -237,6 +240,7 @@ static int print_choice(const struct values *v, const struct tt_imagined *world,
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
 	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
+				       .card = world->world.paths.card,
 				       .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
@@ -281,6 +285,7 @@ static int choice(const struct values *v)
 	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np,
 					      .cores = v->cores ? v->cores : here.allowed,
 					      .hosts = v->hosts, .transport = v->transport,
+					      .cards = v->cards,
 					      .links = v->links ? v->links : tuning },
 			&world);
 	if (rc)

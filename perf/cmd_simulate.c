@@ -22,7 +22,7 @@ enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, TILES_THEN = 32 };
 struct values {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
-	const char *hosts, *algo, *collective, *transport, *links;
+	const char *hosts, *algo, *collective, *transport, *links, *cards;
 	int format;
 };
 
@@ -42,6 +42,8 @@ static const struct tt_option options[] = {
 	  "root of broadcast, reduce, gather, scatter" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
 	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cards", TT_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
+	  "between hosts, instead of tcp: verbs (real cards) or soft (Soft-RoCE)" },
 	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as it has ranks" },
 	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
@@ -373,7 +375,8 @@ int tt_cmd_simulate(int argc, char **argv)
 		return tt_refuse(usage.tool, "%s", tt_error_text());
 	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v.np, .cores = v.cores,
 					      .hosts = v.hosts, .tile_bytes = (int64_t)v.tile_bytes,
-					      .transport = v.transport, .links = v.links },
+					      .transport = v.transport, .cards = v.cards,
+					      .links = v.links },
 			&world);
 	if (rc)
 		return rc;

@@ -33,7 +33,7 @@ static const struct tt_option options[] = {
 	{ 'n', "np", TT_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
 	  "so many local ranks, one number or several as 2,4,8; without it the\nranks that the environment names are joined" },
 	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
-	  NULL, NULL, "auto, shm, tcp, or several as shm,tcp" },
+	  NULL, NULL, "auto, shm, tcp, verbs, or several as shm,tcp" },
 	{ 'o', "output", TT_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
 	  NULL, "write the table here, for TUTTI_TUNING and --links" },
 	{ 'b', "minbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
@@ -86,9 +86,10 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 	while ((name = strsep(&rest, ","))) {
 		const char *at = v->np;
 
-		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp"))
+		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp") &&
+		    strcmp(name, "verbs"))
 			return tt_refuse(usage.tool,
-				"--transport %s: use auto, shm, tcp, or several with commas between",
+				"--transport %s: use auto, shm, tcp, verbs, or several with commas between",
 				name);
 		do {
 			struct tt_tune_run *run = &t->runs[t->nruns];

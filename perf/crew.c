@@ -307,6 +307,7 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
 			tuttiCommGetCounters(c->seats[i].comms[a], &n);
 			mine[i].shm_bytes += n.sent_bytes_shm;
 			mine[i].tcp_bytes += n.sent_bytes_tcp;
+			mine[i].verbs_bytes += n.sent_bytes_verbs;
 			mine[i].library_bytes += n.memory_bytes;
 		}
 	}
@@ -314,6 +315,7 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
 	for (int r = 0; r < c->nranks; r++) {
 		sum.shm_bytes += all[r].shm_bytes;
 		sum.tcp_bytes += all[r].tcp_bytes;
+		sum.verbs_bytes += all[r].verbs_bytes;
 		if (all[r].library_bytes > sum.library_bytes)
 			sum.library_bytes = all[r].library_bytes;
 		if (all[r].buffer_bytes > sum.buffer_bytes)

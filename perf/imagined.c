@@ -64,16 +64,32 @@ static int read_costs(const struct tt_imagine *what, struct tt_imagined *ret)
 	return rc == TT_ARG ? 2 : 1;
 }
 
+/* The class of cards with that name; -1: there is none. */
+static int card_class(const struct tt_imagine *what)
+{
+	static const enum tt_link_class known[] = { TT_LINK_VERBS, TT_LINK_SOFT };
+
+	if (!what->cards || !strcmp(what->cards, "none"))
+		return TT_NO_CARD;
+	for (int i = 0; i < 2; i++)
+		if (!strcmp(what->cards, tt_link_class_name[known[i]]))
+			return (int)known[i];
+	tt_refuse(what->tool, "--cards %s: use none, verbs or soft", what->cards);
+	return -1;
+}
+
 int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 {
 	const char *transport = what->transport ? what->transport : "auto";
-	int *host_of = malloc((size_t)what->np * sizeof(*host_of)), rc;
+	int *host_of = malloc((size_t)what->np * sizeof(*host_of)), rc, card = card_class(what);
 
 	*ret = (struct tt_imagined){ .world = { .nranks = (int)what->np,
 						.cores = (int)what->cores } };
 	if (!host_of)
 		return tt_refuse(what->tool, "no memory for so many ranks") - 1;
-	if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
+	if (card < 0)
+		rc = 2;
+	else if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
 		rc = tt_refuse(what->tool, "--transport %s: use auto, shm or tcp", transport);
 	else
 		rc = place(what, &ret->topology, host_of);
@@ -90,7 +106,8 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 	ret->world.paths = (struct tt_paths){ .nranks = (int)what->np,
 					      .one_host = ret->topology.nhosts == 1,
 					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)what->cores };
+					      .cores = (int)what->cores,
+					      .card = (uint8_t)card };
 	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes
 						    : tt_paths_message_bytes(&ret->world.paths);
 	return 0;

@@ -15,6 +15,7 @@ struct tt_imagine {
 	/* cores: of each host, 0: one for every rank; tile_bytes 0: as run chooses */
 	int64_t np, cores, tile_bytes;
 	const char *hosts, *transport, *links;
+	const char *cards;               /* of all hosts: none, verbs, soft */
 };
 
 struct tt_imagined {

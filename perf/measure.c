@@ -28,7 +28,7 @@ struct run {
 struct share {
 	double time_us, cpu_us, p50_us, p99_us;
 	int64_t wrong;
-	uint64_t shm_bytes, tcp_bytes;
+	uint64_t shm_bytes, tcp_bytes, verbs_bytes;
 };
 
 static int by_size(const void *a, const void *b)
@@ -257,6 +257,7 @@ static void count_bytes(struct run *m, struct share *shares, int sign)
 		tuttiCommGetCounters(m->c->seats[i].comms[m->cell->algo], &n);
 		shares[i].shm_bytes += (uint64_t)sign * n.sent_bytes_shm;
 		shares[i].tcp_bytes += (uint64_t)sign * n.sent_bytes_tcp;
+		shares[i].verbs_bytes += (uint64_t)sign * n.sent_bytes_verbs;
 	}
 }
 
@@ -280,6 +281,7 @@ static void fill_shares(struct run *m, struct share *shares)
 			sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
 		shares[i].shm_bytes /= calls * runs;
 		shares[i].tcp_bytes /= calls * runs;
+		shares[i].verbs_bytes /= calls * runs;
 	}
 	free(sorted);
 }
@@ -325,11 +327,12 @@ static int summarize(struct run *m, const struct share *shares, struct tt_figure
 		f->memory_gbps =
 			f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place);
 	f->wrong = m->c->line->check ? 0 : -1;
-	f->shm_bytes = f->tcp_bytes = 0;
+	f->shm_bytes = f->tcp_bytes = f->verbs_bytes = 0;
 	for (int r = 0; r < n; r++) {
 		f->wrong += all[r].wrong;
 		f->shm_bytes += all[r].shm_bytes;
 		f->tcp_bytes += all[r].tcp_bytes;
+		f->verbs_bytes += all[r].verbs_bytes;
 	}
 	free(all);
 	return rc;

@@ -313,6 +313,9 @@ static void print_foot(const struct tt_report *r, const struct tt_totals *totals
 		       (unsigned long long)totals->shm_bytes);
 		printf("# %-20s : %llu\n", "Bytes sent by tcp",
 		       (unsigned long long)totals->tcp_bytes);
+		if (totals->verbs_bytes)
+			printf("# %-20s : %llu\n", "Bytes sent by verbs",
+			       (unsigned long long)totals->verbs_bytes);
 	}
 	if (totals && r->line->memory_report)
 		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n",

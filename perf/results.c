@@ -136,6 +136,7 @@ static void json_figure(struct tt_json *j, const struct tt_line *line, const cha
 		tt_json_real(j, "memory_bw", f->memory_gbps);
 	tt_json_int(j, "sent_bytes_shm", (long long)f->shm_bytes);
 	tt_json_int(j, "sent_bytes_tcp", (long long)f->tcp_bytes);
+	tt_json_int(j, "sent_bytes_verbs", (long long)f->verbs_bytes);
 	if (f->iter_us) {
 		tt_json_open(j, "times_us", '[');
 		for (int64_t i = 0; i < line->iters; i++)
@@ -181,6 +182,7 @@ void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double b
 	if (totals) {
 		tt_json_int(j, "sent_bytes_shm", (long long)totals->shm_bytes);
 		tt_json_int(j, "sent_bytes_tcp", (long long)totals->tcp_bytes);
+		tt_json_int(j, "sent_bytes_verbs", (long long)totals->verbs_bytes);
 		tt_json_int(j, "library_memory_bytes", (long long)totals->library_bytes);
 		tt_json_int(j, "buffer_memory_bytes", (long long)totals->buffer_bytes);
 	}

@@ -20,7 +20,8 @@ struct tt_tune_run {
 	const char *transport;
 	uint64_t bytes[TT_TUNE_SIZES];
 	int nsizes, repeats;             /* repeats: batches of each half */
-	int nhosts;                      /* found out */
+	int nhosts;                      /* found out, as: */
+	uint8_t card;                    /* the class of the cards that carried it, 0: none did */
 };
 
 /* One point: the same call measured in two halves of the batches, in turn. us < 0: not measured. */

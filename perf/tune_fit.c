@@ -21,11 +21,15 @@
 enum { ROUNDS = 4, MOST_PASSES = 6 };
 #define STIFFNESS 0.002
 
+/* As tt_endpoints_open sees it. */
+static bool is_over_tcp(const struct tt_tune_run *run)
+{
+	return !strcmp(run->transport, "tcp") || !strcmp(run->transport, "verbs");
+}
+
 enum tt_link_class tt_tune_class(const struct tt_tune_run *run)
 {
-	if (run->nhosts > 1)
-		return TT_LINK_HOSTS;
-	return strcmp(run->transport, "tcp") ? TT_LINK_SHM : TT_LINK_TCP;
+	return tt_cost_class(run->nhosts > 1, is_over_tcp(run), (enum tt_link_class)run->card);
 }
 
 /* ---- the core -------------------------------------------------------------------------------- */
@@ -104,8 +108,8 @@ static void set_world(const struct tt_tune *t, const struct tt_tune_run *run,
 				    .topology = topology,
 				    .cores = t->cores,
 				    .cost = cost,
-				    .paths = { run->np, run->nhosts == 1,
-					       !strcmp(run->transport, "tcp"), t->cores } };
+				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
+					       t->cores, run->card } };
 	w->message_bytes = tt_paths_message_bytes(&w->paths);
 }
 
@@ -174,7 +178,8 @@ const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, u
 				  .nranks = run->np,
 				  .topology = &topology };
 	struct tt_call_facts facts = {
-		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost
+		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
+		.card = run->card, .card_only = true
 	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))

@@ -25,6 +25,7 @@ enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
 struct board {
 	int rank;                                /* of this process, where a launcher started it */
 	int np, nhosts, nalgorithms;
+	uint8_t card;
 	uint8_t algorithm[TT_TUNE_ALGORITHMS];
 	double us[TT_TUNE_ALGORITHMS][TT_TUNE_SIZES][2];
 };
@@ -146,6 +147,10 @@ static int split_all(struct rank *r)
 		config.algo = tt_algorithms[r->job->board->algorithm[a]]->name;
 		if (tuttiCommSplit(r->base, 0, r->rank, &r->comm[a], &config))
 			return failed(r, "split");
+		if (r->comm[a]->nroads > 1) {            /* one run measures one way: tcp */
+			r->comm[a]->nroads = 1;
+			r->comm[a]->card = TT_NO_CARD;
+		}
 	}
 	return 0;
 }
@@ -198,6 +203,7 @@ static int rank_main(const struct job *job, int rank, int np)
 	job->board->np = r->np;
 	job->board->rank = r->rank;
 	job->board->nhosts = r->base->topology.nhosts;
+	job->board->card = r->base->nroads == 1 ? r->base->card : TT_NO_CARD;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);
@@ -239,6 +245,7 @@ static int keep(struct tt_tune *t, int r, const struct board *b)
 	t->samples = s;
 	run->np = b->np;
 	run->nhosts = b->nhosts;
+	run->card = b->card;
 	for (int i = 0; i < run->nsizes; i++)
 		for (int a = 0; a < b->nalgorithms; a++)
 			if (b->us[a][i][0] > 0 && b->us[a][i][1] > 0)

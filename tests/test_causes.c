@@ -48,7 +48,7 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
  * messages are lost. */
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
-	struct tt_endpoint *ep = comm->via[1];
+	struct tt_endpoint *ep = comm->road[0].via[1];
 
 	broken = *ep->t;
 	broken.fault = card_fault;
@@ -60,8 +60,8 @@ static void spoil(tuttiComm_t comm, int silences, bool loses)
 	asked = 0;
 	ep->t = &broken;
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
-		if (comm->links[i])
-			comm->links[i]->t = &broken;
+		if (comm->road[0].links[i])
+			comm->road[0].links[i]->t = &broken;
 }
 
 static void await_word(tuttiComm_t comm)
@@ -251,7 +251,7 @@ static int card_says(struct tt_ib_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->via[!rank];
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->road[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -268,7 +268,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->via[!rank];
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->road[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));

@@ -344,6 +344,53 @@ Test(simulate, all_ranks_choose_alike)
 	}
 }
 
+/* The class of the cards by which a call of n ranks, one a host, would go; 0: by tcp. Two ranks are
+ * asked. */
+static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class card)
+{
+	struct cluster c = cluster_of(n, n, false, cost);
+	struct tt_call_facts facts = { .bytes = bytes, .card = (uint8_t)card, .cost = cost };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	int best, count, by[2];
+
+	c.topology.host_of = c.host_of;
+	for (int r = 0; r < 2; r++) {
+		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n,
+					  .rank = r * (n - 1), .topology = &c.topology };
+
+		count = tt_plan_candidates(&shape, &facts, list, &best);
+		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());
+		by[r] = list[best].card;
+		cr_expect_eq(tt_plan_card(&shape, &facts, list[best].algorithm, list[best].name),
+			     by[r]);
+	}
+	cr_expect_eq(by[0], by[1]);
+	return by[0];
+}
+
+Test(simulate, between_hosts_the_quicker_of_tcp_and_cards_is_taken)
+{
+	struct tt_cost small = tt_cost_builtin;
+	int before = TT_LINK_SOFT;
+
+	for (int n = 2; n <= 24; n += n < 4 ? 1 : 10)
+		for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 64) {
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_NO_CARD), 0);
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
+				     TT_LINK_VERBS, "%d ranks, %zu bytes", n, bytes);
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);
+		}
+	small.link[TT_LINK_SOFT].latency_ps = small.link[TT_LINK_HOSTS].latency_ps / 4;
+	for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 4) {
+		int now = card_for(2, bytes, &small, TT_LINK_SOFT);
+
+		cr_expect(now == before || now == 0, "%zu bytes are back on the card", bytes);
+		before = now;
+	}
+	cr_expect_eq(card_for(2, 8, &small, TT_LINK_SOFT), TT_LINK_SOFT);
+	cr_expect_eq(before, 0);
+}
+
 Test(simulate, what_is_carried_on_to_many_ranks_is_near_the_whole)
 {
 	static const char *const names[] = { "ring", "tree", "recursive-doubling",

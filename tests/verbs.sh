@@ -71,6 +71,54 @@ crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without a card falls back to tcp"
 says 'rank 1: rank 0 by tcp' "so does its peer that has one"
 
+# ---- by the costs ----------------------------------------------------------------------------------------------------
+
+# The first rank's figures of what was sent: shm tcp verbs
+went() { awk '/Bytes sent by/ { n[$5] = $7 } END { print n["shm"] + 0, n["tcp"] + 0, n["verbs"] + 0 }' "$tmp/rank0"; }
+by() {  # DESCRIPTION CONDITION (of $1 shm, $2 tcp, $3 verbs) ARGUMENTS...
+	port=$((port + 1))
+	crew "${ranks:-2}" "${@:3}" -n 2 -w 1 -c 1 && went | awk "{ exit !($2) }"
+	claim $? "$1"
+}
+good_for_small='soft.latency_ns 1000\nsoft.send_ns 500\nsoft.recv_ns 500\nsoft.link_gbps 0.1\nsoft.host_gbps 0.1\n'
+printf "$good_for_small" >"$tmp/small.tuning"
+printf 'verbs.latency_ns 1e6\n' >"$tmp/slow.tuning"
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug) env_1=(TUTTI_HOST_ID=b) env_2=(TUTTI_HOST_ID=a) env_3=(TUTTI_HOST_ID=b)
+by "a real card carries all sizes" '$2 == 0 && $3 > 0' -b 8 -e 1M -f 64
+env_0+=(TUTTI_TUNING="$tmp/slow.tuning")
+by "but not where the table has a slow one" '$3 == 0 && $2 > 0' -b 8 -e 1M -f 64
+soft=(TUTTI_TEST_VERBS_SOFT=1)
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug "${soft[@]}") env_1=(TUTTI_HOST_ID=b "${soft[@]}")
+env_2=(TUTTI_HOST_ID=a "${soft[@]}") env_3=(TUTTI_HOST_ID=b "${soft[@]}")
+by "a software card carries nothing, since by the built-in costs it is never quicker" '$3 == 0 && $2 > 0' -b 8 -e 1M -f 64
+! grep -q 'channel 0:' "$tmp/rank0"
+claim $? "and makes no queue pair, not even for a trial"
+by "asked for by name it carries all" '$2 == 0 && $3 > 0' -b 8 -e 1M -f 64 --transport verbs
+env_0+=(TUTTI_TUNING="$tmp/small.tuning")
+by "where it is quicker for small calls it carries small ones" '$2 == 0 && $3 > 0' -b 8 -e 64 -f 8
+by "and tcp the large ones" '$3 == 0 && $2 > 0' -b 1M -e 4M -f 4
+by "an algorithm that was named goes the quicker way, too" '$2 == 0 && $3 > 0' -b 8 -e 64 -f 8 --algo ring
+by "large ones as well" '$3 == 0 && $2 > 0' -b 1M -e 4M -f 4 --algo ring
+ranks=4 by "both in turn, and shared memory within hosts" '$1 > 0 && $2 > 0 && $3 > 0' -b 8 -e 4M -f 64
+ranks=4 by "messages of other communicators' calls do not meet: all algorithms in turn" '$2 > 0 && $3 > 0' -b 8 -e 1M -f 64 --algo all
+env_0+=(TUTTI_TEST_VERBS_FAULT=drop@1)
+by "a software card that leads nowhere carries nothing" '$3 == 0 && $2 > 0' -b 8 -e 1M -f 64
+says 'host of rank 1 is not reached by verbs' "and it is said why"
+
+# Both ranks end with an error that has these words, in calls that go by verbs and by tcp in turn.
+either() {  # DESCRIPTION WORDS VARIABLE... (of rank 0)
+	port=$((port + 1))
+	env_0=(TUTTI_HOST_ID=a "${soft[@]}" TUTTI_TUNING="$tmp/small.tuning" "${@:3}") env_1=(TUTTI_HOST_ID=b "${soft[@]}")
+	crew 2 -b 8 -e 1M -f 131072 -n 20 -w 5 -N 4 --algo recursive-doubling
+	[ $? = 2 ] && grep -qE "$2" "$tmp/rank1" && ! grep -qE 'timed out|flush' "$tmp/out"
+	claim $? "two ways: $1" 20
+}
+for step in 30 90; do either "a rank killed at step $step is named" 'allreduce: .*rank 0 died' TUTTI_FAULT=kill@0:$step; done
+for fault in drop port-down device-gone; do
+	words='retry counter exceeded' && [ $fault = drop ] || words='port 1 is down|failed or was removed'
+	either "$fault is told by its cause" "$words" TUTTI_TEST_VERBS_FAULT=$fault@12
+done
+
 # ---- past the rings -------------------------------------------------------------------------------------------------
 
 port=$((port + 1))

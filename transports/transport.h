@@ -32,6 +32,7 @@ struct tt_world {
 	bool crowded;                    /* more ranks than cores: they will sleep often */
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
 	bool insist;                     /* the transport was asked for by name */
+	bool software;                   /* what is emulated by software may be of use, too */
 	const struct tt_ib_settings *ib; /* NULL: the defaults */
 	uint64_t deadline_ns;            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the
@@ -106,6 +107,10 @@ struct tt_transport {
 
 	/* Can this endpoint reach that rank? Both sides give the same answer. */
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
+
+	/* Optional: is that done by a card that software emulates, so that other transports may be
+	 * quicker? Both sides give the same answer. */
+	bool (*emulated)(const struct tt_endpoint *ep, int peer);
 
 	/* The link to (peer, channel), made on first use and owned by ep. The peer does the same in
 	 * its own time. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */

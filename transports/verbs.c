@@ -3,8 +3,8 @@
  *
  * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded
  * when the first endpoint is opened; a host without it, without a card, or with ports that do not
- * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE is slower
- * than tcp for all but small messages, so it serves only when asked for.
+ * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE serves only
+ * when asked for, or where comm says that it may be quicker than tcp for something.
  *
  * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once
  * more and then sleeps on the completion channels, the cards' asynchronous events and a bell.
@@ -185,8 +185,14 @@ static bool verbs_reaches(struct tt_endpoint *base, int peer)
 	const struct tt_ib_card *mine = &ep->cards[base->world->rank], *theirs = &ep->cards[peer];
 
 	return peer != base->world->rank && ep->reached[ep->host[peer]] &&
-	       tt_ib_common_rails(mine, theirs) > 0 &&
-	       (base->world->insist || !(mine->software || theirs->software));
+	       tt_ib_common_rails(mine, theirs) > 0 && tt_ib_wanted(base->world, mine, theirs);
+}
+
+static bool verbs_emulated(const struct tt_endpoint *base, int peer)
+{
+	const struct tt_ib_ep *ep = (const struct tt_ib_ep *)base;
+
+	return ep->cards[base->world->rank].software || ep->cards[peer].software;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -355,6 +361,7 @@ const struct tt_transport tt_verbs = {
 	.probe = verbs_probe,
 	.open = verbs_open,
 	.reaches = verbs_reaches,
+	.emulated = verbs_emulated,
 	.connect = verbs_connect,
 	.ready = verbs_ready,
 	.reserve = tt_ib_reserve,

@@ -69,6 +69,13 @@ struct tt_ib_card {
 	struct tt_ib_port_card rail[TT_IB_RAILS];
 };
 
+/* May two ranks with these cards use them? */
+static inline bool tt_ib_wanted(const struct tt_world *w, const struct tt_ib_card *a,
+				const struct tt_ib_card *b)
+{
+	return w->insist || w->software || !(a->software || b->software);
+}
+
 /* One port of one card, opened. */
 struct tt_ib_rail {
 	struct tt_ib_context *context;

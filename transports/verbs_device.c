@@ -178,13 +178,15 @@ int tt_ib_common_rails(const struct tt_ib_card *a, const struct tt_ib_card *b)
 
 /* ---- cards ----------------------------------------------------------------------------------- */
 
-/* Soft-RoCE and its like hang from no bus. */
+/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some containers,
+ * they are told by the names that they are usually given. */
 static bool is_software(const char *name)
 {
 	char path[128], real[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s", name);
-	return realpath(path, real) && strstr(real, "/virtual/");
+	return realpath(path, real) ? strstr(real, "/virtual/") != NULL
+				    : !strncmp(name, "rxe", 3) || !strncmp(name, "siw", 3);
 }
 
 static void close_rail(struct tt_ib_ep *ep, struct tt_ib_rail *rail)

@@ -92,7 +92,7 @@ static bool fits(const struct tt_ib_ep *ep, int peer)
 	const struct tt_ib_card *mine = &ep->cards[w->rank], *theirs = &ep->cards[peer];
 
 	return peer != w->rank && tt_ib_common_rails(mine, theirs) > 0 &&
-	       (w->insist || !(mine->software || theirs->software));
+	       tt_ib_wanted(w, mine, theirs);
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
@@ -125,7 +125,9 @@ static bool step(struct tt_ib_ep *own, struct trial *t)
 		memset(room, 0, BYTES);
 		verbs->commit(t->link, BYTES, STAMP);
 		t->sent = true;
-		t->until_ns = tt_deadline_ns(l->rail->software ? SOFTWARE_MS : CARD_MS);
+		t->until_ns = tt_deadline_ns(l->rail->software && own->base.world->insist
+						     ? SOFTWARE_MS
+						     : CARD_MS);
 	}
 	if (rc > 0 && !l->lost)
 		rc = verbs->peek(t->link, BYTES, STAMP, &data);
@@ -240,16 +242,13 @@ static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const
 /* Does any pair of hosts want a trial? All ranks come to the same answer. */
 static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all)
 {
-	bool insist = ep->base.world->insist;
-
 	for (int a = 0; a < hosts; a++)
 		for (int b = 0; b < a; b++) {
 			const struct tt_ib_card *x = &ep->cards[leader[a]],
 						*y = &ep->cards[leader[b]];
 
 			if ((!all || !joint(all, leader, hosts, a, b)) &&
-			    tt_ib_common_rails(x, y) > 0 &&
-			    (insist || !(x->software || y->software)))
+			    tt_ib_common_rails(x, y) > 0 && tt_ib_wanted(ep->base.world, x, y))
 				return true;
 		}
 	return false;

@@ -6,6 +6,22 @@
 
 #include "api/api.h"
 
+/* Of one road; within a host both may have the same links. */
+static void count_road(tuttiComm_t comm, int number, tuttiCounters_t *n)
+{
+	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
+		const struct tt_link *l = comm->road[number].links[i];
+
+		if (!l || (number > 0 && l == comm->road[0].links[i]))
+			continue;
+		n->sent_bytes += l->sent_bytes;
+		n->messages += l->messages;
+		n->sent_bytes_shm += l->t == &tt_shm ? l->sent_bytes : 0;
+		n->sent_bytes_tcp += l->t == &tt_tcp ? l->sent_bytes : 0;
+		n->sent_bytes_verbs += l->t == &tt_verbs ? l->sent_bytes : 0;
+	}
+}
+
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *counters)
 {
 	tuttiCounters_t n = { .size = sizeof(n) };
@@ -28,16 +44,8 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 		n.sent_bytes_shm += comm->ep[i]->cast_bytes;
 		n.read_bytes += comm->ep[i]->read_bytes;
 	}
-	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
-		const struct tt_link *l = comm->links[i];
-
-		if (!l)
-			continue;
-		n.sent_bytes += l->sent_bytes;
-		n.messages += l->messages;
-		n.sent_bytes_shm += l->t == &tt_shm ? l->sent_bytes : 0;
-		n.sent_bytes_tcp += l->t == &tt_tcp ? l->sent_bytes : 0;
-	}
+	for (int i = 0; i < comm->nroads; i++)
+		count_road(comm, i, &n);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
 	return tuttiSuccess;
@@ -80,7 +88,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	plan = memo->kept->plan;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (comm->via[plan->peers[i]]->t == *t) {
+			if (comm->road[memo->road].via[plan->peers[i]]->t == *t) {
 				snprintf(ways + strlen(ways), sizeof(ways) - strlen(ways), "+%s",
 					 (*t)->name);
 				break;

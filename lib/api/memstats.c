@@ -25,7 +25,8 @@ static uint64_t of_plans(tuttiComm_t c)
 
 static uint64_t of_control(tuttiComm_t c)
 {
-	size_t per_rank = sizeof(*c->via) + TT_CHANNELS * sizeof(*c->links) + sizeof(*c->p2p_sent) +
+	size_t per_road = sizeof(*c->road->via) + TT_CHANNELS * sizeof(*c->road->links);
+	size_t per_rank = (size_t)c->nroads * per_road + sizeof(*c->p2p_sent) +
 			  sizeof(*c->p2p_received) + sizeof(*c->heard) +
 			  (c->group_of ? sizeof(*c->group_of) : 0);
 

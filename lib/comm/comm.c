@@ -151,9 +151,15 @@ static void wake_all(void *ctx)
 /* Thread: control's. */
 static bool lost(void *ctx, int peer, char *text, size_t bytes)
 {
-	struct tt_endpoint *ep = ((tuttiComm_t)ctx)->via[peer];
+	tuttiComm_t c = ctx;
 
-	return ep->t->lost && ep->t->lost(ep, peer, text, bytes);
+	for (int i = 0; i < c->nroads; i++) {
+		struct tt_endpoint *ep = c->road[i].via[peer];
+
+		if (ep->t->lost && ep->t->lost(ep, peer, text, bytes))
+			return true;
+	}
+	return false;
 }
 
 tuttiComm_t tt_comm_blank(int rank, int nranks)
@@ -169,13 +175,12 @@ tuttiComm_t tt_comm_blank(int rank, int nranks)
 	c->rank = rank;
 	c->nranks = nranks;
 	c->maps = true;
-	c->via = calloc(n, sizeof(struct tt_endpoint *));
-	c->links = calloc(n * TT_CHANNELS, sizeof(struct tt_link *));
+	c->nroads = tt_road_make(&c->road[0], nranks) == 0;
 	c->p2p_sent = calloc(n, sizeof(uint64_t));
 	c->p2p_received = calloc(n, sizeof(uint64_t));
 	c->heard = calloc(n, sizeof(uint64_t));
 	pthread_mutex_init(&c->lock, NULL);
-	if (c->via && c->links && c->p2p_sent && c->p2p_received && c->heard)
+	if (c->nroads && c->p2p_sent && c->p2p_received && c->heard)
 		return c;
 	tt_comm_free(c);
 	return NULL;
@@ -207,8 +212,10 @@ void tt_comm_free(tuttiComm_t c)
 	free(c->stage);
 	free(c->repeats);
 	free(c->user_ops);
-	free(c->via);
-	free(c->links);
+	for (int i = 0; i < TT_ROADS; i++) {
+		free(c->road[i].via);
+		free(c->road[i].links);
+	}
 	free(c->p2p_sent);
 	free(c->p2p_received);
 	free(c->heard);

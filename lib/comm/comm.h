@@ -24,6 +24,7 @@
 #define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* Send and Recv have a channel of their own */
 #define TT_CHANNELS (TT_LANE_CHANNELS + 1)
 #define TT_MAX_TRANSPORTS 8
+#define TT_ROADS 2
 #define TT_MEMOS 64
 
 /* A built plan, kept for the life of the communicator. */
@@ -31,7 +32,7 @@ struct tt_kept {
 	struct tt_kept *next;
 	const struct tt_algorithm *algorithm;
 	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels;                    /* channels: links 0..channels-1 are connected */
+	int root, channels[TT_ROADS];          /* of each road, links 0..channels-1 are connected */
 	struct tt_plan *plan;
 };
 
@@ -39,7 +40,7 @@ struct tt_kept {
 struct tt_memo {
 	struct tt_kept *kept;
 	size_t bytes;
-	uint8_t collective;
+	uint8_t collective, road;
 	int root;
 	/* binding, and the digest of the call that was last bound, are there: */
 	bool bound;
@@ -88,6 +89,15 @@ struct tt_ways {
 	} trial[2];                            /* not in place, in place */
 };
 
+/* One way to every peer. A call takes one of them, all ranks the same. */
+struct tt_road {
+	struct tt_endpoint **via;              /* [nranks] */
+	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
+	uint8_t number;
+	bool expects;                          /* one of them wants to know where messages belong */
+	uint32_t spins;                        /* the least of the transports that reach peers */
+};
+
 struct tuttiComm {
 	atomic_uint magic;                     /* 0: gone */
 	unsigned fork_count;                   /* of the process that made it */
@@ -103,7 +113,7 @@ struct tuttiComm {
 	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
 
 	/* how each pair is reached */
-	struct tt_world world;
+	struct tt_world world, card_world;     /* card_world: what verbs is lent */
 	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
 	int *group_of;                         /* [nranks], groups' */
 	bool one_host, over_tcp;               /* agreed facts for the choice of a plan; and: */
@@ -111,9 +121,12 @@ struct tuttiComm {
 	struct tt_cost *cost;                  /* rank 0's table, NULL: the built-in one */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
-	struct tt_endpoint **via;              /* [nranks] */
-	bool expects;                          /* one of them wants to know where messages belong */
-	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
+	struct tt_road road[TT_ROADS];         /* [0] by the first transport that reaches the peer;
+						* [1] like it, but between hosts by cards, when all
+						* hosts reach each other so; then [0] is tcp there */
+	int nroads, p2p_road;                  /* agreed, and: */
+	uint8_t card;                          /* class (cost.h) of the cards that all messages to
+					        * other hosts can take; 0: there are none */
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
@@ -138,7 +151,9 @@ struct tuttiComm {
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
 	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];  /* 1 + number of the candidate, or 0 */
+	/* 1 + number of the candidate, + TT_CHOSE_CARD, or 0 */
+	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
+#define TT_CHOSE_CARD 0x80
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* under lock */
@@ -147,7 +162,7 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* the least of its peers' transports */
+	uint32_t spins;                        /* of the road of the last call */
 	uint32_t impatience, waits;            /* see wait.c; also: */
 	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;
@@ -254,10 +269,10 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* The link to (peer, channel), connected and ready; waits at most until deadline_ns. in: what this
+/* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns. in: what this
  * rank is in meanwhile. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, int peer, int channel, const struct tt_stuck *in,
-		    uint64_t deadline_ns);
+int tt_comm_connect(tuttiComm_t comm, const struct tt_road *road, int peer, int channel,
+		    const struct tt_stuck *in, uint64_t deadline_ns);
 
 /* register.c. 0 | TT_SYSTEM; 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);

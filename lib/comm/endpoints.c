@@ -3,7 +3,9 @@
  *
  * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first
  * transport of the table that reaches a peer carries the pair; both sides come to the same answer
- * because `reaches` is symmetric.
+ * because `reaches` is symmetric. Where cards lead to all ranks of all other hosts there are two
+ * roads, by tcp and by cards, and each call takes the one that is predicted to be quicker
+ * (plan/choose.c); links are opened when a call first takes them.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #define PAUSE_MIN_NS 50000u
 #define PAUSE_MAX_NS 1000000u
 #define ASK_AFTER_NS 500000000ull
+#define P2P_BYTES (64u << 10)      /* Send and Recv go the way that is quicker for so many */
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
@@ -31,6 +34,17 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 	tuttiComm_t c = ctx;
 
 	return tt_control_take(c->ctl, peer, channel, ret_fd);
+}
+
+/* Links by cards beside those by tcp: other channels to whoever connects them. */
+static int dial_card(void *ctx, int peer, int channel, int *ret_fd)
+{
+	return dial(ctx, peer, TT_CHANNELS + channel, ret_fd);
+}
+
+static int take_card(void *ctx, int peer, int channel, int *ret_fd)
+{
+	return take(ctx, peer, TT_CHANNELS + channel, ret_fd);
 }
 
 static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
@@ -81,31 +95,137 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	}
 	/* open is collective: a rank that cannot use the transport still takes part and reaches
 	 * nobody by it */
-	rc = t->open(&c->world, &c->ep[c->nep]);
+	rc = t->open(t == &tt_verbs ? &c->card_world : &c->world, &c->ep[c->nep]);
 	if (!rc)
 		c->nep++;
 	return rc;
 }
 
+static bool insists_on(tuttiComm_t c, const struct tt_transport *t)
+{
+	return !strcmp(c->transport, t->name);
+}
+
+/* Could a card that software emulates be quicker than tcp, for messages of some size? */
+static bool is_software_worth(tuttiComm_t c)
+{
+	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
+
+	for (uint64_t bytes = 1; bytes <= c->world.message_bytes; bytes *= 2)
+		if (tt_cost_message_ps(cost, TT_LINK_SOFT, bytes) <
+		    tt_cost_message_ps(cost, TT_LINK_HOSTS, bytes))
+			return true;
+	return false;
+}
+
+/* ---- roads ----------------------------------------------------------------------------------- */
+
+int tt_road_make(struct tt_road *road, int nranks)
+{
+	road->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
+	road->links = calloc((size_t)nranks * TT_CHANNELS, sizeof(struct tt_link *));
+	return road->via && road->links ? 0 : TT_SYSTEM;
+}
+
+static struct tt_endpoint *endpoint_of(tuttiComm_t c, const struct tt_transport *t)
+{
+	for (int i = 0; i < c->nep; i++)
+		if (c->ep[i]->t == t)
+			return c->ep[i];
+	return NULL;
+}
+
+static bool is_emulated(const struct tt_endpoint *ep, int peer)
+{
+	return ep->t->emulated && ep->t->emulated(ep, peer);
+}
+
 /* The first transport that reaches a peer carries the pair; NULL where none does. */
 static void choose_ways(tuttiComm_t c)
 {
+	struct tt_road *road = &c->road[0];
+
+	for (int peer = 0; peer < c->nranks; peer++)
+		for (int i = 0; i < c->nep && !road->via[peer]; i++)
+			if (c->ep[i]->t->reaches(c->ep[i], peer) &&
+			    (insists_on(c, c->ep[i]->t) || !is_emulated(c->ep[i], peer)))
+				road->via[peer] = c->ep[i];
+}
+
+/* The class of the cards by which this rank reaches all that are on other hosts (or all, if they
+ * were asked for), or none. */
+static enum tt_link_class card_to_all(tuttiComm_t c)
+{
+	struct tt_endpoint *ep = endpoint_of(c, &tt_verbs);
+	enum tt_link_class class = TT_LINK_VERBS;
+
+	if (!ep || c->nranks == 1)
+		return TT_NO_CARD;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		for (int i = 0; i < c->nep && !c->via[peer]; i++)
-			if (c->ep[i]->t->reaches(c->ep[i], peer))
-				c->via[peer] = c->ep[i];
-		c->expects |= c->via[peer] && c->via[peer]->t->expect;
-		if (c->via[peer] && (!peer || c->via[peer]->t->spins < c->spins))
-			c->spins = c->via[peer]->t->spins;
-		if (c->via[peer])
-			tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s", c->rank, peer,
-			       c->via[peer]->t->name);
+		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+
+		if (peer == c->rank || (near && !insists_on(c, &tt_verbs)))
+			continue;
+		if (!ep->t->reaches(ep, peer))
+			return TT_NO_CARD;
+		if (is_emulated(ep, peer))
+			class = TT_LINK_SOFT;
 	}
-	c->caster = c->nranks > 1 ? c->via[c->rank ? 0 : 1] : NULL;
+	return class;
+}
+
+/* All hosts reach each other by cards, and by tcp: a road for each. */
+static int fork_road(tuttiComm_t c)
+{
+	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
+	struct tt_endpoint *tcp = endpoint_of(c, &tt_tcp), *verbs = endpoint_of(c, &tt_verbs);
+
+	if (tt_road_make(&c->road[1], c->nranks))
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
+			       c->nranks);
+	c->nroads = 2;
+	c->road[1].number = 1;
+	for (int peer = 0; peer < c->nranks; peer++) {
+		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+
+		c->road[0].via[peer] = near ? c->road[0].via[peer] : tcp;
+		c->road[1].via[peer] = near ? c->road[0].via[peer] : verbs;
+	}
+	c->p2p_road = tt_cost_message_ps(cost, (enum tt_link_class)c->card, P2P_BYTES) <
+		      tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
+	return 0;
+}
+
+/* What a road is like, now that it is known where it leads. */
+static void look_at(tuttiComm_t c, struct tt_road *road)
+{
+	for (int peer = 0; peer < c->nranks; peer++) {
+		const struct tt_transport *t = road->via[peer]->t;
+
+		road->expects |= t->expect != NULL;
+		if (!peer || t->spins < road->spins)
+			road->spins = t->spins;
+	}
+}
+
+static void look_at_roads(tuttiComm_t c)
+{
+	const struct tt_road *road = c->road;
+
+	for (int i = 0; i < c->nroads; i++)
+		look_at(c, &c->road[i]);
+	for (int peer = 0; peer < c->nranks; peer++)
+		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s", c->rank, peer,
+		       road[c->nroads - 1].via[peer]->t->name,
+		       road[0].via[peer] != road[c->nroads - 1].via[peer] ? " or tcp" : "");
+	c->spins = road[0].spins;
+	c->caster = c->nranks > 1 ? road[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->caster && peer < c->nranks; peer++)
-		if (!c->caster->t->cast || (peer != c->rank && c->via[peer] != c->caster))
+		if (!c->caster->t->cast || (peer != c->rank && road[0].via[peer] != c->caster))
 			c->caster = NULL;
 }
+
+/* ---- open ------------------------------------------------------------------------------------ */
 
 int tt_endpoints_open(tuttiComm_t c)
 {
@@ -116,7 +236,7 @@ int tt_endpoints_open(tuttiComm_t c)
 
 	if (rc)
 		return rc;
-	c->over_tcp = !strcmp(c->transport, "tcp") || !strcmp(c->transport, "verbs");
+	c->over_tcp = insists_on(c, &tt_tcp) || insists_on(c, &tt_verbs);
 	paths = (struct tt_paths){ .nranks = c->nranks,
 				   .one_host = c->one_host,
 				   .over_tcp = c->over_tcp,
@@ -137,6 +257,10 @@ int tt_endpoints_open(tuttiComm_t c)
 		.allgather = allgather,
 		.ctx = c,
 	};
+	c->card_world = c->world;
+	c->card_world.dial = dial_card;
+	c->card_world.take = take_card;
+	c->card_world.software = is_software_worth(c);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
@@ -149,23 +273,35 @@ int tt_endpoints_open(tuttiComm_t c)
  * same. */
 int tt_endpoints_agree(tuttiComm_t c)
 {
-	int32_t lost = -1, *all = malloc((size_t)c->nranks * sizeof(*all));
+	struct word { int32_t lost, card; } mine = { -1, (int32_t)card_to_all(c) }, *all;
+	bool cards = true;
 	int rc;
 
+	all = malloc((size_t)c->nranks * sizeof(*all));
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!c->via[peer])
-			lost = peer;
-	rc = tt_control_allgather(c->ctl, &lost, sizeof(lost), all, tt_deadline_ns(c->timeout_ms));
-	for (int r = 0; r < c->nranks && !rc; r++)
-		if (all[r] >= 0)
+		if (!c->road[0].via[peer])
+			mine.lost = peer;
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	for (int r = 0; r < c->nranks && !rc; r++) {
+		if (all[r].lost >= 0)
 			rc = tt_fail(
 				TT_USAGE,
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
 				"or tcp where ranks are on several hosts",
-				r, all[r], c->transport);
+				r, all[r].lost, c->transport);
+		cards &= all[r].card != TT_NO_CARD;
+		if (!rc && all[r].card > c->card)
+			c->card = (uint8_t)all[r].card;
+	}
 	free(all);
+	if (!cards)
+		c->card = TT_NO_CARD;
+	if (!rc && c->card && !insists_on(c, &tt_verbs))
+		rc = fork_road(c);
+	if (!rc)
+		look_at_roads(c);
 	return rc;
 }
 
@@ -223,11 +359,11 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stu
 	return rc < 0 ? rc : 0;
 }
 
-int tt_comm_connect(tuttiComm_t c, int peer, int channel, const struct tt_stuck *in,
-		    uint64_t deadline_ns)
+int tt_comm_connect(tuttiComm_t c, const struct tt_road *road, int peer, int channel,
+		    const struct tt_stuck *in, uint64_t deadline_ns)
 {
-	struct tt_link **l = &c->links[channel * c->nranks + peer];
-	struct tt_endpoint *ep = c->via[peer];
+	struct tt_link **l = &road->links[channel * c->nranks + peer];
+	struct tt_endpoint *ep = road->via[peer];
 	struct tt_stuck stuck = *in;
 	int rc;
 

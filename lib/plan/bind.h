@@ -17,6 +17,7 @@ struct tt_paths {
 	int nranks;
 	bool one_host, over_tcp;
 	int cores;                      /* of the host with the fewest for its ranks; 0: enough */
+	uint8_t card;                   /* class (cost.h) of cards in the place of tcp; 0: none */
 };
 
 /* Bytes of the largest message; a larger block is cut into tiles of it. */

@@ -61,7 +61,12 @@ int tt_size_class(size_t bytes)
 	return bytes > 1 ? 64 - __builtin_clzll((unsigned long long)bytes - 1) : 0;
 }
 
-struct facts { const struct tt_shape *shape; const struct tt_call_facts *call; size_t bytes; };
+struct facts {
+	const struct tt_shape *shape;
+	const struct tt_call_facts *call;
+	size_t bytes;
+	uint8_t card;                    /* of the candidate at hand */
+};
 
 /* What is simulated: the call itself, or one like it on fewer ranks. */
 struct stage {
@@ -103,7 +108,8 @@ static void set_world(struct stage *s, const struct facts *f, int cores)
 {
 	const struct tt_call_facts *call = f->call;
 	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
-				  .over_tcp = call->over_tcp, .cores = cores };
+				  .over_tcp = call->over_tcp, .cores = cores,
+				  .card = f->card };
 
 	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
 					  .topology = &s->topology,
@@ -237,17 +243,15 @@ static int predict(const struct facts *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	const struct tt_cost *cost = f->call->cost ? f->call->cost : &tt_cost_builtin;
-	bool hosts = t && t->nhosts > 1;
+	enum tt_link_class link =
+		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp, (enum tt_link_class)f->card);
 	int rc = f->shape->nranks <= EXACT ? exactly(f, c) : extrapolate(f, c);
 
 	c->applies = !rc;
 	if (rc)
 		return rc == TT_ARG ? 0 : rc;            /* it does not apply: others will */
-	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm),
-					    hosts		? TT_LINK_HOSTS
-					    : f->call->over_tcp ? TT_LINK_TCP
-								: TT_LINK_SHM,
-					    f->shape->nranks, f->bytes, c->model_ps);
+	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm), link, f->shape->nranks,
+					    f->bytes, c->model_ps);
 	return 0;
 }
 
@@ -275,28 +279,66 @@ static void weigh(const struct facts *f, struct tt_candidate *c)
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }
 
+/* Append c for each way between the hosts that there is, predicted. 0 | < 0 */
+static int predict_ways(struct facts *f, const struct tt_candidate *c, struct tt_candidate *list,
+			int *count, int *best)
+{
+	const uint8_t ways[2] = { TT_NO_CARD, f->call->card };
+
+	for (int i = f->call->card_only && f->call->card; i < 2 && *count < TT_MOST_CANDIDATES; i++) {
+		struct tt_candidate *it = &list[*count];
+		int rc;
+
+		if (i && ways[i] == TT_NO_CARD)
+			break;
+		*it = *c;
+		it->card = f->card = ways[i];
+		rc = predict(f, it);
+		if (rc)
+			return rc;
+		weigh(f, it);
+		if (it->applies && (*best < 0 || it->counts_ps < list[*best].counts_ps))
+			*best = *count;
+		++*count;
+	}
+	return 0;
+}
+
+static struct facts facts_of(const struct tt_shape *shape, const struct tt_call_facts *call)
+{
+	int class = tt_size_class(call->bytes);
+
+	return (struct facts){ .shape = shape,
+			       .call = call,
+			       .bytes = (size_t)1 << (class < 62 ? class : 62) };
+}
+
+int tt_plan_card(const struct tt_shape *shape, const struct tt_call_facts *call,
+		 const struct tt_algorithm *algorithm, const char name[64])
+{
+	struct tt_candidate list[2], c = { .algorithm = algorithm };
+	struct facts f = facts_of(shape, call);
+	int count = 0, best = -1, rc;
+
+	memcpy(c.name, name, sizeof(c.name));
+	rc = predict_ways(&f, &c, list, &count, &best);
+	return rc ? rc : best < 0 ? TT_NO_CARD : list[best].card;
+}
+
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *call,
 		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best)
 {
-	int class = tt_size_class(call->bytes), count = 0, best = -1;
-	struct facts f = { shape, call, (size_t)1 << (class < 62 ? class : 62) };
+	struct facts f = facts_of(shape, call);
+	struct tt_candidate c;
+	int count = 0, best = -1, rc;
 
-	for (int i = 0;
-	     count < TT_MOST_CANDIDATES && tt_candidate_number(shape->collective, i, &list[count]);
-	     i++) {
-		struct tt_candidate *c = &list[count];
-		int rc;
-
-		c->number = i;
-		if (!takes_part(shape, c))
+	for (int i = 0; tt_candidate_number(shape->collective, i, &c); i++) {
+		c.number = i;
+		if (!takes_part(shape, &c))
 			continue;
-		rc = predict(&f, c);
+		rc = predict_ways(&f, &c, list, &count, &best);
 		if (rc)
 			return rc;
-		weigh(&f, c);
-		if (c->applies && (best < 0 || c->counts_ps < list[best].counts_ps))
-			best = count;
-		count++;
 	}
 	if (best < 0)
 		return tt_fail(TT_INTERNAL, "no algorithm of %s applies to %d ranks: %s",
@@ -304,66 +346,4 @@ int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts 
 			       tt_error_text());
 	*ret_best = best;
 	return count;
-}
-
-/* ---- names ----------------------------------------------------------------------------------- */
-
-static bool known_elsewhere(const char *name)
-{
-	bool known = false;
-
-	for (int c = 0; c < TT_COLLECTIVES && !known; c++)
-		known = tt_algorithm_look((enum tt_collective)c, name) != NULL;
-	return known;
-}
-
-/* A name that only other collectives have leaves this one free to choose, but allreduce does what
- * it is told. */
-int tt_plan_is_free(const char *name, enum tt_collective c)
-{
-	if (!strcmp(name, "auto"))
-		return 1;
-	if (tt_algorithm_look(c, name))
-		return 0;
-	if (c != TT_ALLREDUCE && known_elsewhere(name))
-		return 1;
-	tt_algorithm_find(TT_ALLREDUCE, name);           /* for its sentence */
-	return TT_ARG;
-}
-
-static int choose_freely(const struct tt_shape *shape, const struct tt_call_facts *call,
-			 const struct tt_algorithm **ret_algorithm, char ret_name[64])
-{
-	struct tt_candidate list[TT_MOST_CANDIDATES];
-	int best, rc = tt_plan_candidates(shape, call, list, &best);
-
-	if (rc < 0)
-		return rc;
-	*ret_algorithm = list[best].algorithm;
-	memcpy(ret_name, list[best].name, sizeof(list[best].name));
-	return TT_OK;
-}
-
-int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct tt_call_facts *call,
-		   const struct tt_algorithm **ret_algorithm, char ret_name[64])
-{
-	const struct tt_algorithm *a;
-	const char *argument;
-	int rc;
-
-	if ((unsigned)shape->collective >= TT_SENDRECV)
-		return tt_fail(TT_ARG, "%s has no algorithms",
-			       tt_collective_name(shape->collective));
-	rc = tt_plan_is_free(name, shape->collective);
-	if (rc < 0)
-		return rc;
-	if (rc > 0)
-		return choose_freely(shape, call, ret_algorithm, ret_name);
-	a = tt_algorithm_look(shape->collective, name);
-	rc = tt_algorithm_argument(a, name, &argument);
-	if (rc)
-		return rc;
-	tt_algorithm_full_name(a, argument, ret_name);
-	*ret_algorithm = a;
-	return TT_OK;
 }

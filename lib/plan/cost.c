@@ -6,10 +6,13 @@
 
 #include "plan/cost.h"
 
-const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm", "tcp", "hosts", "board" };
+const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm",   "tcp",   "hosts",
+							  "board", "verbs", "soft" };
 
 /* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core);
- * hosts: 10 Gbit/s Ethernet, a guess. */
+ * hosts: 10 Gbit/s Ethernet, a guess. verbs: a guess as well, by what makers say of cards of
+ * 100 Gbit/s. soft: what hosts takes, times what Soft-RoCE took of tcp's time on one wire in an
+ * emulated machine (perf/results/soft-roce.md): 1.5 for small messages, 2 for bytes. */
 const struct tt_cost tt_cost_builtin = {
 	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000,
 		.reduce_fs = 20000, .far_copy_fs = 73000, .far_reduce_fs = 140000,
@@ -24,14 +27,32 @@ const struct tt_cost tt_cost_builtin = {
 			.window = 16, .large_bytes = 65536 },
 		[TT_LINK_BOARD] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400,
 			.recv_fs = 29000, .window = 1, .large_bytes = 336, .large_ps = 56000 },
+		[TT_LINK_VERBS] = { .latency_ps = 1600000, .send_ps = 150000, .recv_ps = 100000,
+			.link_fs = 80000, .host_fs = 80000, .window = 3, .large_bytes = 240,
+			.large_ps = 300000 },
+		[TT_LINK_SOFT] = { .latency_ps = 30000000, .send_ps = 2300000, .recv_ps = 2300000,
+			.link_fs = 1600000, .host_fs = 1600000, .window = 3, .large_bytes = 240 },
 	},
 };
 
-enum tt_link_class tt_cost_class(const struct tt_topology *t, bool over_tcp, int a, int b)
+enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class card)
 {
-	if (t && t->host_of[a] != t->host_of[b])
-		return TT_LINK_HOSTS;
-	return over_tcp ? TT_LINK_TCP : TT_LINK_SHM;
+	if (!apart && !over_tcp)
+		return TT_LINK_SHM;
+	if (card != TT_NO_CARD)
+		return card;
+	return apart ? TT_LINK_HOSTS : TT_LINK_TCP;
+}
+
+uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class, uint64_t bytes)
+{
+	const struct tt_link_cost *l = &cost->link[class];
+	uint64_t wire = l->host_fs > l->link_fs ? l->host_fs : l->link_fs,
+		 copies = tt_link_is_card(class) ? 2 * cost->core.copy_fs : 0;
+
+	return l->latency_ps + l->send_ps + l->recv_ps + (bytes > l->large_bytes ? l->large_ps : 0) +
+	       (uint64_t)((unsigned __int128)bytes * (l->send_fs + l->recv_fs + wire + copies) /
+			  1000);
 }
 
 /* Between the two prices by the part of the footprint that the cache does not hold. */

@@ -12,9 +12,19 @@
 
 #include "plan/plan.h"
 
-/* How two ranks reach each other. hosts: on different hosts, by whatever network there is. board:
- * what is cast to all ranks of a host at once (no pair has this class). */
-enum tt_link_class { TT_LINK_SHM, TT_LINK_TCP, TT_LINK_HOSTS, TT_LINK_BOARD, TT_LINK_CLASSES };
+/* How two ranks reach each other. hosts: on different hosts, by tcp. board: what is cast to all
+ * ranks of a host at once (no pair has this class). verbs, soft: by the transport verbs, over real
+ * cards, or where one of them is emulated by software. */
+enum tt_link_class {
+	TT_LINK_SHM,
+	TT_LINK_TCP,
+	TT_LINK_HOSTS,
+	TT_LINK_BOARD,
+	TT_LINK_VERBS,
+	TT_LINK_SOFT,
+	TT_LINK_CLASSES
+};
+#define TT_NO_CARD TT_LINK_SHM           /* where a class of cards is meant */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds for each byte, 0 where a thing costs nothing beside the
@@ -65,8 +75,15 @@ struct tt_cost {
 
 extern const struct tt_cost tt_cost_builtin;
 
-/* How a pair of ranks is linked. */
-enum tt_link_class tt_cost_class(const struct tt_topology *topology, bool over_tcp, int a, int b);
+/* How a pair of ranks is linked. apart: on different hosts; over_tcp, card: as struct tt_paths. */
+enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class card);
+static inline bool tt_link_is_card(enum tt_link_class class)
+{
+	return class == TT_LINK_VERBS || class == TT_LINK_SOFT;
+}
+
+/* From a sender that has it to a receiver that can use it: one message of so many bytes. */
+uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class, uint64_t bytes);
 
 /* The price of moving bytes on one core of a call: caches and memory shared out. */
 struct tt_prices {

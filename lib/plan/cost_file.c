@@ -64,6 +64,8 @@ const struct tt_cost_row tt_cost_table[] = {
 	LINK_ROWS(TT_LINK_TCP, "tcp"),
 	LINK_ROWS(TT_LINK_HOSTS, "hosts"),
 	LINK_ROWS(TT_LINK_BOARD, "board"),
+	LINK_ROWS(TT_LINK_VERBS, "verbs"),
+	LINK_ROWS(TT_LINK_SOFT, "soft"),
 };
 const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 
@@ -162,7 +164,7 @@ static int read_names(const struct place *at, char **word, struct tt_factor *f)
 		link++;
 	if (link == TT_LINK_CLASSES)
 		return tt_fail(TT_ARG,
-			       "%s: line %d: \"%s\" is not a class of links; use shm, tcp or hosts",
+			       "%s: line %d: \"%s\" is not a class of links; use shm, tcp, hosts, verbs or soft",
 			       at->file, at->line, word[3]);
 	f->algorithm = (uint8_t)number_of(a);
 	f->link = (uint8_t)link;

@@ -114,6 +114,8 @@ static int keep_steps(const struct tt_plan *p, struct desk *desk, struct tt_sim_
 
 static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct tt_sim_rank *r)
 {
+	const struct tt_topology *t = sim->world.topology;
+
 	r->npeers = p->npeers;
 	r->peer = malloc((p->npeers + 1) * sizeof(*r->peer));
 	r->mirror = malloc((p->npeers + 1) * sizeof(*r->mirror));
@@ -124,8 +126,9 @@ static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct 
 	r->sent_bytes = r->link_free_ps + p->npeers;
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		r->peer[i] = p->peers[i];
-		r->class[i] = (uint8_t)tt_cost_class(sim->world.topology, sim->world.paths.over_tcp,
-						     p->rank, p->peers[i]);
+		r->class[i] = (uint8_t)tt_cost_class(
+			t && t->host_of[p->rank] != t->host_of[p->peers[i]],
+			sim->world.paths.over_tcp, (enum tt_link_class)sim->world.paths.card);
 	}
 	return 0;
 }

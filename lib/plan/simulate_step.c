@@ -96,12 +96,21 @@ static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const stru
 			->link[sim->board ? TT_LINK_BOARD : (enum tt_link_class)r->class[peer]];
 }
 
+/* Is what is sent computed straight into memory that the peer, or the card, reads? Sockets take it
+ * from where it lies. */
+static bool has_slots(const struct tt_sim_rank *r, uint16_t peer)
+{
+	enum tt_link_class class = (enum tt_link_class)r->class[peer];
+
+	return class == TT_LINK_SHM || tt_link_is_card(class);
+}
+
 /* Adds to parts what the core does for one message; returns their sum. */
 static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 		     const struct tt_sim_steps *s, uint64_t bytes, uint64_t *parts)
 {
 	const struct tt_prices *price = &sim->prices[r->host];
-	bool slot = s->to != TT_SIM_NONE && r->class[s->to] == TT_LINK_SHM, lands = false;
+	bool slot = s->to != TT_SIM_NONE && has_slots(r, s->to), lands = false;
 	uint64_t messages = sim->world.cost->core.step_ps, moved = 0, reduced = 0;
 
 	if (s->to != TT_SIM_NONE && r->cast)
@@ -113,7 +122,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 
 		messages += l->recv_ps;
 		moved += tt_sim_bytes_ps(bytes, l->recv_fs) * (memory ? price->apart : 1000) / 1000;
-		lands |= !memory;
+		lands |= !has_slots(r, s->wire[i]);
 	}
 	if (s->to != TT_SIM_NONE) {
 		messages += link_cost(sim, r, s->to)->send_ps;
@@ -143,7 +152,7 @@ static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, ui
 	uint64_t start = from_ps > r->link_free_ps[to] ? from_ps : r->link_free_ps[to], end;
 
 	end = r->link_free_ps[to] = start + tt_sim_bytes_ps(bytes, l->link_fs);
-	if (l->host_fs && r->class[to] == TT_LINK_HOSTS) {
+	if (l->host_fs && r->class[to] != TT_LINK_SHM && r->class[to] != TT_LINK_TCP) {
 		uint64_t ps = tt_sim_bytes_ps(bytes, l->host_fs);
 
 		start = start > out->out_free_ps ? start : out->out_free_ps;

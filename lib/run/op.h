@@ -95,6 +95,7 @@ struct tt_op {
 	const struct tt_request *request;
 	const struct tt_plan *plan;
 	struct tt_kept *kept;
+	const struct tt_road *road;     /* by which its messages go */
 	struct tt_call call;
 	uint64_t digest;                /* of call */
 	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */

@@ -44,7 +44,7 @@ static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
 	op->group = b->group;
 	op->width = b->width;
 	op->ncursors = op->plan->nlanes * op->width;
-	op->foresees = op->comm->expects && op->tile_bytes >= TT_LARGE_BYTES;
+	op->foresees = op->road->expects && op->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width,
 						    .lane = (uint8_t)(i / op->width),
@@ -108,6 +108,7 @@ int tt_op_bind(struct tt_op *op)
 		return rc;
 	op->kept = m->kept;
 	op->plan = op->kept->plan;
+	op->road = &r->comm->road[m->road];
 	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				     .op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root,
@@ -177,13 +178,13 @@ static void prepare_p2p(struct tt_op *op)
 /* A peer on sockets connects when it comes to the call: meanwhile the others are asked. */
 static int connect_link(struct tt_op *op, int peer, int channel)
 {
-	struct tt_link *l = op->comm->links[channel * op->comm->nranks + peer];
+	struct tt_link *l = op->road->links[channel * op->comm->nranks + peer];
 	struct tt_stuck stuck;
 
 	if (tt_likely(l && l->t->ready(l) > 0))
 		return 0;
 	tt_trouble_describe(op, &stuck);
-	return tt_comm_connect(op->comm, peer, channel, &stuck,
+	return tt_comm_connect(op->comm, op->road, peer, channel, &stuck,
 			       tt_deadline_ns(op->comm->timeout_ms));
 }
 
@@ -191,13 +192,13 @@ static int connect_link(struct tt_op *op, int peer, int channel)
  * so all of them are connected before the first. */
 static int connect_links(struct tt_op *op)
 {
-	int rc = 0;
+	int *channels = &op->kept->channels[op->road->number], rc = 0;
 
-	for (int ch = op->kept->channels; !rc && ch < (int)op->ncursors; ch++) {
+	for (int ch = *channels; !rc && ch < (int)op->ncursors; ch++) {
 		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
 			rc = connect_link(op, op->plan->peers[i], ch);
 		if (!rc)
-			op->kept->channels = ch + 1;
+			*channels = ch + 1;
 	}
 	return rc;
 }
@@ -207,6 +208,8 @@ static int start_p2p(struct tt_op *op)
 	const struct tt_request *r = op->request;
 	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
 
+	op->road = &op->comm->road[op->comm->p2p_road];
+	op->comm->spins = op->road->spins;
 	op->element_bytes = tt_type_bytes(r->type);
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
@@ -228,7 +231,9 @@ static int start_p2p(struct tt_op *op)
 static int by_messages(struct tt_op *op)
 {
 	op->express = tt_express_takes(op);
-	if (op->express || tt_likely(op->kept->channels >= (int)op->ncursors))
+	op->comm->spins = op->road->spins;
+	if (op->express ||
+	    tt_likely(op->kept->channels[op->road->number] >= (int)op->ncursors))
 		return 0;
 	return connect_links(op);
 }

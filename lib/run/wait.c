@@ -140,6 +140,16 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
 }
 
+static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_road *road)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < TT_CHANNELS * c->nranks; i++)
+		if (road->links[i])
+			sum += road->links[i]->arrived;
+	return sum;
+}
+
 /* Bytes of messages that are not complete count as well:
  * a slow network moves few of them in a time-out. */
 static uint64_t arrived(const struct tt_op *set)
@@ -148,9 +158,8 @@ static uint64_t arrived(const struct tt_op *set)
 	uint64_t sum = 0;
 
 	for (; set; last = set->comm, set = set->next)
-		for (int i = 0; set->comm != last && i < TT_CHANNELS * set->comm->nranks; i++)
-			if (set->comm->links[i])
-				sum += set->comm->links[i]->arrived;
+		for (int i = 0; set->comm != last && i < set->comm->nroads; i++)
+			sum += arrived_by(set->comm, &set->comm->road[i]);
 	return sum;
 }
 

@@ -70,6 +70,7 @@ static uint32_t new_number(void)
 
 static struct tt_ib_device cards[2];
 static const char *const names[2] = { "standin0", "standin1" };
+static const char *const soft_names[2] = { "rxe_standin0", "rxe_standin1" };
 
 struct tt_ib_device **ibv_get_device_list(int *ret_n);
 void ibv_free_device_list(struct tt_ib_device **list);
@@ -111,7 +112,9 @@ void ibv_free_device_list(struct tt_ib_device **list)
 
 const char *ibv_get_device_name(struct tt_ib_device *device)
 {
-	return names[device - cards];
+	const char *emulated = getenv("TUTTI_TEST_VERBS_SOFT");
+
+	return emulated && atoi(emulated) ? soft_names[device - cards] : names[device - cards];
 }
 
 struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)

@@ -16,6 +16,7 @@
  * (memory: registration), once:
  *   drop remote-access local-protection rnr flush port-down device-gone memory
  * or much-memory@BYTES: whenever so much is to be registered at once.
+ * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
 #define STAND_IN_H
