@@ -287,6 +287,11 @@ int tt_cmd_tune(int argc, char **argv)
 		tt_refuse(usage.tool, "%s", tt_error_text());
 		return rc == TT_ARG ? 2 : 1;
 	}
+	if (v.output && (v.print || v.check)) {
+		tt_cost_free(cost);
+		return tt_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
+				 v.print ? "--print" : "--check", v.output);
+	}
 	names = strdup(v.transport);
 	if (v.print)
 		tt_cost_print(cost, stdout);

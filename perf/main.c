@@ -116,12 +116,13 @@ static int launched_main(int process, void *ctx)
 
 /* ---- who starts the ranks -------------------------------------------------------------------- */
 
-static int fail(const struct job *job, const char *what)
+/* Settings that the library refuses are a bad line, all else is a failure. */
+static int fail(const struct job *job, const char *what, tuttiResult_t rc)
 {
 	const char *text = tuttiGetLastError(NULL);
 
 	fprintf(stderr, "%s: %s: %s\n", job->tool, what, text);
-	return 1;
+	return rc == tuttiInvalidArgument ? 2 : 1;
 }
 
 static int launch(struct job *job)
@@ -129,10 +130,12 @@ static int launch(struct job *job)
 	struct tt_launch launch = { .tool = job->tool, .processes = (int)job->line.np,
 				    .main = launched_main, .ctx = job,
 				    .ranks_each = (int)(job->line.threads * job->line.ranks_each) };
+	tuttiResult_t rc;
 
 	job->nranks = launch.processes * launch.ranks_each;
-	if (tuttiGetUniqueId(&job->id))
-		return fail(job, "unique id");
+	rc = tuttiGetUniqueId(&job->id);
+	if (rc)
+		return fail(job, "unique id", rc);
 	return tt_launch(&launch);
 }
 
@@ -140,21 +143,22 @@ static int launch(struct job *job)
  * processes join, agree on an id, and all ranks join by that. */
 static int join_by_processes(struct job *job)
 {
-	int each = (int)(job->line.threads * job->line.ranks_each), process = 0, processes = 1;
+	int each = (int)(job->line.threads * job->line.ranks_each), process = 0, processes = 1, status;
 	tuttiResult_t rc;
 	tuttiComm_t comm;
 
-	if (tuttiCommInitEnv(&comm, NULL))
-		return fail(job, "init");
+	rc = tuttiCommInitEnv(&comm, NULL);
+	if (rc)
+		return fail(job, "init", rc);
 	tuttiCommUserRank(comm, &process);
 	tuttiCommCount(comm, &processes);
 	rc = process == 0 ? tuttiGetUniqueId(&job->id) : tuttiSuccess;
 	if (!rc)
 		rc = tuttiBcast(&job->id, sizeof(job->id), tuttiInt8, 0, comm, NULL);
 	if (rc) {
-		fail(job, "unique id");
+		status = fail(job, "unique id", rc);
 		tuttiCommAbort(comm);
-		return 1;
+		return status;
 	}
 	tuttiCommDestroy(comm);
 	job->nranks = processes * each;

@@ -391,6 +391,8 @@ tuned() {
 		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
 }
 point "tutti tune writes a table that the others take" tuned
+no_output() { refused --print perf/tutti tune --print -o "$tmp/none" && refused --check perf/tutti tune --np 2 --check -o "$tmp/none"; }
+point "tutti tune refuses -o where it would not write" no_output
 no_table() {
 	echo "shm.widow 8" >"$tmp/table"
 	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 || TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
@@ -399,7 +401,10 @@ no_table() {
 point "a wrong table is an error with its line" no_table
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }
 point "tutti version" version_is
-wrong_setting() { TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err"; }
+wrong_setting() {
+	TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err" &&
+		TUTTI_TIMEOUT_MS=soon refused TUTTI_TIMEOUT_MS perf/allreduce_perf --np 2 -b 8 -e 8
+}
 point "a wrong TUTTI_ variable ends with 2" wrong_setting
 setting() { TUTTI_ALGO=tree right perf/allreduce_perf --np 2 -b 8K -e 8K -n 2 && rows | grep -q ' tree$'; }
 point "TUTTI_ALGO names the algorithm where --algo does not" setting
