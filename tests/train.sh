@@ -101,6 +101,8 @@ claim "both of them" [ $status1 = 2 ]
 
 TUTTI_TEST_FLIP=1@6 run 60 --np 3 "${small[@]}" --check-replicas 2
 claim "a changed bit in one replica is found, step and rank are named" ended 1 'step 6: the parameters of rank 1 differ'
+run 60 --np 2 "${small[@]}" --steps 5 --kill 1@6
+claim "a death beyond the last step is refused" ended 2 'rank 1 never begins step 6; the steps are 1 to 5'
 run 60 --np 2 --data synth --model mlp:32 --lr 1000 --steps 100
 claim "a training that diverges says so" ended 1 'diverged.*--lr'
 

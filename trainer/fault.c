@@ -2,7 +2,10 @@
 #include "fault.h"
 
 #include "rng.h"
+#include "schedule.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +79,26 @@ int tt_fault_check_ranks(const struct tt_trainer *t)
 	if (highest(c->kill) >= all)
 		return tt_train_fail(TT_TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
 				     c->kill, all - 1);
+	return TT_TRAIN_OK;
+}
+
+/* Servers count updates, of which there may be any number. */
+int tt_fault_check_steps(const struct tt_trainer *t)
+{
+	const char *list = t->config->kill;
+	uint64_t steps = tt_schedule_steps(t);
+
+	while (list && *list) {
+		char *end;
+		long who = strtol(list, &end, 10);
+		double step = strtod(end + 1, &end);
+
+		if (who < t->nranks && (step != floor(step) || step > (double)steps))
+			return tt_train_fail(TT_TRAIN_USAGE,
+				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
+				t->config->kill, who, step, steps);
+		list = *end ? end + 1 : end;
+	}
 	return TT_TRAIN_OK;
 }
 

@@ -12,6 +12,8 @@
 /* Are --slow and --kill well-formed? Are the ranks there? Returns 0 | TT_TRAIN_USAGE. */
 int tt_fault_check(const struct tt_config *config);
 int tt_fault_check_ranks(const struct tt_trainer *t);
+/* Once it is known where the training ends. */
+int tt_fault_check_steps(const struct tt_trainer *t);
 
 /* A gradient was begun: how long the options want it to take. */
 void tt_fault_pace(struct tt_trainer *t, uint64_t begin_ns);

@@ -173,6 +173,8 @@ int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
 		rc = tt_trainer_share(t);
 	if (!rc)
 		rc = tt_checkpoint_resume(t);
+	if (!rc)
+		rc = tt_fault_check_steps(t);
 	return rc ? rc : t->strategy->open(t);
 }
 
