@@ -158,7 +158,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	struct tt_control *ctl;
 	int fds[2], who = kind & 7;
 
-	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0, 0 }, &ctl) ||
+	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
 	must(ranks[who] || !tt_desk_open(ctl, &join), "a desk");

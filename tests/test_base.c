@@ -314,7 +314,7 @@ Test(sockets, ports_of_a_range_are_taken_in_turn)
 
 	cr_assert(range.first == 0 && range.count == 0);
 	cr_assert_eq(tt_sock_among(&range, tt_sock_listen, &fd[0], &first), 0);
-	range = (struct tt_ports){ first, first < 65534 ? 3 : 1 };
+	range = (struct tt_ports){ .first = first, .count = first < 65534 ? 3 : 1 };
 	for (int i = 1; i < 3 && range.count > 1; i++) {
 		int rc = tt_sock_among(&range, i % 2 ? tt_sock_reserve : tt_sock_listen, &fd[i],
 				       &port[i]);
@@ -326,6 +326,52 @@ Test(sockets, ports_of_a_range_are_taken_in_turn)
 	}
 	range.count = 1;
 	cr_expect_eq(tt_sock_among(&range, tt_sock_listen, &fd[2], &port[2]), TT_SYSTEM);
+}
+
+/* Writes down which ports are asked for; all are in use. */
+static int asked[8], nasked;
+
+static int nothing_free(int port, int *ret_fd, int *ret_port)
+{
+	(void)ret_fd;
+	(void)ret_port;
+	asked[nasked++] = port;
+	errno = EADDRINUSE;
+	return TT_SYSTEM;
+}
+
+Test(sockets, spared_ports_are_tried_last)
+{
+	struct tt_ports range = { 100, 4, 99, 3 };
+	int fd, port;
+
+	cr_assert_eq(tt_sock_among(&range, nothing_free, &fd, &port), TT_SYSTEM);
+	cr_assert_eq(nasked, 4);
+	cr_expect(asked[0] == 102 && asked[1] == 103 && asked[2] == 100 && asked[3] == 101);
+}
+
+/* The side that closes first remembers the connection for a minute. */
+Test(sockets, a_port_of_a_job_that_has_just_ended_can_be_reserved)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener, port, here, there = socket(AF_INET, SOCK_STREAM, 0), fd, same;
+	char nothing;
+
+	cr_assert_eq(tt_sock_listen(0, &listener, &port), 0);
+	to.sin_port = htons((uint16_t)port);
+	cr_assert_eq(connect(there, (struct sockaddr *)&to, sizeof(to)), 0);
+	while ((here = accept(listener, NULL, NULL)) < 0)
+		;
+	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), TT_SYSTEM, "it is listened at");
+	close(here);
+	cr_expect_eq(read(there, &nothing, 1), 0);
+	close(there);
+	tt_sock_close(listener);
+	cr_expect_eq(tt_sock_reserve(port, &fd, &same), TT_SYSTEM);
+	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), 0, "%s", tt_error_text());
+	cr_expect_eq(same, port);
+	close(fd);
 }
 
 Test(environment, values_arrive_in_their_fields)

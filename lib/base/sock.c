@@ -188,6 +188,15 @@ int tt_sock_reserve(int port, int *ret_fd, int *ret_port)
 	return rc;
 }
 
+int tt_sock_reserve_used(int port, int *ret_fd, int *ret_port)
+{
+	int rc = bind_all(port, false, ret_fd);
+
+	if (!rc)
+		*ret_port = bound_port(*ret_fd);
+	return rc;
+}
+
 int tt_sock_listen(int port, int *ret_fd, int *ret_port)
 {
 	int fd, rc = bind_all(port, false, &fd);
@@ -211,7 +220,7 @@ int tt_sock_listen(int port, int *ret_fd, int *ret_port)
 
 struct tt_ports tt_ports_read(const char *range)
 {
-	struct tt_ports ports = { 0, 0 };
+	struct tt_ports ports = { 0 };
 	int last;
 
 	if (sscanf(range, "%d-%d", &ports.first, &last) == 2)
@@ -226,7 +235,13 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 
 	if (ports->count < 2)
 		return make(ports->first, ret_fd, ret_port);
-	for (int port = ports->first; port <= last; port++) {
+	for (int i = 0; i < 2 * ports->count; i++) {
+		int port = ports->first + i % ports->count;
+		bool spared = port >= ports->spare_first &&
+			      port < ports->spare_first + ports->spare_count;
+
+		if (spared != (i >= ports->count))
+			continue;
 		rc = make(port, ret_fd, ret_port);
 		if (!rc || errno != EADDRINUSE)
 			return rc;

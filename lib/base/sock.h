@@ -56,8 +56,9 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 /* sock.c --------------------------------------------------------------------------------------- */
 
 /* Ports that may be used: first .. first + count - 1; count 0:
- * any, or exactly `first` unless that is 0. */
-struct tt_ports { int first, count; };
+ * any, or exactly `first` unless that is 0. The spared ones (as many, from there on) are somebody's
+ * who may come late: they are tried when no other is free. */
+struct tt_ports { int first, count, spare_first, spare_count; };
 /* TUTTI_PORT_RANGE as such; "" is any. */
 struct tt_ports tt_ports_read(const char *range);
 
@@ -65,9 +66,12 @@ struct tt_ports tt_ports_read(const char *range);
  * listening: it reserves the port, and one of tt_sock_listen may share it. Not owned: forked
  * children keep it. 0 | TT_SYSTEM */
 int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
+/* The same where the port's last connections, all closed, are still remembered. That cannot be told
+ * from a port that another process has reserved, so it is the second choice. */
+int tt_sock_reserve_used(int port, int *ret_fd, int *ret_port);
 /* The same, listening, non-blocking. Only one socket can listen on a port. */
 int tt_sock_listen(int port, int *ret_fd, int *ret_port);
-/* The same with the first of ports that is free, by one of the two. All taken: TT_SYSTEM that names
+/* The same with the first of ports that is free, by one of the three. All taken: TT_SYSTEM that names
  * them, errno EADDRINUSE */
 int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port),
 		  int *ret_fd, int *ret_port);

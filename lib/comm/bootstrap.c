@@ -214,7 +214,10 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 		return rc;
 	if (join->nranks < 1 || join->rank < 0 || join->rank >= join->nranks)
 		return tt_fail(TT_ARG, "rank %d is not one of %d ranks", join->rank, join->nranks);
-	root = (struct tt_ports){ id.port, id.nports };
+	/* rank 0 may come to its ports later than its neighbours on this host */
+	ports.spare_first = id.port;
+	ports.spare_count = id.nports;
+	root = (struct tt_ports){ .first = id.port, .count = id.nports };
 	rc = tt_control_make(join->rank, join->nranks, join->rank ? &ports : &root, &ctl);
 	if (rc)
 		return tt_control_decline(join, rc);

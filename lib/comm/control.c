@@ -76,6 +76,10 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 	int rc = tt_sock_among(ports, tt_sock_listen, &ctl->listener, &ctl->port);
 	char what[64];
 
+	if (rc && ctl->rank && ports->first && ports->count < 2 && errno == EADDRINUSE)
+		return tt_fail(TT_SYSTEM,
+			"rank %d: TUTTI_PORT_RANGE has port %d alone, which is in use; every communicator of a rank takes one",
+			ctl->rank, ports->first);
 	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
 		return tt_fail(TT_SYSTEM,
 			"rank %d: port %d, where the ranks are to meet, is in use by another process, "

@@ -5,6 +5,7 @@
  * reserves a port, by a socket that is bound and never listens, so that a parent may make the id
  * and a forked or started child be rank 0.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -196,6 +197,8 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 	if (RAND_bytes(id.secret, TT_SECRET) != 1 || RAND_bytes(id.nonce, TT_NONCE) != 1)
 		return tt_fail(TT_SYSTEM, "no random bytes for a unique id");
 	rc = tt_sock_among(&ports, tt_sock_reserve, &fd, &id.port);
+	if (rc && errno == EADDRINUSE)
+		rc = tt_sock_among(&ports, tt_sock_reserve_used, &fd, &id.port);
 	if (rc)
 		return rc;
 	keep(fd, id.port);
