@@ -73,9 +73,9 @@ run_client() {
 	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
-run_client "host memory" 22 tests/nccl_client
+run_client "host memory" 30 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 23 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
+run_client "CUDA's stand-in" 31 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
 run_client "CUDA's stand-in, at a limp" 9 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl_client groups split several one-thread abort killed
 

@@ -70,6 +70,12 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 	} while (0)
 #define OK(call) EXPECT((call) == ncclSuccess)
 
+/* Each rank gives rank + 1; the sum shows that all of comm were there. */
+int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream);
+bool accepted(ncclResult_t result);    /* success, or in progress */
+/* Asks until the communicator is no longer in progress, at most some 50 s. */
+ncclResult_t settled(ncclComm_t comm);
+
 /* The cases. Each is run by every rank; 0: as it should be. */
 int case_collectives(struct seat *seat, const ncclUniqueId *id);
 int case_groups(struct seat *seat, const ncclUniqueId *id);
@@ -88,6 +94,12 @@ int case_several(struct seat *seat, const ncclUniqueId *id);
 int case_roots(struct seat *seat, const ncclUniqueId *id);
 int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id);
 int case_forks(struct seat *seat, const ncclUniqueId *id);
+int case_orders(struct seat *seat, const ncclUniqueId *id);
+int case_in_place(struct seat *seat, const ncclUniqueId *id);
+int case_operations(struct seat *seat, const ncclUniqueId *id);
+int case_messages(struct seat *seat, const ncclUniqueId *id);
+int case_many_ranks(struct seat *seat, const ncclUniqueId *id);
+int case_again(struct seat *seat, const ncclUniqueId *id);
 int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
 
 #endif

@@ -18,8 +18,7 @@ static void nap(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
 }
 
-/* Asks until the communicator is no longer in progress, at most some 50 s. */
-static ncclResult_t settled(ncclComm_t comm)
+ncclResult_t settled(ncclComm_t comm)
 {
 	ncclResult_t state = ncclInProgress;
 

@@ -13,8 +13,7 @@
 
 #include "nccl_client.h"
 
-/* Each rank gives rank + 1; the sum shows that all of comm were there. */
-static int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream)
+int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream)
 {
 	struct seat on = { .stream = stream };
 	int n, rank, got;
@@ -280,21 +279,9 @@ int case_roots(struct seat *seat, const ncclUniqueId *id)
 
 /* ---- nonblocking ----------------------------------------------------------------------------- */
 
-static bool accepted(ncclResult_t result)
+bool accepted(ncclResult_t result)
 {
 	return result == ncclSuccess || result == ncclInProgress;
-}
-
-static ncclResult_t settled(ncclComm_t comm)
-{
-	ncclResult_t state = ncclInProgress;
-
-	for (int i = 0; i < 25000 && state == ncclInProgress; i++) {
-		if (ncclCommGetAsyncError(comm, &state))
-			return ncclInternalError;
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	}
-	return state;
 }
 
 /* Who is in none of a split's groups; a group of calls; one that is destroyed, or aborted, while it

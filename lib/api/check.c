@@ -30,7 +30,8 @@ static int check_op(struct tt_request *r, const char *call)
 	r->op = tuttiSum;
 	r->scaled = true;
 	r->scalar = u->value;
-	return u->device ? tt_gpu_read(c, &r->scalar, u->device, tt_type_bytes(r->type)) : 0;
+	return u->device ? tt_gpu_read(c, &r->scalar, u->device, tt_type_bytes(r->type), r->stream)
+			 : 0;
 }
 
 /* Equal starts are in place where the call allows it;

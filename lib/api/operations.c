@@ -2,9 +2,9 @@
  * operations.c - the public calls that make reductions of a user's own: pre-multiplied sums
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
-#include "comm/gpu.h"
 
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,
 						  tuttiDataType_t datatype,
@@ -22,9 +22,8 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
 	if (rc)
 		return tt_result(rc);
-	rc = tt_gpu_read(comm, &value, scalar, tt_type_bytes(datatype));
-	if (rc)
-		return tt_result(rc);
+	if (residence == tuttiScalarHostImmediate)
+		memcpy(&value, scalar, tt_type_bytes(datatype));
 	while (i < comm->nuser_ops && comm->user_ops[i].used)
 		i++;
 	if (i == comm->nuser_ops) {

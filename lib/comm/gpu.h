@@ -81,8 +81,10 @@ void tt_gpu_close(struct tuttiComm *comm);
 int tt_gpu_refuse(struct tuttiComm *comm, const char *call, const void *p);
 /* Waits for what was given to it so far. */
 void tt_gpu_settle(struct tuttiComm *comm);
-/* Copies a few bytes that may lie in device memory. 0 | TT_CUDA */
-int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes);
+/* Copies a number that a call on `stream` takes and that may lie in CUDA's memory: there it is what
+ * the stream makes of it, which is waited for. 0 | TT_CUDA | TT_USAGE (the stream is captured) */
+int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes,
+		tuttiStream_t stream);
 
 /* gpu_watch.c: there is work to watch */
 int tt_gpu_watch(struct tt_gpu *d);
