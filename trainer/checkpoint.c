@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char magic[8] = "TUTTICK1";
@@ -79,13 +80,47 @@ static void sync_folder(const char *path)
 	close(fd);
 }
 
+/* Where it is written. A device, a pipe or a folder is not to be replaced by a file. */
+static int open_aside(const char *path, char aside[4096], FILE **ret_file)
+{
+	struct stat st;
+
+	snprintf(aside, 4096, "%s.%d", path, (int)getpid());
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return tt_train_fail(TT_TRAIN_USAGE,
+			"--save %s: that is no file, and a checkpoint replaces what it was; give a file",
+			path);
+	*ret_file = fopen(aside, "we");
+	return TT_TRAIN_OK;
+}
+
+int tt_checkpoint_check(const struct tt_config *config)
+{
+	char aside[4096];
+	FILE *f;
+	int rc;
+
+	if (!config->save)
+		return TT_TRAIN_OK;
+	rc = open_aside(config->save, aside, &f);
+	if (rc)
+		return rc;
+	if (!f)
+		return tt_train_fail(TT_TRAIN_USAGE, "--save %s: %m; give a file that can be written",
+				     config->save);
+	fclose(f);
+	unlink(aside);
+	return TT_TRAIN_OK;
+}
+
 static int write_checkpoint(const char *path, const struct header *h, const float *numbers)
 {
 	char aside[4096];
 	FILE *f;
+	int rc = open_aside(path, aside, &f);
 
-	snprintf(aside, sizeof(aside), "%s.%d", path, (int)getpid());
-	f = fopen(aside, "we");
+	if (rc)
+		return rc;
 	if (!f || write_file(f, h, numbers) || rename(aside, path)) {
 		int error = errno;
 

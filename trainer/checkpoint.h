@@ -3,12 +3,17 @@
  *
  * One file: a header, the parameters, the optimizer's state, and a hash of it all. It is written
  * beside its place, synced and renamed, so whoever dies leaves a whole checkpoint, the new or the
- * old one. Nothing in it depends on the number of ranks or servers. Called by trainer.c, train.c.
+ * old one. Nothing in it depends on the number of ranks or servers. Called by main.c, trainer.c,
+ * train.c.
  */
 #ifndef TT_TRAINER_CHECKPOINT_H
 #define TT_TRAINER_CHECKPOINT_H
 
 #include "trainer.h"
+
+/* Can --save be written? A training may take hours. Called before ranks are started. Returns 0 |
+ * TT_TRAIN_USAGE. */
+int tt_checkpoint_check(const struct tt_config *config);
 
 /* --resume: rank 0 gets parameters and state, all ranks t->first_step. Does nothing without the
  * option. Called by all ranks of world.

@@ -6,6 +6,7 @@
  * stop, once it has stopped.
  */
 #include "arrivals.h"
+#include "checkpoint.h"
 #include "config.h"
 #include "data.h"
 #include "device.h"
@@ -213,6 +214,8 @@ static int check(struct job *job)
 		rc = tt_arrivals_check(&job->config);
 	if (!rc && job->config.np)
 		rc = tt_metrics_check(&job->config);
+	if (!rc && job->config.np)
+		rc = tt_checkpoint_check(&job->config);
 	if (!rc && job->config.np) {
 		job->ranks =
 			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);

@@ -62,9 +62,15 @@ static int open_file(const struct tt_config *c, int file, const char *mode, FILE
 
 int tt_metrics_check(const struct tt_config *config)
 {
-	for (int i = 0; i < TT_FILES; i++) {
-		FILE *file;
+	FILE *file = config->timeline ? fopen(config->timeline, "ae") : NULL;
 
+	if (config->timeline && !file)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--timeline %s: %m; give a file that can be written",
+				     config->timeline);
+	if (file)
+		fclose(file);
+	for (int i = 0; i < TT_FILES; i++) {
 		if (open_file(config, i, "ae", &file))
 			return TT_TRAIN_USAGE;
 		if (file)
