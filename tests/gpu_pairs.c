@@ -2,8 +2,8 @@
  * gpu_pairs.c - allreduces on device memory beside the host's: type x op x algorithm x ranks x size
  * x in place x way
  *
- * Every pair of properties is in one of some 130 calls (gpu_covering.c); on a GPU, ranks that are
- * threads make all there are, in three sizes.
+ * Every pair of properties is in one of some 130 calls (gpu_covering.c). The cases at the end, for
+ * the full tier and for a GPU, are the whole product of ranks that are threads, in three sizes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -160,9 +160,10 @@ static void every_pair_of_properties_gives_the_hosts_bits(void)
 	}
 }
 
-/* Every type, op and algorithm in three sizes */
+/* Every type, op and algorithm in three sizes; none that is left out would be missed. */
 static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 {
+	int calls = 0, algorithms = 0;
 	struct hand h;
 
 	(void)arg;
@@ -175,6 +176,7 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 			continue;
 		if (split(*comm, rank, names[a], &c))
 			return 1;
+		algorithms++;
 		for (int type = 0; type < tuttiNumTypes; type++)
 			for (int op = 0; op <= tuttiNumOps; op++)
 				for (int size = 1; size < 4 && type_has_op(type, op); size++) {
@@ -184,22 +186,30 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 					struct call call = call_of(row);
 
 					compare(&h, &call, a, c);
+					calls++;
 				}
 		tuttiCommDestroy(c);
 	}
 	hand_close(&h);
+	if (!rank)
+		fprintf(stderr, "%d ranks: %d calls, %d algorithms and auto, %d wrong\n", n, calls,
+			algorithms - 1, h.wrong);
 	return h.wrong;
 }
 
-static void every_type_op_and_algorithm_gives_threads_the_hosts_bits(void)
-{
-	find_names();
-	for (int n = 1; n <= TT_DEV_RANKS; n++)
-		claim(team_play(n, MEET, true, all) == 0);
-}
+#define ALL_OF(n)										\
+	static void every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits(void)	\
+	{											\
+		find_names();									\
+		claim(team_play(n, MEET, true, all) == 0);					\
+	}
+#define CASE_OF(n) GPU_LONG_CASE(every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits),
+#define EACH_N(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+_Static_assert(TT_DEV_RANKS == 8, "EACH_N has all numbers of ranks");
+EACH_N(ALL_OF)
 
 const struct gpu_case gpu_pairs[] = {
 	GPU_CASE(every_pair_of_properties_gives_the_hosts_bits),
-	GPU_LONG_CASE(every_type_op_and_algorithm_gives_threads_the_hosts_bits),
+	EACH_N(CASE_OF)
 	{ NULL, NULL, false },
 };

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int gpu_broken;
+int gpu_broken, gpu_limit_s;
 
 /* ranks.c would join before CUDA is there. */
 static int act(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -50,7 +50,7 @@ int team_failures(struct team *t)
 int team_play(int n, int way, bool threads, rank_fn *fn)
 {
 	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true,
-				     .limit_s = gpu_thorough() ? 300 : 50, .timeout_ms = 20000 },
+				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
 			  .fn = fn,
 			  .way = way };
 

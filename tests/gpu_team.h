@@ -11,6 +11,7 @@
 #include "ranks.h"
 
 extern int gpu_broken;                 /* claims of this case that do not hold */
+extern int gpu_limit_s;                /* of a team */
 #define claim(x)									\
 	do {										\
 		if (!(x)) {								\
@@ -38,7 +39,7 @@ bool gpu_thorough(void);
 /* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */
 struct gpu_case { const char *name; void (*run)(void); bool is_long; };
 #define GPU_CASE(name) { #name, name, false }
-#define GPU_LONG_CASE(name) { #name, name, true }      /* on a GPU, or when it is named */
+#define GPU_LONG_CASE(name) { #name, name, true }      /* when it is named */
 /* the last has no name */
 extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];
 
