@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gpu_team.h"
 
@@ -252,8 +253,55 @@ static void what_is_large_travels_while_the_rest_of_it_is_copied(void)
 	claim(team_play(3, STAGED, false, large_and_far) == 0);
 }
 
+#define COMMS 4
+
+/* Rank 0's kernels of all communicators are on the device before rank 1 makes a call, in another
+ * order: there must be room for those of both. */
+static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static atomic_bool given;
+	const struct tt_cuda *cu = tt_cuda_here();
+	size_t bytes = 1 << 20;
+	tuttiComm_t c[COMMS];
+	tt_custream s[COMMS];
+	tt_cuptr p[COMMS];
+	int wrong = 0, got[4];
+
+	(void)arg;
+	for (int i = 0; i < COMMS; i++) {
+		wrong += tuttiCommSplit(*comm, 0, rank, &c[i], NULL) != tuttiSuccess;
+		cu->stream_create(&s[i], TT_CU_STREAM_APART);
+		cu->mem_alloc(&p[i], bytes);
+		cu->memset8_async(p[i], 1, bytes, s[i]);
+	}
+	while (rank == 1 && !atomic_load(&given))
+		usleep(1000);
+	for (int k = 0; k < COMMS && !wrong; k++) {
+		int i = rank == 1 ? COMMS - 1 - k : k;
+
+		wrong += tuttiAllReduce((void *)(uintptr_t)p[i], (void *)(uintptr_t)p[i], bytes / 4,
+					tuttiInt32, tuttiSum, c[i], s[i]) != tuttiSuccess;
+	}
+	usleep(50000);
+	atomic_store(&given, true);
+	for (int i = 0; i < COMMS && !wrong; i++) {
+		cu->dtoh_async(got, p[i] + bytes - sizeof(got), sizeof(got), s[i]);
+		cu->stream_synchronize(s[i]);
+		wrong += got[0] != 0x01010101 * n || got[3] != 0x01010101 * n;
+	}
+	for (int i = 0; i < COMMS; i++)
+		wrong += tuttiCommDestroy(c[i]) != tuttiSuccess;
+	return wrong;
+}
+
+static void kernels_of_many_communicators_fit_beside_each_other(void)
+{
+	claim(team_play(2, MEET, true, in_other_orders) == 0);
+}
+
 const struct gpu_case gpu_order[] = {
 	GPU_CASE(calls_on_different_streams_run_in_call_order),
+	GPU_CASE(kernels_of_many_communicators_fit_beside_each_other),
 	GPU_CASE(calls_on_different_streams_run_in_call_order_however_slow_a_stream_is),
 	GPU_CASE(a_graph_is_replayed_with_new_inputs),
 	GPU_CASE(a_graph_of_a_plan_is_replayed_too),

@@ -18,6 +18,7 @@ const struct tt_cuda *harness_cuda(void)
 
 	if (n < 0)
 		return NULL;
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* ranks that are threads */
 	path[n] = '\0';
 	strcpy(strrchr(path, '/'), "/stand_in/libcuda.so.1");
 	if (getenv("TUTTI_TEST_GPU"))

@@ -61,6 +61,7 @@ static void load(void)
 	file = getenv("NCCL_CLIENT_CUDA");
 	if (!file)
 		return;
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* ranks that are threads */
 	driver = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		void *found = driver ? dlsym(driver, wanted[i].name) : NULL;

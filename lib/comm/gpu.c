@@ -115,7 +115,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank,
 				    d->device);
 	tt_area_describe(d->area, d->device, &mine->area);
-	mine->blocks = d->k->blocks;
+	mine->blocks = tt_kernels_free(d->k);
 	return 0;
 }
 
@@ -177,8 +177,9 @@ static int all_agree(tuttiComm_t c, struct card *mine, struct card *all, int rc,
 	return rc;
 }
 
-/* Kernels that wait for each other must all be on the device at once: half of it is theirs, for two
- * communicators. */
+/* Kernels that wait for each other must all be on the device at once, also those of other
+ * communicators of this process, whose order may differ from rank to rank. So each takes half of
+ * what those before it have left; where that is nothing, streams order the ranks instead. */
 static void share_out(struct tt_gpu *d, const struct card *all)
 {
 	int n = d->comm->nranks;
@@ -191,10 +192,24 @@ static void share_out(struct tt_gpu *d, const struct card *all)
 		for (int p = 0; p < n; p++)
 			beside += all[p].area.device == all[r].area.device;
 		most = (uint32_t)all[r].blocks / 2 / beside;
-		d->meets &= all[r].area.process == all[0].area.process;
+		d->meets &= most && all[r].area.process == all[0].area.process;
 		if (most < d->blocks)
-			d->blocks = most ? most : 1;
+			d->blocks = most;
 	}
+	d->holds = d->meets ? (int)d->blocks : 0;
+	tt_kernels_hold(d->k, d->holds);
+}
+
+/* What lies behind a rank's stream in a connection of the driver's waits with it. */
+static void count_connections(const struct tt_gpu *d)
+{
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int connections = text ? atoi(text) : 8, streams = 3 * d->comm->nranks;
+
+	if (d->meets && d->comm->rank == 0 && streams > connections)
+		tt_log(TT_LOG_WARN,
+		       "%d ranks that are threads have %d streams and more, but CUDA %d connections to a device, in which they can hold each other up: set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts",
+		       d->comm->nranks, streams, connections);
 }
 
 static void shut_peers(struct tt_gpu *d)
@@ -276,6 +291,7 @@ static int meet(tuttiComm_t c, struct card *all)
 	if (rc || !d->kernels)
 		return rc;
 	share_out(d, all);
+	count_connections(d);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s%s", c->rank, d->device,
 	       d->meets ? "which meet" : "ordered by streams",
 	       d->by_fd && !d->meets ? ", areas shared by descriptor" : "");
@@ -383,6 +399,8 @@ void tt_gpu_close(tuttiComm_t c)
 	if (d->close_stages)
 		d->close_stages(d);
 	tt_gpu_unwatch(d);
+	if (d->holds)
+		tt_kernels_hold(d->k, -d->holds);
 	shut_peers(d);
 	if (d->area && tt_control_broken(c->ctl))
 		tt_area_lose(d->area);

@@ -33,6 +33,7 @@ struct tt_gpu {
 	/* agreed, from joining on */
 	bool kernels, meets;
 	uint32_t blocks;                       /* of a rank whose kernels meet others', at most */
+	int holds;                             /* of the device's */
 	const struct tt_kernels *k;
 	struct tt_area *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */

@@ -19,7 +19,7 @@ extern const unsigned char tt_device_image[];
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct loaded { struct loaded *next; tt_cuctx ctx; struct tt_kernels kernels; } *all;
+static struct loaded { struct loaded *next; tt_cuctx ctx; struct tt_kernels kernels; atomic_int held; } *all;
 
 bool tt_kernels_built_in(void)
 {
@@ -75,6 +75,7 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 		return rc;
 	}
 	l->ctx = ctx;
+	l->kernels.held = &l->held;
 	l->next = all;
 	*ret = all = l;
 	return 0;
@@ -94,6 +95,18 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 		*ret_kernels = &l->kernels;
 	pthread_mutex_unlock(&lock);
 	return rc;
+}
+
+int tt_kernels_free(const struct tt_kernels *k)
+{
+	int left = k->blocks - atomic_load(k->held);
+
+	return left > 0 ? left : 0;
+}
+
+void tt_kernels_hold(const struct tt_kernels *k, int n)
+{
+	atomic_fetch_add(k->held, n);
 }
 
 /* CUDA does not survive a fork: what the parent loaded is not the child's. */

@@ -126,7 +126,7 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 {
 	ENTER();
 	(void)device;
-	*ret_value = attribute == TT_CU_ATTR_SMS ? 8 : attribute == TT_CU_ATTR_MAJOR ? 9 : 0;
+	*ret_value = attribute == TT_CU_ATTR_SMS ? PLACES : attribute == TT_CU_ATTR_MAJOR ? 9 : 0;
 	return 0;
 }
 

@@ -139,6 +139,7 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFree_v2(tt_cuptr ptr)
 {
 	ENTER_CONTEXT();
+	stand_in_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }
 
@@ -152,6 +153,7 @@ EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFreeHost(void *ptr)
 {
 	ENTER_CONTEXT();
+	stand_in_idle();
 	return release(take(ptr, true, false));
 }
 
@@ -167,6 +169,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemHostUnregister(void *ptr)
 {
 	ENTER_CONTEXT();
+	stand_in_idle();
 	return release(take(ptr, true, true));
 }
 
@@ -271,5 +274,6 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
 {
 	ENTER_CONTEXT();
+	stand_in_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }

@@ -7,9 +7,15 @@
  * are the library's, compiled for the host and run one thread a block. It proves order, waiting,
  * errors and bits of Tutti's side, and nothing about a GPU.
  *
- * What it is not: device memory can be read by the host, streams have no implicit order with the
- * default one, capture knows events only within one graph, in which all nodes run one after the
- * other.
+ * Where a GPU could bring calls to a standstill, so does the stand-in:
+ *   streams share CUDA_DEVICE_MAX_CONNECTIONS connections (8), in which what waits for its own
+ *   stream, or for a word, an event or another stream, holds up what is behind it
+ *   a block of a kernel that waits for peers keeps its place on the device, of which there are 32
+ *   a kernel's first launch, and freeing memory, wait for all that runs on the device
+ *   the default stream, and copies without a stream, wait for streams that were made with flags 0
+ *
+ * What it is not: device memory can be read by the host; capture knows events only within one graph,
+ * in which all nodes run one after the other.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
@@ -30,6 +36,7 @@
 
 #define MAX_DEVICES 8                  /* as many as contexts in driver.c */
 #define MAX_BATCH 64
+#define PLACES 32                      /* for blocks, on a device */
 
 #define EXPORT __attribute__((visibility("default")))
 /* Every function begins with it: the injected failure, or on. */
@@ -63,10 +70,11 @@ void stand_in_add_virtual(char *at, size_t bytes);
 bool stand_in_take_virtual(char *at);
 
 /* What a stream does, one after the other. */
-enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, BATCH, LAUNCH };
+enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };
 struct node {
 	struct node *next;
 	enum kind kind;
+	uint64_t ticket;                       /* in its stream's connection */
 	void *to;
 	const void *from;
 	size_t bytes;
@@ -75,10 +83,12 @@ struct node {
 	void (*fn)(void *arg);
 	void *arg;
 	struct event *event;
+	struct stream *other;                  /* WAIT_STREAM */
 	uint64_t number;                       /* of the record that is made, or waited for */
 	unsigned nops;
 	struct tt_cumemop op[MAX_BATCH];
 	const struct stand_in_kernel *kernel;
+	int device;
 	unsigned blocks;
 	_Alignas(16) char params[1024];        /* a struct */
 };
@@ -89,12 +99,22 @@ struct event {
 	struct graph *graph;                   /* of the capture in which it was recorded last */
 };
 
+/* event.c: a record has been reached; is awaited */
+void stand_in_reach(struct event *e, uint64_t number);
+void stand_in_await(struct event *e, uint64_t number);
+
 struct graph { struct node *first, **last; };
 
+/* Never freed, since others may still wait for what it was given. */
 struct stream {
+	struct stream *next;
 	pthread_t thread;
 	struct node *first, **last;
-	bool busy, stop;
+	uint64_t given, done;                  /* nodes */
+	unsigned connection;
+	int device;
+	bool blocking;                         /* it and the default stream wait for each other */
+	bool stop;
 	struct graph *graph;                   /* capturing */
 };
 
@@ -102,6 +122,9 @@ struct stream {
 int stand_in_add(tt_custream stream, const struct node *node);
 void stand_in_run(const struct node *node);
 struct stream *stand_in_stream(tt_custream stream);
+/* Waits for the stream; for all that runs on the calling thread's device. */
+int stand_in_settle(struct stream *s);
+void stand_in_idle(void);
 
 /* Kernels, compiled for the host: the library's (kernels.c) and the trainer's (train_kernels.c). A
  * kernel has one parameter, a struct. */
@@ -109,6 +132,7 @@ struct stand_in_kernel {
 	const char *name;
 	void (*run)(const void *params);       /* one block */
 	size_t bytes;
+	bool (*waits)(const void *params);     /* for peers' kernels; NULL: never */
 };
 extern const struct stand_in_kernel stand_in_kernels[], stand_in_train_kernels[];
 extern __thread unsigned stand_in_block, stand_in_blocks;

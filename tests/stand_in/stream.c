@@ -1,26 +1,22 @@
 /*
- * stream.c - the stand-in's streams: a thread each, which runs its nodes in order; events
+ * stream.c - the stand-in's streams: a thread each, which runs its nodes in order
+ *
+ * What a stream is given goes through its connection to the device, which has an order of its own:
+ * nothing starts before what lies ahead of it there has started, and what waits has ended.
  */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stand_in.h"
 
 __thread unsigned stand_in_block, stand_in_blocks;
-static struct stream *legacy;
+static struct stream *all, *legacy;    /* under the lock, as what follows: */
+static unsigned streams, places_taken[MAX_DEVICES];
+static struct connection { uint64_t given, through; } connections[32];
 static __thread struct stream *per_thread;
-
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* ---- what a node does ------------------------------------------------------------------------ */
 
@@ -53,29 +49,47 @@ static void run_batch(const struct node *n)
 	}
 }
 
-static void reach(struct event *e, uint64_t number)
+/* Of all blocks that wait for peers' until they end; of others one after the other */
+static void take_places(unsigned n, int device)
 {
 	pthread_mutex_lock(&stand_in_lock);
-	if (e->done < number)
-		e->done = number;
-	e->at_ms = now_ms();
-	pthread_cond_broadcast(&stand_in_changed);
+	for (; n; n--) {
+		while (places_taken[device] == PLACES)
+			pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+		places_taken[device]++;
+	}
 	pthread_mutex_unlock(&stand_in_lock);
 }
 
-static void await(struct event *e, uint64_t number)
+static void leave_places(unsigned n, int device)
 {
 	pthread_mutex_lock(&stand_in_lock);
-	while (e->done < number)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	places_taken[device] -= n;
+	pthread_cond_broadcast(&stand_in_changed);
 	pthread_mutex_unlock(&stand_in_lock);
 }
 
 static void launch(const struct node *n)
 {
+	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
+
+	if (places > PLACES) {
+		fprintf(stderr, "stand-in: %u blocks wait for peers, and %d fit\n", places, PLACES);
+		abort();
+	}
+	take_places(places, n->device);
 	stand_in_blocks = n->blocks;
 	for (stand_in_block = 0; stand_in_block < n->blocks; stand_in_block++)
 		n->kernel->run(n->params);
+	leave_places(places, n->device);
+}
+
+static void await_stream(struct stream *s, uint64_t number)
+{
+	pthread_mutex_lock(&stand_in_lock);
+	while (s->done < number)
+		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	pthread_mutex_unlock(&stand_in_lock);
 }
 
 void stand_in_run(const struct node *n)
@@ -94,10 +108,13 @@ void stand_in_run(const struct node *n)
 		n->fn(n->arg);
 		break;
 	case RECORD:
-		reach(n->event, n->number);
+		stand_in_reach(n->event, n->number);
 		break;
 	case WAIT_EVENT:
-		await(n->event, n->number);
+		stand_in_await(n->event, n->number);
+		break;
+	case WAIT_STREAM:
+		await_stream(n->other, n->number);
 		break;
 	case BATCH:
 		run_batch(n);
@@ -110,98 +127,178 @@ void stand_in_run(const struct node *n)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
+static bool holds_up(const struct node *n)
+{
+	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
+}
+
+/* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
+static struct node *next_node(struct stream *s)
+{
+	const struct connection *c = &connections[s->connection];
+	struct node *n;
+
+	while ((n = s->first) ? n->ticket != c->through : !s->stop)
+		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	if (n)
+		s->first = n->next;
+	if (!s->first)
+		s->last = &s->first;
+	return n;
+}
+
+static void pass(struct stream *s)
+{
+	connections[s->connection].through++;
+	pthread_cond_broadcast(&stand_in_changed);
+}
+
 static void *work(void *arg)
 {
 	struct stream *s = arg;
 	struct node *n;
 
 	pthread_mutex_lock(&stand_in_lock);
-	for (;;) {
-		while (!s->first && !s->stop)
-			pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-		n = s->first;
-		if (!n)
-			break;
-		s->first = n->next;
-		if (!s->first)
-			s->last = &s->first;
-		s->busy = true;
+	while ((n = next_node(s))) {
+		bool late = holds_up(n);
+
+		if (!late)
+			pass(s);
 		pthread_mutex_unlock(&stand_in_lock);
 		stand_in_run(n);
 		free(n);
 		pthread_mutex_lock(&stand_in_lock);
-		s->busy = false;
+		if (late)
+			pass(s);
+		s->done++;
 		pthread_cond_broadcast(&stand_in_changed);
 	}
 	pthread_mutex_unlock(&stand_in_lock);
 	return NULL;
 }
 
-static struct stream *make(void)
+static unsigned count_connections(void)
+{
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int n = text ? atoi(text) : 8;
+
+	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
+}
+
+static struct stream *make(bool blocking)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
 	s->last = &s->first;
+	s->blocking = blocking;
+	s->device = stand_in_device();
+	pthread_mutex_lock(&stand_in_lock);
+	s->connection = streams++ % count_connections();
+	s->next = all;
+	all = s;
+	pthread_mutex_unlock(&stand_in_lock);
 	if (pthread_create(&s->thread, NULL, work, s))
 		abort();
+	pthread_detach(s->thread);
 	return s;
 }
 
 struct stream *stand_in_stream(tt_custream stream)
 {
+	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
 	if (stream == TT_CU_PER_THREAD)
-		return per_thread ? per_thread : (per_thread = make());
+		return per_thread ? per_thread : (per_thread = make(true));
 	if (stream && stream != TT_CU_LEGACY)
 		return stream;
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&making);
 	if (!legacy)
-		legacy = make();
-	pthread_mutex_unlock(&stand_in_lock);
+		legacy = make(false);
+	pthread_mutex_unlock(&making);
 	return legacy;
+}
+
+/* Under the lock */
+static bool put(struct stream *s, const struct node *node)
+{
+	struct node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
+
+	if (!n)
+		return false;
+	*n = *node;
+	n->next = NULL;
+	n->device = s->device < 0 ? 0 : s->device;
+	if (!s->graph) {
+		n->ticket = connections[s->connection].given++;
+		s->given++;
+	}
+	**last = n;
+	*last = &n->next;
+	return true;
+}
+
+/* Under the lock: the default stream behind those that were made so, and these behind it */
+static bool put_behind(struct stream *s, struct stream *other)
+{
+	struct node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
+
+	return other->done == other->given || put(s, &wait);
 }
 
 int stand_in_add(tt_custream stream, const struct node *node)
 {
 	struct stream *s = stand_in_stream(stream);
-	struct node *n = malloc(sizeof(*n)), ***last;
+	bool ok = true;
 
-	if (!n)
-		return TT_CU_NO_MEMORY;
-	*n = *node;
-	n->next = NULL;
 	pthread_mutex_lock(&stand_in_lock);
-	last = s->graph ? &s->graph->last : &s->last;
-	**last = n;
-	*last = &n->next;
+	for (struct stream *x = all; x && s == legacy && !s->graph; x = x->next)
+		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
+	if (s->blocking && !s->graph && legacy)
+		ok = put_behind(s, legacy);
+	ok = ok && put(s, node);
 	pthread_cond_broadcast(&stand_in_changed);
 	pthread_mutex_unlock(&stand_in_lock);
-	return 0;
+	return ok ? 0 : TT_CU_NO_MEMORY;
 }
 
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	(void)flags;
-	*ret_stream = make();
+	*ret_stream = make(!(flags & TT_CU_STREAM_APART));
 	return 0;
 }
 
-static int settle(struct stream *s)
+int stand_in_settle(struct stream *s)
 {
+	uint64_t given;
 	bool capturing;
 
 	pthread_mutex_lock(&stand_in_lock);
 	capturing = s->graph != NULL;
-	while (!capturing && (s->first || s->busy))
+	given = s->given;
+	while (!capturing && s->done < given)
 		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
 	pthread_mutex_unlock(&stand_in_lock);
 	return capturing ? 900 : 0;            /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
 }
 
+void stand_in_idle(void)
+{
+	int device = stand_in_device();
+	struct stream *first;
+
+	pthread_mutex_lock(&stand_in_lock);
+	first = all;
+	pthread_mutex_unlock(&stand_in_lock);
+	for (struct stream *s = first; s; s = s->next)
+		if (s->device == device)
+			stand_in_settle(s);
+}
+
 EXPORT int cuStreamSynchronize(tt_custream stream)
 {
 	ENTER_CONTEXT();
-	return settle(stand_in_stream(stream));
+	return stand_in_settle(stand_in_stream(stream));
 }
 
 EXPORT int cuStreamQuery(tt_custream stream)
@@ -211,109 +308,27 @@ EXPORT int cuStreamQuery(tt_custream stream)
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&stand_in_lock);
-	idle = !s->first && !s->busy;
+	idle = s->done == s->given;
 	pthread_mutex_unlock(&stand_in_lock);
 	return idle ? 0 : TT_CU_NOT_READY;
 }
 
+/* It ends when it is through. */
 EXPORT int cuStreamDestroy_v2(tt_custream stream)
 {
 	struct stream *s = stream;
 
 	ENTER_CONTEXT();
-	settle(s);
 	pthread_mutex_lock(&stand_in_lock);
 	s->stop = true;
 	pthread_cond_broadcast(&stand_in_changed);
 	pthread_mutex_unlock(&stand_in_lock);
-	pthread_join(s->thread, NULL);
-	free(s);
 	return 0;
 }
 
 EXPORT int cuCtxSynchronize(void)
 {
 	ENTER_CONTEXT();
-	return settle(stand_in_stream(NULL));
-}
-
-/* ---- events ---------------------------------------------------------------------------------- */
-
-EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
-{
-	ENTER_CONTEXT();
-	(void)flags;
-	*ret_event = calloc(1, sizeof(struct event));
-	return *ret_event ? 0 : TT_CU_NO_MEMORY;
-}
-
-EXPORT int cuEventDestroy_v2(tt_cuevent event)
-{
-	ENTER_CONTEXT();
-	/* CUDA's go on until they are reached; ours is freed then */
-	await(event, ((struct event *)event)->recorded);
-	free(event);
-	return 0;
-}
-
-EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
-{
-	struct event *e = event;
-	struct stream *s = stand_in_stream(stream);
-	struct node n = { .kind = RECORD, .event = e };
-
-	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
-	e->graph = s->graph;
-	if (!s->graph)
-		n.number = ++e->recorded;
-	pthread_mutex_unlock(&stand_in_lock);
-	return e->graph ? 0 : stand_in_add(stream, &n);
-}
-
-/* Waiting for what was recorded in a capture draws the stream into it. */
-EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flags)
-{
-	struct event *e = event;
-	struct stream *s = stand_in_stream(stream);
-	struct node n = { .kind = WAIT_EVENT, .event = e };
-	bool foreign;
-
-	ENTER_CONTEXT();
-	(void)flags;
-	pthread_mutex_lock(&stand_in_lock);
-	n.number = e->recorded;
-	foreign = s->graph && !e->graph && e->recorded;
-	if (e->graph)
-		s->graph = e->graph;
-	pthread_mutex_unlock(&stand_in_lock);
-	if (foreign)
-		return 905;                    /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
-	return s->graph ? 0 : stand_in_add(stream, &n);
-}
-
-EXPORT int cuEventQuery(tt_cuevent event)
-{
-	struct event *e = event;
-	bool done;
-
-	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
-	done = e->done >= e->recorded;
-	pthread_mutex_unlock(&stand_in_lock);
-	return done ? 0 : TT_CU_NOT_READY;
-}
-
-EXPORT int cuEventSynchronize(tt_cuevent event)
-{
-	ENTER_CONTEXT();
-	await(event, ((struct event *)event)->recorded);
-	return 0;
-}
-
-EXPORT int cuEventElapsedTime(float *ret_ms, tt_cuevent from, tt_cuevent to)
-{
-	ENTER_CONTEXT();
-	*ret_ms = (float)(((struct event *)to)->at_ms - ((struct event *)from)->at_ms);
+	stand_in_idle();
 	return 0;
 }

@@ -19,10 +19,9 @@ static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
 
 static int copy_now(void *to, const void *from, size_t bytes)
 {
-	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+	int rc = copy(to, from, bytes, NULL);
 
-	stand_in_run(&n);
-	return 0;
+	return rc ? rc : stand_in_settle(stand_in_stream(NULL));
 }
 
 EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
@@ -138,6 +137,26 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn 
 	return 0;
 }
 
+/* A kernel is loaded when it is launched first, for which the device must have nothing to do. */
+static void load(const struct stand_in_kernel *k)
+{
+	static const struct stand_in_kernel *loaded[64];
+	const char *mode = getenv("CUDA_MODULE_LOADING");
+	bool here = mode && !strcmp(mode, "EAGER");
+
+	pthread_mutex_lock(&stand_in_lock);
+	for (size_t i = 0; i < 64 && !here; i++) {
+		here = loaded[i] == k;
+		if (!loaded[i]) {
+			loaded[i] = k;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	if (!here)
+		stand_in_idle();
+}
+
 EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			  unsigned by, unsigned bz, unsigned shared, tt_custream stream,
 			  void **params, void **extra)
@@ -149,6 +168,7 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
 	if (!n.blocks || k->bytes > sizeof(n.params))
 		return TT_CU_BAD_VALUE;
+	load(k);
 	memcpy(n.params, params[0], k->bytes);
 	return stand_in_add(stream, &n);
 }
