@@ -77,24 +77,18 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void calls_on_different_streams_run_in_call_order(void)
 {
-	claim(team_play(3, MEET, true, on_many_streams) == 0);
-	claim(team_play(3, ORDERED, false, on_many_streams) == 0);
-	claim(team_play(3, STAGED, false, on_many_streams) == 0);
+	claim(team_play_all_ways(3, on_many_streams) == 0);
 }
 
 static void calls_on_different_streams_run_in_call_order_however_slow_a_stream_is(void)
 {
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "3000", 1);
-	claim(team_play(3, MEET, true, on_many_streams) == 0);
-	claim(team_play(3, ORDERED, false, on_many_streams) == 0);
-	claim(team_play(3, STAGED, false, on_many_streams) == 0);
+	claim(team_play_all_ways(3, on_many_streams) == 0);
 }
 
 static void a_graph_is_replayed_with_new_inputs(void)
 {
-	claim(team_play(3, MEET, true, in_a_graph) == 0);
-	claim(team_play(3, ORDERED, false, in_a_graph) == 0);
-	claim(team_play(3, STAGED, false, in_a_graph) == 0);
+	claim(team_play_all_ways(3, in_a_graph) == 0);
 }
 
 static void a_graph_of_a_plan_is_replayed_too(void)
@@ -153,9 +147,7 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void messages_and_collectives_take_turns(void)
 {
-	claim(team_play(3, MEET, true, around) == 0);
-	claim(team_play(3, ORDERED, false, around) == 0);
-	claim(team_play(3, STAGED, false, around) == 0);
+	claim(team_play_all_ways(3, around) == 0);
 }
 
 /* Host memory with and without a stream of CUDA's; rank 0 of a mixed team has nothing else. */

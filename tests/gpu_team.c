@@ -60,6 +60,14 @@ int team_play(int n, int way, bool threads, rank_fn *fn)
 	return team_failures(&t);
 }
 
+int team_play_all_ways(int n, rank_fn *fn)
+{
+	int failed = team_play(n, MEET, true, fn);
+
+	failed += team_play(n, ORDERED, false, fn);
+	return failed + team_play(n, STAGED, false, fn);
+}
+
 bool gpu_thorough(void)
 {
 	const char *tier = getenv("TT_TIER");

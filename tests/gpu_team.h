@@ -31,6 +31,8 @@ struct team {
 int team_failures(struct team *t);
 /* The same for n ranks that run fn and have 20 s for a call. */
 int team_play(int n, int way, bool threads, rank_fn *fn);
+/* As threads that meet, as processes in order, and as processes staged, one after the other. */
+int team_play_all_ways(int n, rank_fn *fn);
 
 /* Is there time for more than the smallest useful choice: in the tiers full and soak,
  * and on a GPU, if not under tools that take long (TT_GPU_BRIEF)? */

@@ -242,9 +242,7 @@ static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void threads_without_a_context_can_call(void)
 {
-	claim(team_play(2, MEET, true, from_another_thread) == 0);
-	claim(team_play(2, ORDERED, false, from_another_thread) == 0);
-	claim(team_play(2, STAGED, false, from_another_thread) == 0);
+	claim(team_play_all_ways(2, from_another_thread) == 0);
 }
 
 static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(void)

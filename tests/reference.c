@@ -163,13 +163,16 @@ static double combine_floats(tuttiDataType_t type, tuttiRedOp_t op, double a, do
 	return (a < b) == (op == tuttiMin) ? a : b;
 }
 
-static uint64_t combine_integers(bool is_signed, tuttiRedOp_t op, uint64_t a, uint64_t b)
+bool ref_is_signed(tuttiDataType_t type)
 {
-	bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;
+	return type == tuttiInt8 || type == tuttiInt32 || type == tuttiInt64;
+}
+
+uint64_t ref_combine(tuttiDataType_t type, int op, uint64_t a, uint64_t b)
+{
+	bool less = ref_is_signed(type) ? (int64_t)a < (int64_t)b : a < b;
 
 	switch (op) {
-	case tuttiSum:
-		return a + b;
 	case tuttiProd:
 		return a * b;
 	case tuttiMin:
@@ -180,12 +183,14 @@ static uint64_t combine_integers(bool is_signed, tuttiRedOp_t op, uint64_t a, ui
 		return a & b;
 	case tuttiBor:
 		return a | b;
-	default:
+	case tuttiBxor:
 		return a ^ b;
+	default:
+		return a + b;
 	}
 }
 
-static uint64_t integer_get(tuttiDataType_t type, const void *p)
+uint64_t ref_integer(tuttiDataType_t type, const void *p)
 {
 	uint64_t bits = 0;
 
@@ -203,7 +208,6 @@ bool ref_defined(tuttiDataType_t type, tuttiRedOp_t op)
 void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc,
 		size_t i)
 {
-	bool is_signed = type == tuttiInt8 || type == tuttiInt32 || type == tuttiInt64;
 	size_t at = i * ref_bytes[type];
 	uint64_t bits = 0;
 	double value = 0;
@@ -212,8 +216,8 @@ void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *co
 		const char *p = (const char *)src[s] + at;
 
 		if (type <= tuttiUint64)
-			bits = s ? combine_integers(is_signed, op, bits, integer_get(type, p))
-				 : integer_get(type, p);
+			bits = s ? ref_combine(type, op, bits, ref_integer(type, p))
+				 : ref_integer(type, p);
 		else
 			value = s ? combine_floats(type, op, value, ref_get(type, p))
 				  : ref_get(type, p);

@@ -21,6 +21,12 @@ bool ref_defined(tuttiDataType_t type, tuttiRedOp_t op);
 /* The element at p; 64-bit integers lose bits. */
 double ref_get(tuttiDataType_t type, const void *p);
 
+/* Of an integer type: the element at p, its sign carried on; two of them combined, to be cut to the
+ * type's bytes. Averages and pre-multiplied sums are sums. */
+bool ref_is_signed(tuttiDataType_t type);
+uint64_t ref_integer(tuttiDataType_t type, const void *p);
+uint64_t ref_combine(tuttiDataType_t type, int op, uint64_t a, uint64_t b);
+
 /* A float type's element nearest to value. */
 void ref_set(tuttiDataType_t type, void *p, double value);
 

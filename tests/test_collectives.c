@@ -15,6 +15,7 @@
 
 #include "mem/reduce.h"
 #include "ranks.h"
+#include "reference.h"
 
 #define MAX_RANKS 16
 #define GUARD 64
@@ -30,9 +31,10 @@ struct task {
 
 enum kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER,
 	KINDS };
-static const char *const kind_names[KINDS] = { "allreduce", "reduce",	      "broadcast",
-					       "allgather", "reduce_scatter", "alltoall",
-					       "gather",    "scatter" };
+static const char *const kind_names[KINDS] = {
+	"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather",
+	"scatter"
+};
 
 struct call {
 	enum kind kind;
@@ -47,67 +49,59 @@ struct call {
 
 static size_t in_parts(const struct call *c)
 {
-	return c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER ? (size_t)c->n
-										      : 1;
+	bool parts = c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER;
+
+	return parts ? (size_t)c->n : 1;
 }
 
 static size_t out_parts(const struct call *c)
 {
-	return c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER ? (size_t)c->n : 1;
+	bool parts = c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER;
+
+	return parts ? (size_t)c->n : 1;
 }
 
-/* Element i of rank's input: raw bits for integers,
+/* Element i of rank's input, to p: raw bits for integers,
  * numbers that every float type can hold for the others. */
-static void put_input(const struct call *c, int rank, void *buf, size_t i)
+static void put_input(const struct call *c, int rank, size_t i, void *p)
 {
 	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);
 
 	if (tt_type_is_integer(c->type))
-		memcpy((char *)buf + i * tt_type_bytes(c->type), &z, tt_type_bytes(c->type));
+		memcpy(p, &z, tt_type_bytes(c->type));
 	else if (c->type == tuttiFloat32 || c->type == tuttiFloat64)
-		tt_element_set(buf, i, c->type, (double)(long long)z / 9.3e18);
+		tt_element_set(p, 0, c->type, (double)(long long)z / 9.3e18);
 	else
-		tt_element_set(buf, i, c->type, (double)(int)(z % 15 - 7) / 8);
+		tt_element_set(p, 0, c->type, (double)(int)(z % 15 - 7) / 8);
 }
 
-static unsigned long long combine_int(tuttiRedOp_t op, unsigned long long a, unsigned long long b,
-				      bool is_signed, size_t bytes)
+static void fill_input(const struct call *c, int rank, char *buf)
 {
-	long long sa = (long long)(a << (64 - 8 * bytes)) >> (64 - 8 * bytes);
-	long long sb = (long long)(b << (64 - 8 * bytes)) >> (64 - 8 * bytes);
-	bool less = is_signed ? sa < sb : a < b;
-
-	switch ((int)op) {
-	case tuttiProd: return a * b;
-	case tuttiMax: return less ? b : a;
-	case tuttiMin: return less ? a : b;
-	case tuttiBand: return a & b;
-	case tuttiBor: return a | b;
-	case tuttiBxor: return a ^ b;
-	default: return a + b;
-	}
+	for (size_t i = 0; i < c->count * in_parts(c); i++)
+		put_input(c, rank, i, buf + i * tt_type_bytes(c->type));
 }
 
-static bool right_int(const struct call *c, const void *got, size_t gi, size_t i)
+/* Does rank's input count? */
+static bool gives(const struct call *c, int rank)
 {
-	size_t bytes = tt_type_bytes(c->type);
-	bool is_signed = c->type == tuttiInt8 || c->type == tuttiInt32 || c->type == tuttiInt64;
-	unsigned long long mask = bytes == 8 ? ~0ull : (1ull << 8 * bytes) - 1, want = 0, have = 0;
+	return (c->kind != BROADCAST && c->kind != SCATTER) || rank == c->root;
+}
+
+static bool right_int(const struct call *c, const void *got, size_t i)
+{
+	uint64_t want = 0, one;
 
 	for (int r = 0; r < c->n; r++) {
-		unsigned long long v = random_of(c->seed + (unsigned)r * 7919u, i) & mask;
-
-		want = (r ? combine_int(c->op, want, v, is_signed, bytes) : v) & mask;
+		put_input(c, r, i, &one);
+		one = ref_integer(c->type, &one);
+		want = r ? ref_combine(c->type, c->op, want, one) : one;
+		want = ref_integer(c->type, &want);
 	}
-	if (c->op == tuttiAvg && is_signed)
-		want = (unsigned long long)(((long long)(want << (64 - 8 * bytes)) >>
-					     (64 - 8 * bytes)) /
-					    c->n) &
-		       mask;
+	if (c->op == tuttiAvg && ref_is_signed(c->type))
+		want = (uint64_t)((int64_t)want / c->n);
 	else if (c->op == tuttiAvg)
 		want /= (unsigned)c->n;
-	memcpy(&have, (const char *)got + gi * bytes, bytes);
-	return have == want;
+	return !memcmp(&want, got, tt_type_bytes(c->type));
 }
 
 static double epsilon(tuttiDataType_t type)
@@ -122,19 +116,14 @@ static double epsilon(tuttiDataType_t type)
 	}
 }
 
-static bool right_float(const struct call *c, const void *got, size_t gi, size_t i)
+static bool right_float(const struct call *c, const void *got, size_t i)
 {
-	double want = 0, size = 0, have = tt_element_get(got, gi, c->type), eps = epsilon(c->type);
-	char one[16];
+	double want = 0, size = 0, have = tt_element_get(got, 0, c->type), eps = epsilon(c->type);
+	double one, v;
 
 	for (int r = 0; r < c->n; r++) {
-		unsigned long long z = random_of(c->seed + (unsigned)r * 7919u, i);
-		double v = c->type == tuttiFloat32 || c->type == tuttiFloat64
-				   ? (double)(long long)z / 9.3e18
-				   : (double)(int)(z % 15 - 7) / 8;
-
-		tt_element_set(one, 0, c->type, v);
-		v = tt_element_get(one, 0, c->type);
+		put_input(c, r, i, &one);
+		v = tt_element_get(&one, 0, c->type);
 		size += fabs(v);
 		if (c->op == tuttiMax)
 			want = r == 0 || v > want ? v : want;
@@ -157,23 +146,22 @@ static bool right_float(const struct call *c, const void *got, size_t gi, size_t
 static bool right(const struct call *c, int rank, const void *got, size_t gi)
 {
 	size_t bytes = tt_type_bytes(c->type), part = gi / c->count, i = gi % c->count;
-	char want[16] = { 0 };
+	const char *at = (const char *)got + gi * bytes;
+	uint64_t want;
 	int from;
 
 	switch ((int)c->kind) {
 	case ALLREDUCE: case REDUCE: case REDUCE_SCATTER:
 		if (c->kind == REDUCE_SCATTER)
 			i += (size_t)rank * c->count;
-		return tt_type_is_integer(c->type) ? right_int(c, got, gi, i)
-						   : right_float(c, got, gi, i);
+		return tt_type_is_integer(c->type) ? right_int(c, at, i) : right_float(c, at, i);
 	case BROADCAST: from = c->root; break;
 	case ALLGATHER: case GATHER: from = (int)part; break;
 	case ALLTOALL: from = (int)part; i += (size_t)rank * c->count; break;
 	default: from = c->root; i += (size_t)rank * c->count; break;
 	}
-	/* put_input writes at index i; move the window so that it lands in `want` */
-	put_input(c, from, (char *)((uintptr_t)want - i * bytes), i);
-	return !memcmp(want, (const char *)got + gi * bytes, bytes);
+	put_input(c, from, i, &want);
+	return !memcmp(&want, at, bytes);
 }
 
 static tuttiResult_t make_call(const struct call *c, const void *in, void *out, tuttiComm_t comm)
@@ -289,11 +277,10 @@ static int verify(const struct call *c, int rank, const struct buffers *b, bool 
 			kind_names[c->kind], c->seed);
 		return 1;
 	}
-	if (c->in_place || !(c->kind == BROADCAST || c->kind == SCATTER ? rank == c->root : true))
+	if (c->in_place || !gives(c, rank))
 		return 0;
 	copy = malloc(b->in_bytes ? b->in_bytes : 1);      /* sendbuff is intact */
-	for (size_t i = 0; i < c->count * in_parts(c); i++)
-		put_input(c, rank, copy, i);
+	fill_input(c, rank, copy);
 	n = (size_t)memcmp(copy, b->in, b->in_bytes);
 	free(copy);
 	if (n)
@@ -301,44 +288,45 @@ static int verify(const struct call *c, int rank, const struct buffers *b, bool 
 	return n != 0;
 }
 
+static int differs_from_rank_0(int rank, tuttiComm_t comm, struct board *board,
+			       unsigned long long hash)
+{
+	int bad;
+
+	board->hash[rank] = hash;
+	bad = tuttiBarrier(comm, NULL) || board->hash[0] != hash;
+	if (bad)
+		fprintf(stderr, "rank %d: other bits than rank 0\n", rank);
+	return bad | (tuttiBarrier(comm, NULL) != tuttiSuccess);
+}
+
+/* Made twice: the second call must give the same bits. */
 static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct board *board)
 {
+	bool has_result = (c->kind != REDUCE && c->kind != GATHER) || rank == c->root;
+	unsigned long long hash[2] = { 0 };
 	struct buffers b;
-	unsigned long long first = 0;
 	int bad = 0;
 
 	lay_out(c, rank, &b);
 	for (int again = 0; again < 2 && !bad; again++) {
-		bool gives = c->kind == BROADCAST || c->kind == SCATTER ? rank == c->root : true;
-
-		for (size_t i = 0; gives && i < c->count * in_parts(c); i++)
-			put_input(c, rank, b.in, i);
+		if (gives(c, rank))
+			fill_input(c, rank, b.in);
 		if (make_call(c, b.in, b.out, comm)) {
 			fprintf(stderr, "rank %d: %s (seed %llu): %s\n", rank, kind_names[c->kind],
 				c->seed, tuttiGetLastError(comm));
 			bad = 1;
 			break;
 		}
-		/* the second call must give the same bits */
 		bad = verify(c, rank, &b, again == 0);
-		if (again == 0)
-			first = hash_of(b.out,
-					c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes);
-		else if (!(c->kind == GATHER && rank != c->root) &&
-			 first != hash_of(b.out,
-					  c->kind == REDUCE && rank != c->root ? 0 : b.out_bytes)) {
-			fprintf(stderr, "rank %d: the second call gave other bits\n", rank);
-			bad = 1;
-		}
+		hash[again] = hash_of(b.out, has_result ? b.out_bytes : 0);
 	}
-	if (!bad && c->kind == ALLREDUCE) {
-		board->hash[rank] = first;
-		if (tuttiBarrier(comm, NULL) || board->hash[0] != first) {
-			fprintf(stderr, "rank %d: other bits than rank 0\n", rank);
-			bad = 1;
-		}
-		bad |= tuttiBarrier(comm, NULL) != tuttiSuccess;
+	if (!bad && hash[0] != hash[1]) {
+		fprintf(stderr, "rank %d: the second call gave other bits\n", rank);
+		bad = 1;
 	}
+	if (!bad && c->kind == ALLREDUCE)
+		bad = differs_from_rank_0(rank, comm, board, hash[0]);
 	free(b.raw_in);
 	free(b.raw_out);
 	return bad;

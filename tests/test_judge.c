@@ -10,52 +10,13 @@
 #include "mem/reduce.h"
 #include "perf/bench.h"
 #include "perf/values.h"
+#include "reference.h"
 
 TestSuite(judge, .timeout = 60);
 
 /* ---- values: combined in any order, by our own arithmetic, they give the result's table ------ */
 
 enum { ELEMENTS = 1021 };        /* of the table; the others are made alike */
-
-static uint64_t whole_get(const void *p, size_t i, tuttiDataType_t type)
-{
-	switch (type) {
-	case tuttiInt8: return (uint64_t)(int64_t)((const int8_t *)p)[i];
-	case tuttiUint8: return ((const uint8_t *)p)[i];
-	case tuttiInt32: return (uint64_t)(int64_t)((const int32_t *)p)[i];
-	case tuttiUint32: return ((const uint32_t *)p)[i];
-	default: return ((const uint64_t *)p)[i];
-	}
-}
-
-static void whole_set(void *p, size_t i, tuttiDataType_t type, uint64_t value)
-{
-	switch (tt_type_bytes(type)) {
-	case 1: ((uint8_t *)p)[i] = (uint8_t)value; break;
-	case 4: ((uint32_t *)p)[i] = (uint32_t)value; break;
-	default: ((uint64_t *)p)[i] = value;
-	}
-}
-
-static bool has_sign(tuttiDataType_t type)
-{
-	return type == tuttiInt8 || type == tuttiInt32 || type == tuttiInt64;
-}
-
-static uint64_t whole_combine(uint64_t a, uint64_t b, tuttiDataType_t type, int op)
-{
-	bool less = has_sign(type) ? (int64_t)a < (int64_t)b : a < b;
-
-	switch (op) {
-	case tuttiProd: return a * b;
-	case tuttiMax: return less ? b : a;
-	case tuttiMin: return less ? a : b;
-	case tuttiBand: return a & b;
-	case tuttiBor: return a | b;
-	case tuttiBxor: return a ^ b;
-	default: return a + b;
-	}
-}
 
 static double real_combine(double a, double b, int op)
 {
@@ -71,31 +32,40 @@ static double real_combine(double a, double b, int op)
 static void combine(void *acc, const void *in, tuttiDataType_t type, int op, int rank)
 {
 	int scalar = op == TT_MULSUM ? tt_values_scalar(rank) : 1;
+	size_t bytes = tt_type_bytes(type);
 
 	for (size_t i = 0; i < ELEMENTS; i++) {
-		if (tt_type_is_integer(type))
-			whole_set(acc, i, type,
-				  whole_combine(whole_get(acc, i, type),
-						whole_get(in, i, type) * (uint64_t)scalar, type,
-						op));
-		else
-			tt_element_set(acc, i, type,
-				       real_combine(tt_element_get(acc, i, type),
-						    tt_element_get(in, i, type) * scalar, op));
+		char *a = (char *)acc + i * bytes;
+		const char *b = (const char *)in + i * bytes;
+
+		if (tt_type_is_integer(type)) {
+			uint64_t v = ref_combine(type, op, ref_integer(type, a),
+						 ref_integer(type, b) * (uint64_t)scalar);
+
+			memcpy(a, &v, bytes);
+		} else {
+			tt_element_set(a, 0, type,
+				       real_combine(tt_element_get(a, 0, type),
+						    tt_element_get(b, 0, type) * scalar, op));
+		}
 	}
 }
 
 static void average(void *acc, tuttiDataType_t type, int n)
 {
-	for (size_t i = 0; i < ELEMENTS; i++) {
-		uint64_t sum = tt_type_is_integer(type) ? whole_get(acc, i, type) : 0;
+	size_t bytes = tt_type_bytes(type);
 
-		if (has_sign(type))
-			whole_set(acc, i, type, (uint64_t)((int64_t)sum / n));
-		else if (tt_type_is_integer(type))
-			whole_set(acc, i, type, sum / (uint64_t)n);
-		else
-			tt_element_set(acc, i, type, tt_element_get(acc, i, type) / n);
+	for (size_t i = 0; i < ELEMENTS; i++) {
+		char *a = (char *)acc + i * bytes;
+		uint64_t v;
+
+		if (!tt_type_is_integer(type)) {
+			tt_element_set(a, 0, type, tt_element_get(a, 0, type) / n);
+			continue;
+		}
+		v = ref_integer(type, a);
+		v = ref_is_signed(type) ? (uint64_t)((int64_t)v / n) : v / (uint64_t)n;
+		memcpy(a, &v, bytes);
 	}
 }
 
