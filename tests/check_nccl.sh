@@ -75,9 +75,9 @@ run_client() {
 }
 run_client "host memory" 30 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 31 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
-run_client "CUDA's stand-in, at a limp" 9 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
-	tests/nccl_client groups split several one-thread abort killed
+run_client "CUDA's stand-in" 32 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
+run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
+	tests/nccl_client groups split several one-thread abort killed operations again
 
 # A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
 cat >"$tmp/between.c" <<'END'

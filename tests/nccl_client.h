@@ -41,6 +41,7 @@ bool ranks_are_threads(void);
 int memory_open(struct seat *seat);    /* once in each rank: in, out, stream */
 void memory_close(struct seat *seat);
 bool memory_is_cuda(void);
+int memory_device(int ordinal);        /* CUDA's current device of this thread */
 int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
 /* then goes on behind what first holds */
@@ -99,6 +100,7 @@ int case_in_place(struct seat *seat, const ncclUniqueId *id);
 int case_operations(struct seat *seat, const ncclUniqueId *id);
 int case_messages(struct seat *seat, const ncclUniqueId *id);
 int case_many_ranks(struct seat *seat, const ncclUniqueId *id);
+int case_devices(struct seat *seat, const ncclUniqueId *id);
 int case_again(struct seat *seat, const ncclUniqueId *id);
 int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
 

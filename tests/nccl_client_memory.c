@@ -88,14 +88,18 @@ void memory_stream_close(cudaStream_t stream)
 	}
 }
 
-int memory_open(struct seat *seat)
+int memory_device(int ordinal)
 {
 	void *ctx;
 	int device;
 
+	return cu.device_get(&device, ordinal) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx);
+}
+
+int memory_open(struct seat *seat)
+{
 	pthread_once(&once, load);
-	if (file && (cu.init(0) || cu.device_get(&device, 0) || cu.ctx_retain(&ctx, device) ||
-		     cu.ctx_set(ctx) || memory_stream(&seat->stream)))
+	if (file && (cu.init(0) || memory_device(0) || memory_stream(&seat->stream)))
 		return 1;
 	return ncclMemAlloc(&seat->in, memory_room) || ncclMemAlloc(&seat->out, memory_room);
 }

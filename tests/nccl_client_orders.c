@@ -361,3 +361,84 @@ int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
 		memory_stream_close(own[r].stream);
 	return 0;
 }
+
+/* ---- one thread, many devices ---------------------------------------------------------------- */
+
+enum { DEVICES = 3 };
+
+/* Each rank's memory and stream are of its device, whichever is current when it calls. */
+static int add_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own, const int *device)
+{
+	int got;
+
+	for (int r = 0; r < DEVICES; r++) {
+		EXPECT(!ncclCommCuDevice(comms[r], &got) && got == device[r]);
+		EXPECT(!memory_write(&own[device[r]], own[device[r]].in, &(int){ r + 1 },
+				     sizeof(int)));
+	}
+	OK(ncclGroupStart());
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclAllReduce(own[device[r]].in, own[device[r]].out, 1, ncclInt, ncclSum,
+				 comms[r], own[device[r]].stream));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < DEVICES; r++)
+		EXPECT(!is(&own[device[r]], own[device[r]].out, 1,
+			   &(int){ DEVICES * (DEVICES + 1) / 2 }));
+	return 0;
+}
+
+/* A split lies on its parent's device. */
+static int split_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own,
+			    const int *device)
+{
+	ncclComm_t children[DEVICES];
+
+	OK(ncclGroupStart());
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclCommSplit(comms[r], 0, r, &children[r], NULL));
+	OK(ncclGroupEnd());
+	EXPECT(!add_on_devices(seat, children, own, device));
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclCommDestroy(children[r]));
+	return 0;
+}
+
+int case_devices(struct seat *seat, const ncclUniqueId *id)
+{
+	static const int upwards[DEVICES] = { 0, 1, 2 }, mixed[DEVICES] = { 2, 0, 1 };
+	struct seat own[DEVICES] = { { .rank = 0 } };
+	ncclComm_t comms[DEVICES];
+
+	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
+	for (int d = 0; d < DEVICES; d++) {
+		EXPECT(!memory_device(d));
+		EXPECT(!memory_stream(&own[d].stream));
+		OK(ncclMemAlloc(&own[d].in, 64));
+		OK(ncclMemAlloc(&own[d].out, 64));
+	}
+	for (int i = 0; i < 3; i++) {
+		const int *device = i == 1 ? mixed : upwards;
+
+		EXPECT(!memory_device(0));
+		if (i < 2)
+			OK(ncclCommInitAll(comms, DEVICES, i ? mixed : NULL));
+		else
+			OK(ncclGroupStart());
+		for (int r = 0; r < DEVICES && i == 2; r++) {
+			EXPECT(!memory_device(r));
+			OK(ncclCommInitRank(&comms[r], DEVICES, *id, r));
+		}
+		if (i == 2)
+			OK(ncclGroupEnd());
+		EXPECT(!add_on_devices(seat, comms, own, device));
+		EXPECT(!split_on_devices(seat, comms, own, device));
+		for (int r = 0; r < DEVICES; r++)
+			OK(ncclCommDestroy(comms[r]));
+	}
+	for (int d = 0; d < DEVICES; d++) {
+		OK(ncclMemFree(own[d].in));
+		OK(ncclMemFree(own[d].out));
+		memory_stream_close(own[d].stream);
+	}
+	return memory_device(0);
+}
