@@ -73,6 +73,8 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 
 /* Each rank gives rank + 1; the sum shows that all of comm were there. */
 int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream);
+/* 0: at[n] are these numbers, after what the stream holds */
+int differ(struct seat *seat, const int *at, int n, const int *want);
 bool accepted(ncclResult_t result);    /* success, or in progress */
 /* Asks until the communicator is no longer in progress, at most some 50 s. */
 ncclResult_t settled(ncclComm_t comm);

@@ -10,11 +10,10 @@
  *		parameters = descend(parameters, gradients / global batch)
  *
  * With --canonical a bucket is added up over leaves instead: every rank adds up a part of it, then
- * all hand their parts out. fixed64 does so when the pass has ended, and so does a device whose memory
- * the host cannot touch. All replicas apply the same
- * bits to the same bits, so they stay equal. How the sums are made is --algo: reduction to one
- * device, hierarchical copies, rings and trees are this strategy over
- * other plans of the library. Row of the table in strategy.c.
+ * all hand their parts out. fixed64 does so when the pass has ended, and so does a device whose
+ * memory the host cannot touch. All replicas apply the same bits to the same bits, so they stay
+ * equal. How the sums are made is --algo: reduction to one device, hierarchical copies, rings and
+ * trees are this strategy over other plans of the library. Row of the table in strategy.c.
  *
  * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018, Horovod;
  * Li et al. 2020, PyTorch distributed.

@@ -4,8 +4,8 @@
  * main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
  * memory that the host cannot touch; strategies therefore work on t->wire, which tt_gradient fills
  * and tt_descend reads, and on what tt_parameters_lend gives: memory of t->wire_on, which adds and
- * copies there. That is the device where the library's calls take its memory and nobody else touches
- * it (tt_strategy_ops.by_calls), and else the host.
+ * copies there. That is the device where the library's calls take its memory and nobody else
+ * touches it (tt_strategy_ops.by_calls), and else the host.
  */
 #ifndef TT_TRAINER_TRAINER_H
 #define TT_TRAINER_TRAINER_H
@@ -118,8 +118,8 @@ void tt_exposed(struct tt_trainer *t, uint64_t since_ns);
 float *tt_parameters_out(struct tt_trainer *t);
 void tt_parameters_in(struct tt_trainer *t);
 
-/* The same in memory of wire_on, for the library and for wire_on's operations; what wire_on is still
- * at has to settle before the library takes it. */
+/* The same in memory of wire_on, for the library and for wire_on's operations; what wire_on is
+ * still at has to settle before the library takes it. */
 float *tt_parameters_lend(struct tt_trainer *t);
 void tt_parameters_return(struct tt_trainer *t);
 
