@@ -412,8 +412,8 @@ TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t 
 
 /* tuttiRedOpCreatePreMulSum - an op that multiplies each rank's input by its scalar, then sums
  *   scalar     one element of datatype; each rank may have its own. tuttiScalarHostImmediate: read
- *              now; tuttiScalarDevice: memory read at every call; CUDA's, once the call's stream has
- *              come so far, for which the call waits: not while the stream is captured
+ *              now; tuttiScalarDevice: memory read at every call; CUDA's, once the call's stream
+ *              has come so far, for which the call waits: not while the stream is captured
  *   Returns    tuttiSuccess | tuttiInvalidArgument
  * tuttiRedOpDestroy - forget it; operations already given to a stream keep it. */
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,

@@ -119,8 +119,8 @@ NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff,
 		 : result;
 }
 
-/* What kernels cannot do in place, messages can: all are copied out before the first is copied
- * in. */
+/* What kernels cannot do in place, messages can:
+ * all are copied out before the first is copied in. */
 static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t,
 				       tuttiStream_t stream)
 {

@@ -44,11 +44,9 @@ int nc_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
 	state = atomic_load_explicit(&c->state, memory_order_acquire);
 	tutti = atomic_load_explicit(&c->tutti, memory_order_relaxed);
 	if (tt_unlikely(state == ncclInProgress))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: the communicator is still in progress; ask ncclCommGetAsyncError until it says "
-			"otherwise",
-			call);
+			"otherwise", call);
 	if (tt_unlikely(!tutti))
 		return tt_fail(TT_ARG, "%s: the communicator has never joined: %s", call, c->text);
 	*ret_tutti = tutti;
@@ -126,8 +124,8 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 	return nc_result(job ? nc_jobs_run(job) : TT_SYSTEM);
 }
 
-/* One that is still joining is waited for, so that the others do not lose a rank in the middle of
- * it. */
+/* One that is still joining is waited for, so that the
+ * others do not lose a rank in the middle of it. */
 NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 {
 	tuttiComm_t tutti = NULL;

@@ -43,11 +43,9 @@ static int check_fields(const ncclConfig_t *c)
 		memcpy(&value, (const char *)c + fields[i].offset, sizeof(value));
 		if (value != NCCL_CONFIG_UNDEF_INT &&
 		    (value < fields[i].low || value > fields[i].high))
-			return tt_fail(
-				TT_ARG,
+			return tt_fail(TT_ARG,
 				"ncclConfig_t: %s is %d; allowed is %d..%d, or leave it as the initializer "
-				"sets it",
-				fields[i].name, value, fields[i].low, fields[i].high);
+				"sets it", fields[i].name, value, fields[i].low, fields[i].high);
 	}
 	return 0;
 }
@@ -62,8 +60,7 @@ int nc_config_read(const ncclConfig_t *config, struct nc_options *ret_options)
 	if (config) {
 		if (config->magic != NCCL_CONFIG_MAGIC ||
 		    config->size < offsetof(ncclConfig_t, blocking) + sizeof(int))
-			return tt_fail(
-				TT_ARG,
+			return tt_fail(TT_ARG,
 				"ncclConfig_t was not made by NCCL_CONFIG_INITIALIZER (magic %#x, size %zu)",
 				config->magic, config->size);
 		memcpy(&c, config, config->size < sizeof(c) ? config->size : sizeof(c));

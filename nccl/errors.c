@@ -21,8 +21,8 @@ static void keep(const char *text)
 	pthread_mutex_unlock(&lock);
 }
 
-/* 2.28 has no code for a deadline that passed; that ranks are missing is what its users can act
- * on. */
+/* 2.28 has no code for a deadline that passed;
+ * that ranks are missing is what its users can act on. */
 ncclResult_t nc_result(int code)
 {
 	if (code >= 0)

@@ -1,6 +1,6 @@
 /*
- * group.c - ncclGroupStart and ncclGroupEnd: what a thread calls in between runs together at the
- * end
+ * group.c - ncclGroupStart and ncclGroupEnd:
+ * what a thread calls in between runs together at the end
  *
  * Called by users and by init.c. Collectives are collected by tutti's own group; joins and splits
  * are kept here, because those of a nonblocking communicator go on after the end.
@@ -91,8 +91,7 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 		discard(g.first);
 	}
 	tuttiGroupEnd();
-	return nc_result(tt_fail(
-		TT_USAGE,
+	return nc_result(tt_fail(TT_USAGE,
 		"ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
 		"the group was closed and not run"));
 }

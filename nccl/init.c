@@ -13,18 +13,16 @@
 _Static_assert(sizeof(ncclUniqueId) == sizeof(tuttiUniqueId),
 	       "an id of the one is an id of the other");
 
-/* NCCL_COMM_ID says where rank 0 listens, so that every process can make the same id; strangers
- * must not. */
+/* NCCL_COMM_ID says where rank 0 listens, so that every process can make the same id;
+ * strangers must not. */
 static int id_from_environment(const char *root, tuttiUniqueId *ret_id)
 {
 	const char *secret = getenv("TUTTI_SECRET");
 
 	if (!secret || !*secret)
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"NCCL_COMM_ID is %s; then TUTTI_SECRET must be set as well, to the same text for all "
-			"ranks, since anybody can know an address",
-			root);
+			"ranks, since anybody can know an address", root);
 	return tt_id_from_root(root, secret, ret_id);
 }
 
@@ -109,8 +107,7 @@ static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 	else
 		nc_place(comm, NULL);
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(
-			TT_ARG,
+		rc = tt_fail(TT_ARG,
 			"ncclCommInitRank: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			rank, nranks);
 	if (!rc)
@@ -175,8 +172,8 @@ NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int 
 	return nc_result(rc);
 }
 
-/* A communicator out of comm: the handle, NULL for a rank that will not be in it, and the job to be
- * run. */
+/* A communicator out of comm: the handle, NULL for a rank
+ * that will not be in it, and the job to be run. */
 static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *), bool member,
 		  ncclComm_t *newcomm, const ncclConfig_t *config, struct nc_job **ret_job)
 {

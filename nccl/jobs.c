@@ -72,8 +72,8 @@ struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm
 	return job;
 }
 
-/* A caller that waits for the job uses the parent for nothing else, and its watchdog must see no
- * change. */
+/* A caller that waits for the job uses the parent for nothing else,
+ * and its watchdog must see no change. */
 static void begin(struct nc_job *job, ncclComm_t c)
 {
 	if (!c)
@@ -95,8 +95,8 @@ static void await_turn(struct nc_job *job)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The last job decides the state of its communicator; a parent goes on whatever became of its
- * child. */
+/* The last job decides the state of its communicator;
+ * a parent goes on whatever became of its child. */
 static void end(struct nc_job *job, ncclComm_t c)
 {
 	int result = c == job->comm && job->result ? (int)nc_result(job->result) : ncclSuccess;
@@ -173,8 +173,8 @@ static void start(struct nc_job *job)
 	begin(job, job->comm);
 	begin(job, job->parent);
 	pthread_mutex_unlock(&lock);
-	sigfillset(&all);                      /* signals are the program's business, not this
-					        * thread's */
+	/* signals are the program's business, not this thread's */
+	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	failed = pthread_create(&thread, NULL, job_thread, job);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -10,8 +10,8 @@
 #include "nccl/nccl_facts.h"
 #include "tutti.h"
 
-/* A call is exported twice, as with the original: pncclX, and the weak ncclX, which a profiler may
- * replace. */
+/* A call is exported twice, as with the original:
+ * pncclX, and the weak ncclX, which a profiler may replace. */
 #define EXPORTED __attribute__((visibility("default")))
 #define NCCL_CALL(type, name, ...)							\
 	EXPORTED type p##name(__VA_ARGS__);						\
@@ -24,20 +24,19 @@
 struct ncclComm {
 	atomic_uint magic;                 /* 0: gone */
 	_Atomic(tuttiComm_t) tutti;        /* NULL until it has joined */
-	atomic_int state;                  /* a ncclResult_t: ncclInProgress while jobs > 0, else
-					    * how the last job ended */
+	/* a ncclResult_t: ncclInProgress while jobs > 0, else how the last job ended */
+	atomic_int state;
 	bool blocking;
 
 	/* under the lock of jobs.c */
 	int jobs, users;                   /* users: the handle, and each job */
-	uint64_t begun, ended;             /* splits and shrinks of it, which run one after the
-					    * other */
+	uint64_t begun, ended;             /* splits and shrinks of it, one after the other */
 	bool aborted;
 	char text[1024];                   /* why state is an error */
 };
 
-/* errors.c: the code for the user; the sentence behind it is kept for ncclGetLastError in any
- * thread. */
+/* errors.c: the code for the user; the sentence behind it
+ * is kept for ncclGetLastError in any thread. */
 ncclResult_t nc_result(int code);
 static inline int nc_code(tuttiResult_t result) { return -(int)result; }
 
@@ -70,11 +69,11 @@ const struct nc_environment *nc_environment(void);
 struct nc_job {
 	struct nc_job *next;
 	int (*run)(struct nc_job *job);    /* in its thread. 0 | code with the sentence */
-	ncclComm_t comm, parent;           /* either may be NULL; in progress meanwhile, a parent
-					    * only behind its caller */
+	/* either may be NULL; in progress meanwhile, a parent only behind its caller */
+	ncclComm_t comm, parent;
 	uint64_t turn;                     /* among the parent's */
-	ncclComm_t *place;                 /* of comm's handle: set to NULL when a blocking join
-					    * fails; or NULL */
+	/* of comm's handle: set to NULL when a blocking join fails; or NULL */
+	ncclComm_t *place;
 	bool blocking;
 	tuttiUniqueId id;
 	int nranks, rank, color, key;
@@ -109,8 +108,8 @@ ncclResult_t nc_group_fail(int code);
 void *nc_context_of_caller(void);
 int nc_context_of_device(int device, void **ret_context);
 void nc_context_enter(void *context);
-/* What the stream of a call is: with CUDA, NULL is the default stream for memory that CUDA
- * knows. */
+/* What the stream of a call is: with CUDA,
+ * NULL is the default stream for memory that CUDA knows. */
 tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out);
 bool nc_on_device(const void *ptr);
 

@@ -1,6 +1,6 @@
 /*
- * nccl_facts.h - assertions about nccl_abi.h or, included behind it, about the vendor's own nccl.h
- * of 2.28
+ * nccl_facts.h - assertions about nccl_abi.h or, included behind it,
+ * about the vendor's own nccl.h of 2.28
  *
  * Included by layer.h, so that the library cannot be compiled against a wrong layout, and by
  * tests/check_nccl.sh, which compiles it behind the vendor's header where that is installed. Uses

@@ -240,8 +240,7 @@ static int print_choice(const struct values *v, const struct tt_imagined *world,
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
 	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
-				       .card = world->world.paths.card,
-				       .cores = world->world.cores,
+				       .card = world->world.paths.card, .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];

@@ -106,8 +106,7 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 	ret->world.paths = (struct tt_paths){ .nranks = (int)what->np,
 					      .one_host = ret->topology.nhosts == 1,
 					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)what->cores,
-					      .card = (uint8_t)card };
+					      .cores = (int)what->cores, .card = (uint8_t)card };
 	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes
 						    : tt_paths_message_bytes(&ret->world.paths);
 	return 0;

@@ -143,7 +143,8 @@ static int launch(struct job *job)
  * processes join, agree on an id, and all ranks join by that. */
 static int join_by_processes(struct job *job)
 {
-	int each = (int)(job->line.threads * job->line.ranks_each), process = 0, processes = 1, status;
+	int each = (int)(job->line.threads * job->line.ranks_each);
+	int process = 0, processes = 1, status;
 	tuttiResult_t rc;
 	tuttiComm_t comm;
 

@@ -173,12 +173,12 @@ static bool sees_hosts(const struct verdict *v, int n)
 
 static void prove_ranks(struct verdict *v, int n, enum tt_thoroughness how)
 {
-	bool hosts = sees_hosts(v, n);
+	bool hosts = sees_hosts(v, n), rooted = tt_collective_rooted(v->algorithm->collective);
 	struct tt_placement p;
 
 	for (uint32_t k = 0; (k == 0 || hosts) && tt_placement_number(n, how, k, &p); k++) {
 		prove(v, &p, 0);
-		for (int root = 1; root < n && tt_collective_rooted(v->algorithm->collective); root++)
+		for (int root = 1; root < (rooted ? n : 1); root++)
 			if (n <= 8 || root == 1 || root == n - 1)
 				prove(v, &p, root);
 	}

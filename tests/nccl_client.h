@@ -1,8 +1,8 @@
 /*
  * nccl_client.h - between the files of tests/nccl_client: ranks, memory and expected values
  *
- * The client is written against nccl.h alone: NCCL_HEADER is ours, or the vendor's where that is
- * installed.
+ * The client is written against nccl.h alone: NCCL_HEADER is ours,
+ * or the vendor's where that is installed.
  */
 #ifndef NCCL_CLIENT_H
 #define NCCL_CLIENT_H
@@ -26,8 +26,8 @@ extern size_t memory_room;             /* ROOM, unless main wants another */
 struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
-	bool cuda, stand_in, host;     /* only with CUDA; with its stand-in, whose functions can be
-				        * made to fail; without CUDA */
+	/* only with CUDA; with its stand-in, whose functions can be made to fail; without CUDA */
+	bool cuda, stand_in, host;
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose
@@ -53,8 +53,8 @@ int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
 /* after what the stream holds */
 int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);
 
-/* Elements. Values are small multiples of 1/4, which every type that has fractions holds
- * exactly. */
+/* Elements. Values are small multiples of 1/4,
+ * which every type that has fractions holds exactly. */
 size_t value_bytes(ncclDataType_t type);
 void value_store(void *to, size_t index, ncclDataType_t type, double value);
 bool value_is(const void *at, size_t index, ncclDataType_t type, double value);

@@ -1,16 +1,16 @@
 /*
- * nccl_client_data.c - cases about data: every collective with every type and operation, groups,
- * splits
+ * nccl_client_data.c - cases about data: every collective
+ * with every type and operation, groups, splits
  *
- * Called by nccl_client.c. Expected values come from a formula of rank and index, not from the
- * library.
+ * Called by nccl_client.c. Expected values come from a
+ * formula of rank and index, not from the library.
  */
 #include <stdlib.h>
 
 #include "nccl_client.h"
 
-/* What rank r has at index i: 0, 1 or 2, so that sums and products of 4 ranks fit into every
- * type. */
+/* What rank r has at index i: 0, 1 or 2, so that sums and
+ * products of 4 ranks fit into every type. */
 static double value_of(int r, size_t i)
 {
 	return (double)((i + (size_t)r * 2) % 3);

@@ -170,8 +170,8 @@ static void *abort_later(void *comm)
 	return (void *)(long)ncclCommAbort(comm);
 }
 
-/* What a call that hangs until its communicator is broken says: then, or when its stream is waited
- * for. */
+/* What a call that hangs until its communicator is broken says:
+ * then, or when its stream is waited for. */
 static bool breaks(struct seat *seat)
 {
 	int got;

@@ -75,8 +75,8 @@ static void *abort_soon(void *comm)
 	return (void *)(long)ncclCommAbort(comm);
 }
 
-/* Rank 0 does not come to a collective: a watchdog of each other rank aborts. Then all join anew,
- * twice. */
+/* Rank 0 does not come to a collective: a watchdog of each other rank aborts.
+ * Then all join anew, twice. */
 int case_again(struct seat *seat, const ncclUniqueId *id)
 {
 	pthread_t thread;
@@ -180,8 +180,8 @@ static int scalars_in_order(struct seat *seat)
 	return 0;
 }
 
-/* PyTorch forgets an operation when it has made the call, which may stand in a group that is still
- * open. */
+/* PyTorch forgets an operation when it has made the call,
+ * which may stand in a group that is still open. */
 int case_operations(struct seat *seat, const ncclUniqueId *id)
 {
 	float *x = seat->in, *y = seat->out, got[4];

@@ -35,8 +35,8 @@ struct watch {
 	atomic_int asked, wrong;
 };
 
-/* As its watchdog does: asks while others work, and for the last sentence without a
- * communicator. */
+/* As its watchdog does: asks while others work,
+ * and for the last sentence without a communicator. */
 static void *watches(void *arg)
 {
 	struct watch *w = arg;
@@ -52,8 +52,8 @@ static void *watches(void *arg)
 	return NULL;
 }
 
-/* Ranks 0 and 1 only: a communicator of two for their messages, whose id came through the others'
- * store. */
+/* Ranks 0 and 1 only: a communicator of two for their messages,
+ * whose id came through the others' store. */
 static int pair(struct seat *seat, ncclComm_t *ret_comm)
 {
 	ncclUniqueId id;
@@ -160,8 +160,7 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 	w.stop = true;
 	pthread_join(thread, NULL);
 	EXPECT(!w.wrong);
-	OK(ncclGroupStart());                          /* groups that are given up are aborted
-						        * together */
+	OK(ncclGroupStart());                          /* given up together */
 	OK(ncclCommAbort(child));
 	OK(ncclCommAbort(two));
 	OK(ncclGroupEnd());
@@ -284,8 +283,8 @@ bool accepted(ncclResult_t result)
 	return result == ncclSuccess || result == ncclInProgress;
 }
 
-/* Who is in none of a split's groups; a group of calls; one that is destroyed, or aborted, while it
- * joins. */
+/* Who is in none of a split's groups; a group of calls;
+ * one that is destroyed, or aborted, while it joins. */
 int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

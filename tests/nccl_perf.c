@@ -15,8 +15,8 @@
 
 #include "nccl_client.h"
 
-enum shape { ALL, GATHERED, REDUCED, PARTS };  /* which buffers have a part for each rank: none,
-					        * out, in, both */
+/* which buffers have a part for each rank: none, out, in, both */
+enum shape { ALL, GATHERED, REDUCED, PARTS };
 
 static int all_reduce(struct seat *s, void *in, void *out, size_t n);
 static int reduce(struct seat *s, void *in, void *out, size_t n);

@@ -344,8 +344,8 @@ Test(simulate, all_ranks_choose_alike)
 	}
 }
 
-/* The class of the cards by which a call of n ranks, one a host, would go; 0: by tcp. Two ranks are
- * asked. */
+/* The class of the cards by which a call of n ranks, one a host,
+ * would go; 0: by tcp. Two ranks are asked. */
 static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class card)
 {
 	struct cluster c = cluster_of(n, n, false, cost);

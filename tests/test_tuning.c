@@ -281,11 +281,9 @@ static void simulate_idle(int n, const char *words)
 		.collective = TT_ALLREDUCE, .name = "idle", .build = wait_only
 	};
 	struct tt_topology one = { .nranks = n, .nhosts = 1, .host_of = (int[3]){ 0 } };
-	struct tt_sim_world world = { .nranks = n,
-				      .topology = &one,
+	struct tt_sim_world world = { .nranks = n, .topology = &one,
 				      .paths = { .nranks = n, .one_host = true },
-				      .message_bytes = 65536,
-				      .cost = &tt_cost_builtin };
+				      .message_bytes = 65536, .cost = &tt_cost_builtin };
 	struct tt_sim_result result;
 	struct tt_sim *sim = NULL;
 	int rc = tt_sim_open(&world, &idle, "idle", 0, NULL, &sim);

@@ -1,10 +1,10 @@
 /*
  * checkpoint.h - a training on disk, from which it goes on with any number of ranks
  *
- * One file: a header, the parameters, the optimizer's state, and a hash of it all. It is written
- * beside its place, synced and renamed, so whoever dies leaves a whole checkpoint, the new or the
- * old one. Nothing in it depends on the number of ranks or servers. Called by main.c, trainer.c,
- * train.c.
+ * One file: a header, the parameters, the optimizer's state, and a hash of it
+ * all. It is written beside its place, synced and renamed, so whoever dies
+ * leaves a whole checkpoint, the new or the old one. Nothing in it depends on
+ * the number of ranks or servers. Called by main.c, trainer.c, train.c.
  */
 #ifndef TT_TRAINER_CHECKPOINT_H
 #define TT_TRAINER_CHECKPOINT_H

@@ -102,8 +102,8 @@ KERNEL(descend, tt_cuda_descend)
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* x[rows][planes][side][side] to y[line][rows][side][side]; line is (plane, down, right), the last
- * holds ones */
+/* x[rows][planes][side][side] to y[line][rows][side][side];
+ * line is (plane, down, right), the last holds ones */
 KERNEL(unfold, tt_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
@@ -146,8 +146,8 @@ KERNEL(fold, tt_cuda_planes)
 	}
 }
 
-/* The greatest of four and 0: from y[planes][rows][side][side] to x[rows][planes][side / 2][side /
- * 2] */
+/* The greatest of four and 0: from y[planes][rows][side][side]
+ * to x[rows][planes][side / 2][side / 2] */
 KERNEL(pool, tt_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;

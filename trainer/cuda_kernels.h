@@ -17,8 +17,8 @@ struct tt_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t re
 struct tt_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
 struct tt_cuda_add { const float *from; float *to; uint64_t count; };
 struct tt_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
-/* unfold, fold: x and patches; pool, pool_back: y and x. Fewer than 2^32 elements, for division is
- * slow. */
+/* unfold, fold: x and patches; pool, pool_back: y and x.
+ * Fewer than 2^32 elements, for division is slow. */
 struct tt_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
 struct tt_cuda_relu_back { const float *y; float *dy; uint64_t count; };
 struct tt_cuda_loss {

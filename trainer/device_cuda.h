@@ -2,8 +2,8 @@
  * device_cuda.h - what the files of the device cuda share: its state, memory on the way to it, and
  * its operations
  *
- * device_cuda.c opens it, has memory and streams; device_cuda_compute.c launches kernels and matrix
- * products.
+ * device_cuda.c opens it, has memory and streams;
+ * device_cuda_compute.c launches kernels and matrix products.
  */
 #ifndef TT_TRAINER_DEVICE_CUDA_H
 #define TT_TRAINER_DEVICE_CUDA_H

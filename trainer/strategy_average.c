@@ -30,8 +30,7 @@ struct average {
 	/* memory of wire_on: */
 	float *own;    /* this rank's parameters before the average under way */
 	float *kept;   /* easgd: the centre; diloco: where the round started */
-	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all
-		        * parameters */
+	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all of them */
 };
 
 /* to = keep * to + take * from, of all parameters */

@@ -1,15 +1,14 @@
 /*
  * strategy_central.c - one host keeps the parameters and the optimizer; every device only computes
  *
- *	each step:
- *		gradients = gradient(parameters, my share of the batch)
- *		rank 0: total = all gradients, in rank order		(or --canonical's
- *expression) rank 0: parameters = descend(parameters, total / global batch), on the host, once
- *		every device copies the parameters from the host
+ * 	each step:
+ * 		gradients = gradient(parameters, my share of the batch)
+ * 		rank 0: total = all gradients, in rank order		(or --canonical's
+ * expression) rank 0: parameters = descend(parameters, total / global batch), on the host, once
+ * 		every device copies the parameters from the host
  *
- * Devices hold no optimizer. Under --on-failure shrink only rank 0's death ends it. Row of the
- * table
- * in strategy.c.
+ * Devices hold no optimizer. Under --on-failure shrink only rank 0's death ends it.
+ * Row of the table in strategy.c.
  *
  * Source: TensorFlow's CentralStorageStrategy.
  */
@@ -122,8 +121,7 @@ static int central_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_don
 	if (!rc)
 		rc = tt_library(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
 	if (!rc && *ret_done == UINT64_MAX)
-		rc = tt_train_fail(
-			TT_TRAIN_FAILED,
+		rc = tt_train_fail(TT_TRAIN_FAILED,
 			"rank 0, whose host kept the parameters, died; go on from the last "
 			"checkpoint by --resume");
 	if (!rc)

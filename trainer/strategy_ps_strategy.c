@@ -115,8 +115,8 @@ static int one_step(struct tt_trainer *t, struct strategy *s, const struct tt_ba
 	return rc;
 }
 
-/* A device of this worker died. Some others may be a step further: all give up the step they are
- * in. */
+/* A device of this worker died. Some others may be a step further:
+ * all give up the step they are in. */
 static int go_on(struct tt_trainer *t, struct strategy *s)
 {
 	int rc = tt_shrink(&s->devices, &s->device, &s->ndevices);

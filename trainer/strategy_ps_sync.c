@@ -28,8 +28,7 @@ static int sync_open(struct tt_trainer *t)
 	struct tt_ps *ps;
 
 	if (t->leaves.kind == TT_CANONICAL_FIXED64)
-		return tt_train_fail(
-			TT_TRAIN_USAGE,
+		return tt_train_fail(TT_TRAIN_USAGE,
 			"--canonical fixed64: ps-sync adds up floats; use tree or chain");
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)

@@ -1,18 +1,17 @@
 /*
  * strategy_spare.c - spare replicas: the first k gradients of n make a step
  *
- *	each step:
- *		g = gradient(parameters, my share of the batch)
- *		total, who = quorum allreduce(g): of the first --k that come, summed in rank order
- *		parameters = descend(parameters, total / the samples of those)
- *		while results are newer than my parameters: descend by them as well
+ * 	each step:
+ * 		g = gradient(parameters, my share of the batch)
+ * 		total, who = quorum allreduce(g): of the first --k that come, summed in rank order
+ * 		parameters = descend(parameters, total / the samples of those)
+ * 		while results are newer than my parameters: descend by them as well
  *
- * Nobody is a spare for good: who is late this time may be in time the next. All replicas apply the
- * same totals in the same order, so they are equal whenever they have seen as many. A rank that is
- * so late that results are lost copies rank 0's state. A death costs nothing but its place, unless
- * it
- * is rank 0's. --record and --replay repeat who was in time. Row of the table in strategy.c; calls
- * spare_state.c.
+ * Nobody is a spare for good: who is late this time may be in time the next. All
+ * replicas apply the same totals in the same order, so they are equal whenever they
+ * have seen as many. A rank that is so late that results are lost copies rank 0's
+ * state. A death costs nothing but its place, unless it is rank 0's. --record and
+ * --replay repeat who was in time. Row of the table in strategy.c; calls spare_state.c.
  *
  * Source: Chen, Monga, Bengio, Jozefowicz 2016, Revisiting distributed synchronous SGD.
  */
@@ -29,8 +28,7 @@ struct spare {
 	struct tt_spare_state state; /* of rank 0, for those who lost results */
 	float *total;
 	uint64_t applied;            /* the newest result that the parameters have seen */
-	uint64_t aside;              /* operations of t->comm that were no steps, and steps before
-				      * it */
+	uint64_t aside;              /* of t->comm: no steps, and steps before it */
 	int64_t k;
 	uint64_t *in_time;           /* [ranks of the beginning]: steps that they are in */
 	int32_t *who;                /* [ranks]: what they were in the beginning */
@@ -195,9 +193,8 @@ static int begin_again(struct tt_trainer *t, struct spare *s)
 	return rc ? rc : tt_spare_state_open(&s->state, t);
 }
 
-/* All who are alive meet, and learn from the mask who is not: those go on in a communicator of
- * their
- * own. */
+/* All who are alive meet, and learn from the mask who is not:
+ * those go on in a communicator of their own. */
 static int spare_settle(struct tt_trainer *t, bool last)
 {
 	struct spare *s = t->strategy_state;
@@ -224,8 +221,8 @@ static int spare_settle(struct tt_trainer *t, bool last)
 	return rc ? rc : begin_again(t, s);
 }
 
-/* Rank 0, which added up, died: those that are left go on from the newest total that any of them
- * has. */
+/* Rank 0, which added up, died: those that are left go on
+ * from the newest total that any of them has. */
 static int spare_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
 {
 	struct spare *s = t->strategy_state;

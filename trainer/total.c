@@ -261,9 +261,10 @@ int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size
 		rc = fold(t, pile);
 	if (!rc)
 		rc = tt_pile_store(t, pile);
-	return rc ? rc : tt_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
-					 tuttiFloat32, t->comm, NULL),
-			  t->comm);
+	if (rc)
+		return rc;
+	return tt_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
+					 tuttiFloat32, t->comm, NULL), t->comm);
 }
 
 int tt_total(struct tt_trainer *t)

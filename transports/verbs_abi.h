@@ -19,8 +19,8 @@ enum { TT_IB_RESET, TT_IB_INIT, TT_IB_RTR, TT_IB_RTS, TT_IB_ERR = 6 };
 enum { TT_IB_WRITE, TT_IB_WRITE_IMM };
 enum { TT_IB_SIGNALED = 1 << 1, TT_IB_INLINE = 1 << 3 };
 enum { TT_IB_LOCAL_WRITE = 1, TT_IB_REMOTE_WRITE = 2 };
-enum { TT_IB_WC_IMM = 129 };                     /* the opcode of a receive that a write with
-						  * immediate completed */
+/* the opcode of a receive that a write with immediate completed */
+enum { TT_IB_WC_IMM = 129 };
 enum { TT_IB_GID_IB, TT_IB_GID_ROCE1, TT_IB_GID_ROCE2 };
 
 enum { /* status of a completion */
@@ -53,8 +53,8 @@ enum { /* asynchronous events */
        TT_IB_EVENT_GID_CHANGE = 18
 };
 
-enum { /* which members of tt_ib_qp_attr modify_qp is to
-	* look at */
+/* which members of tt_ib_qp_attr modify_qp is to look at */
+enum {
        TT_IB_QP_STATE = 1 << 0,
        TT_IB_QP_ACCESS = 1 << 3,
        TT_IB_QP_PKEY = 1 << 4,
@@ -210,8 +210,8 @@ struct tt_ib_async_event {
 	int type;
 };
 
-/* The functions that verbs.h would have called inline lie in the context. The others are not called
- * by us. */
+/* The functions that verbs.h would have called inline lie in the context.
+ * The others are not called by us. */
 struct tt_ib_context {
 	struct tt_ib_device *device;
 	struct {

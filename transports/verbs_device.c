@@ -116,11 +116,10 @@ static int list_gids(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int fixed)
 	if (rail->card.ngids || (rail->card.link_layer == TT_IB_LINK_INFINIBAND && fixed < 0))
 		return 0;
 	if (fixed >= 0)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"%s port %d has no GID with index %d (TUTTI_IB_GID_INDEX); show_gids or "
-			"/sys/class/infiniband/%s/ports/%d/gids lists them",
-			rail->name, rail->card.port, fixed, rail->name, rail->card.port);
+			"/sys/class/infiniband/%s/ports/%d/gids lists them", rail->name,
+			rail->card.port, fixed, rail->name, rail->card.port);
 	return tt_fail(TT_SYSTEM, "%s port %d has no GID: give its network interface an IP address",
 		       rail->name, rail->card.port);
 }
@@ -178,8 +177,8 @@ int tt_ib_common_rails(const struct tt_ib_card *a, const struct tt_ib_card *b)
 
 /* ---- cards ----------------------------------------------------------------------------------- */
 
-/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some containers,
- * they are told by the names that they are usually given. */
+/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some
+ * containers, they are told by the names that they are usually given. */
 static bool is_software(const char *name)
 {
 	char path[128], real[PATH_MAX];
@@ -252,11 +251,9 @@ static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
 	rail->software = is_software(rail->name);
 	rail->context = ep->ib->open_device(device);
 	if (!rail->context)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"%s cannot be opened: %m; is /dev/infiniband/uverbs* there, and readable and writable "
-			"for this user?",
-			rail->name);
+			"for this user?", rail->name);
 	if (ep->ib->query_device(rail->context, &attr))
 		return tt_fail(TT_SYSTEM, "%s: query_device: %m", rail->name);
 	if (port > attr.phys_port_cnt)
@@ -277,8 +274,8 @@ static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
 	return rc ? rc : 1;
 }
 
-/* Keep it if it is of the best kind seen so far: a real card before a software one, and the
- * fastest. */
+/* Keep it if it is of the best kind seen so far:
+ * a real card before a software one, and the fastest. */
 static void consider(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool named)
 {
 	const struct tt_ib_rail *best = &ep->rail[0];
@@ -325,8 +322,7 @@ int tt_ib_open_rails(struct tt_ib_ep *ep)
 	if (failed)
 		return TT_SYSTEM;
 	if (inactive)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"no port of %d InfiniBand or RoCE device%s is active: link down, or no subnet manager",
 			n, n > 1 ? "s" : "");
 	return tt_fail(TT_SYSTEM,

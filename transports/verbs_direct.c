@@ -33,8 +33,8 @@ static uint32_t check_of(const struct tt_ib_wish *w)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* As it is, while the card writes there: the check tells. (ThreadSanitizer cannot know; its card is
- * a thread.) */
+/* As it is, while the card writes there: the check tells.
+ * (ThreadSanitizer cannot know; its card is a thread.) */
 __attribute__((no_sanitize("thread"))) static void look_at(const struct tt_ib_wish *at,
 							   uint64_t ret_words[4])
 {
@@ -137,10 +137,8 @@ bool tt_ib_expect(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes,
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)link->ep;
 	uint64_t number = link->received + ahead;
 	struct tt_ib_want *want = &l->wants[number % TT_IB_MESSAGES];
-	struct tt_ib_wish wish = { .addr = (uintptr_t)dst,
-				   .number = (uint32_t)number,
-				   .stamp = stamp,
-				   .bytes = (uint32_t)bytes };
+	struct tt_ib_wish wish = { .addr = (uintptr_t)dst, .number = (uint32_t)number,
+				   .stamp = stamp, .bytes = (uint32_t)bytes };
 	uint32_t lkey;
 
 	if (bytes < TT_IB_DIRECT || l->max_inline < sizeof(wish))

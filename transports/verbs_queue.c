@@ -49,8 +49,7 @@ int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t
 	}
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if ((error == ENOMEM || error == EPERM) && locked.rlim_cur != RLIM_INFINITY)
-		return tt_fail(
-			TT_SYSTEM,
+		return tt_fail(TT_SYSTEM,
 			"rank %d: %s: registering %zu bytes: %s; this process may lock %llu KiB of memory "
 			"(ulimit -l): raise it, best to unlimited (limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
 			ep->base.world->rank, rail->name, bytes, strerror(error),
@@ -114,11 +113,8 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 		.send_cq = cq,
 		.recv_cq = cq,
 		.type = TT_IB_RC,
-		.cap = { .max_send_wr = TT_IB_SENDS,
-			 .max_recv_wr = TT_IB_RECVS,
-			 .max_send_sge = 2,
-			 .max_recv_sge = 1,
-			 .max_inline_data = TT_IB_INLINE_ASK },
+		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 2,
+			 .max_recv_sge = 1, .max_inline_data = TT_IB_INLINE_ASK },
 	};
 	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT,
 				      .port_num = l->rail->card.port,
@@ -231,20 +227,19 @@ static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, 
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
 	int error = ep->ib->modify_qp(l->qp, attr, mask | TT_IB_QP_STATE);
+	bool no_route = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH ||
+			error == EINVAL;
 
 	if (!error)
 		return 0;
-	return tt_fail(
-		TT_SYSTEM,
+	return tt_fail(TT_SYSTEM,
 		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%s, GID %s, queue pair %#x): "
-		"%s%s",
-		ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
+		"%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
 		tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
 		l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
-		error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH ||
-				error == EINVAL
-			? ": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)"
-			: "");
+		no_route ?
+		": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)" :
+		"");
 }
 
 static int connect_qp(struct tt_ib_link *l)
@@ -258,9 +253,7 @@ static int connect_qp(struct tt_ib_link *l)
 		.rq_psn = l->hello.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
-		.ah = { .dlid = l->hello.lid,
-			.is_global = global,
-			.port_num = l->rail->card.port,
+		.ah = { .dlid = l->hello.lid, .is_global = global, .port_num = l->rail->card.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_ib_qp_attr rts = {
@@ -292,8 +285,7 @@ static int check_hello(const struct tt_ib_link *l)
 {
 	if (l->hello.magic == MAGIC + VERSION && l->hello.ring_bytes == l->ring_bytes)
 		return 0;
-	return tt_fail(
-		TT_REMOTE,
+	return tt_fail(TT_REMOTE,
 		"rank %d: rank %d speaks another version of the verbs protocol (%#x, rings of %u bytes)",
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
@@ -308,8 +300,7 @@ int tt_ib_listen(struct tt_ib_link *l)
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
 		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
-			return tt_fail(
-				TT_REMOTE,
+			return tt_fail(TT_REMOTE,
 				"rank %d: rank %d hung up while queue pairs were connected: %m",
 				l->base.ep->world->rank, l->base.peer);
 		l->stage = TT_IB_CONNECTED;

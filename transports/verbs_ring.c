@@ -1,15 +1,15 @@
 /*
- * verbs_ring.c - messages: written into the peer's ring, found by their immediate data, paid back
- * by credits
+ * verbs_ring.c - messages: written into the peer's ring,
+ * found by their immediate data, paid back by credits
  *
- * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head, then the
- * payload; it never wraps round the end of the ring. The immediate of a message has the line where
- * it lies and the count of messages released; a word is an immediate without a message, sent when
- * nothing has taken the count along for a quarter of the ring by the time this rank has to wait, or
- * for half of it; so a sender that was refused always learns of room: either half of its ring has
- * been told of, or messages lie here that this rank has still to take, and takes or waits for.
- * Bytes of a message are looked at only after its completion: adaptive routing may write them in
- * any order.
+ * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head,
+ * then the payload; it never wraps round the end of the ring. The immediate of a message
+ * has the line where it lies and the count of messages released; a word is an immediate
+ * without a message, sent when nothing has taken the count along for a quarter of the
+ * ring by the time this rank has to wait, or for half of it; so a sender that was
+ * refused always learns of room: either half of its ring has been told of, or messages
+ * lie here that this rank has still to take, and takes or waits for. Bytes of a message
+ * are looked at only after its completion: adaptive routing may write them in any order.
  *
  * Large messages may lie elsewhere (verbs_direct.c): a sender that found where the receiver wants
  * one writes it there, says so in the immediate, and the message has no head.
@@ -45,8 +45,8 @@ static void freed_to(struct tt_ib_link *l, uint32_t count)
 	l->told_tail = l->ends[(l->freed - 1) % TT_IB_MESSAGES];
 }
 
-/* Messages up to `sent` have left; of those that are longer ago than the queue is long, nobody asks
- * any more. */
+/* Messages up to `sent` have left; of those that are longer
+ * ago than the queue is long, nobody asks any more. */
 static void done_to(struct tt_ib_link *l, uint64_t works)
 {
 	uint32_t sent;
@@ -116,8 +116,7 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 			int n = ep->rail[r].context->ops.poll_cq(ep->rail[r].cqs[q], CQES, wc);
 
 			if (tt_unlikely(n < 0))
-				return tt_ib_fail(
-					ep, TT_SYSTEM,
+				return tt_ib_fail(ep, TT_SYSTEM,
 					"rank %d: %s: reading a completion queue failed (%d)",
 					ep->base.world->rank, ep->rail[r].name, n);
 			for (int i = 0; i < n; i++)
@@ -242,42 +241,36 @@ static int check(const struct tt_ib_link *l, const struct tt_ib_head *h, size_t 
 		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return tt_fail(
-			TT_REMOTE,
+		return tt_fail(TT_REMOTE,
 			"rank %d: rank %d sent bytes that are no message (%s, queue pair %#x, channel %d, message "
-			"%llu)",
-			me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
+			"%llu)", me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
 			(unsigned long long)l->base.received);
-	return tt_fail(
-		TT_USAGE,
+	return tt_fail(TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
-		"call %08x are expected: the ranks make different calls",
-		me, l->base.peer, h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
+		"call %08x are expected: the ranks make different calls", me, l->base.peer,
+		h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
 static int gone(const struct tt_ib_link *l)
 {
-	return tt_fail(
-		TT_REMOTE,
+	return tt_fail(TT_REMOTE,
 		"rank %d: rank %d has closed its queue pair (%s, channel %d, %llu messages received)",
 		l->base.ep->world->rank, l->base.peer, l->rail->name, l->base.channel,
 		(unsigned long long)l->base.received);
 }
 
-/* A message that went past the ring; the sender has seen that length and stamp are what was
- * wanted. */
+/* A message that went past the ring; the sender has seen
+ * that length and stamp are what was wanted. */
 static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
 	const struct tt_ib_want *want = &l->wants[l->base.received % TT_IB_MESSAGES];
 
 	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
-		return tt_fail(
-			TT_USAGE,
+		return tt_fail(TT_USAGE,
 			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
-			"expected: the ranks make different calls",
-			l->base.ep->world->rank, l->base.peer, want->bytes, want->stamp,
-			l->base.channel, bytes, stamp);
+			"expected: the ranks make different calls", l->base.ep->world->rank,
+			l->base.peer, want->bytes, want->stamp, l->base.channel, bytes, stamp);
 	*ret_data = want->dst;
 	return 1;
 }

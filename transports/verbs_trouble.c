@@ -80,8 +80,7 @@ static const char *ends(const struct tt_ib_link *l, char text[300])
 {
 	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
 
-	snprintf(
-		text, 300,
+	snprintf(text, 300,
 		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
 		l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, mine),
 		l->qp->qp_num, l->base.peer, l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs),
@@ -189,8 +188,7 @@ static int look_at_ports(struct tt_ib_ep *ep)
 			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)",
 				   ep->base.world->rank, rail->name, strerror(error));
 		else if (!error && at.state != TT_IB_PORT_ACTIVE)
-			tt_ib_fail(
-				ep, TT_SYSTEM,
+			tt_ib_fail(ep, TT_SYSTEM,
 				"rank %d: %s port %d is down (state %d): cable, switch, or `ip link`",
 				ep->base.world->rank, rail->name, rail->card.port, at.state);
 	}
@@ -223,9 +221,9 @@ static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
 	return NULL;
 }
 
-/* A queue pair stops when a write fails, and why stands in a completion queue that is only read
- * when this rank sends there again. Unless it has been read by now, or the card has reported
- * something. */
+/* A queue pair stops when a write fails, and why stands in a completion
+ * queue that is only read when this rank sends there again. Unless it
+ * has been read by now, or the card has reported something. */
 bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
@@ -239,10 +237,9 @@ bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);
 	if (!text[0])
-		snprintf(
-			text, bytes,
+		snprintf(text, bytes,
 			"rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
-			"rank's card did not answer, or refused it",
-			base->world->rank, ends(l, where));
+			"rank's card did not answer, or refused it", base->world->rank,
+			ends(l, where));
 	return true;
 }

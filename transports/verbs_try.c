@@ -84,8 +84,8 @@ static int number_hosts(struct tt_ib_ep *ep, int *leader)
 	return hosts;
 }
 
-/* Is the pair of this rank and that one to be looked at? By cards alone, so that both sides say the
- * same. */
+/* Is the pair of this rank and that one to be looked at? By
+ * cards alone, so that both sides say the same. */
 static bool fits(const struct tt_ib_ep *ep, int peer)
 {
 	const struct tt_world *w = ep->base.world;

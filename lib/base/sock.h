@@ -71,8 +71,8 @@ int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
 int tt_sock_reserve_used(int port, int *ret_fd, int *ret_port);
 /* The same, listening, non-blocking. Only one socket can listen on a port. */
 int tt_sock_listen(int port, int *ret_fd, int *ret_port);
-/* The same with the first of ports that is free, by one of the three. All taken: TT_SYSTEM that names
- * them, errno EADDRINUSE */
+/* The same with the first of ports that is free, by one of the three.
+ * All taken: TT_SYSTEM that names them, errno EADDRINUSE */
 int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port),
 		  int *ret_fd, int *ret_port);
 

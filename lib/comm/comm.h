@@ -121,12 +121,12 @@ struct tuttiComm {
 	struct tt_cost *cost;                  /* rank 0's table, NULL: the built-in one */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
-	struct tt_road road[TT_ROADS];         /* [0] by the first transport that reaches the peer;
-						* [1] like it, but between hosts by cards, when all
-						* hosts reach each other so; then [0] is tcp there */
+	/* [0] by the first transport that reaches the peer; [1] like it, but between hosts by
+	 * cards, when all hosts reach each other so; then [0] is tcp there */
+	struct tt_road road[TT_ROADS];
 	int nroads, p2p_road;                  /* agreed, and: */
-	uint8_t card;                          /* class (cost.h) of the cards that all messages to
-					        * other hosts can take; 0: there are none */
+	/* class (cost.h) of the cards for all messages to other hosts, 0: there are none */
+	uint8_t card;
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
@@ -269,8 +269,8 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns. in: what this
- * rank is in meanwhile. 0 | < 0 */
+/* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns.
+ * in: what this rank is in meanwhile. 0 | < 0 */
 int tt_comm_connect(tuttiComm_t comm, const struct tt_road *road, int peer, int channel,
 		    const struct tt_stuck *in, uint64_t deadline_ns);
 

@@ -60,8 +60,8 @@ static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
 	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
-		return false;                  /* shared memory is there; the exchange of addresses
-					        * would be for nothing */
+		/* shared memory is there; the exchange of addresses would be for nothing */
+		return false;
 	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
 }
 
@@ -237,10 +237,8 @@ int tt_endpoints_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->over_tcp = insists_on(c, &tt_tcp) || insists_on(c, &tt_verbs);
-	paths = (struct tt_paths){ .nranks = c->nranks,
-				   .one_host = c->one_host,
-				   .over_tcp = c->over_tcp,
-				   .cores = c->cores };
+	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host,
+				   .over_tcp = c->over_tcp, .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
@@ -268,9 +266,9 @@ int tt_endpoints_open(tuttiComm_t c)
 	return 0;
 }
 
-/* A rank that reaches nobody by the transport that was asked for may have said why, and is the
- * cause; so who is not reached says so only when all have come this far, and then all say the
- * same. */
+/* A rank that reaches nobody by the transport that was asked for may
+ * have said why, and is the cause; so who is not reached says so
+ * only when all have come this far, and then all say the same. */
 int tt_endpoints_agree(tuttiComm_t c)
 {
 	struct word { int32_t lost, card; } mine = { -1, (int32_t)card_to_all(c) }, *all;
@@ -286,11 +284,10 @@ int tt_endpoints_agree(tuttiComm_t c)
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
 	for (int r = 0; r < c->nranks && !rc; r++) {
 		if (all[r].lost >= 0)
-			rc = tt_fail(
-				TT_USAGE,
+			rc = tt_fail(TT_USAGE,
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				"or tcp where ranks are on several hosts",
-				r, all[r].lost, c->transport);
+				"or tcp where ranks are on several hosts", r, all[r].lost,
+				c->transport);
 		cards &= all[r].card != TT_NO_CARD;
 		if (!rc && all[r].card > c->card)
 			c->card = (uint8_t)all[r].card;

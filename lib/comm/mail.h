@@ -10,8 +10,8 @@
  *   called by    comm (make, close), api (messages), quorum.c and shrink.c
  *   calls        control (dial, who is gone, sockets that others dialled)
  *
- * Locks: control's before mail's, never the other way round. No call of a user holds the lock while
- * it waits.
+ * Locks: control's before mail's, never the other way round.
+ * No call of a user holds the lock while it waits.
  *
  *   mail.c       make, thread, who is gone, close
  *   mail_conn.c  sockets: letters out and in

@@ -19,7 +19,12 @@ extern const unsigned char tt_device_image[];
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct loaded { struct loaded *next; tt_cuctx ctx; struct tt_kernels kernels; atomic_int held; } *all;
+static struct loaded {
+	struct loaded *next;
+	tt_cuctx ctx;
+	struct tt_kernels kernels;
+	atomic_int held;
+} *all;
 
 bool tt_kernels_built_in(void)
 {

@@ -187,8 +187,8 @@ DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
  *   inputs, before peers load them       what lies before a kernel on its stream happens before it;
  *                 a release is cumulative, so it publishes that too; the thread that acquires
  *                 `start` passes it on to its block by SYNC (bar.sync)
- *   outputs, before this rank's stream goes on       all threads' stores, SYNC, the release of `end`
- *                 by one of them, its acquire here, SYNC, the end of this kernel
+ *   outputs, before this rank's stream goes on       all threads' stores, SYNC, the release of
+ *                 `end` by one of them, its acquire here, SYNC, the end of this kernel
  *   inputs, before their owner writes them again     likewise: SYNC holds the loads before `end`
  *   cards         plain stores before the release of `start` by the same thread, loads behind its
  *                 acquire by the same thread; behind `end` they may be written again
@@ -199,8 +199,8 @@ DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
  *                 cuStreamWriteValue is preceded by a fence of the system; a kernel behind
  *                 cuStreamWaitValue begins after it
  *   report        rank and call before the release of `what`, which the host acquires
- * No pointer is __restrict__ here: loads by the path that is not coherent (ld.global.nc) would break
- * the first three.
+ * No pointer is __restrict__ here: loads by the path that is not coherent (ld.global.nc)
+ * would break the first three.
  */
 
 DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)

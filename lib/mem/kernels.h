@@ -25,8 +25,8 @@
 struct tt_dev_card { uint64_t in, out, scale, call[2]; };
 
 struct tt_dev_desk {
-	uint32_t epoch[TT_DEV_BLOCKS];         /* jobs that this rank's block has met its peers in;
-					        * it alone writes it */
+	/* jobs that this rank's block has met its peers in; it alone writes it */
+	uint32_t epoch[TT_DEV_BLOCKS];
 	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
 	uint32_t troubled;                     /* a thread of this rank tells of trouble, or has */
 	/* peers' epochs */
@@ -35,14 +35,14 @@ struct tt_dev_desk {
 	/* written by streams, 1 and 0: all have come; message w of a plan is there */
 	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS],
 		told[TT_DEV_WORDS];
-	uint64_t proof[TT_DEV_RANKS];          /* what peers must be able to read and write, tried
-					        * when they join */
+	/* what peers must be able to read and write, tried when they join */
+	uint64_t proof[TT_DEV_RANKS];
 	/* one-shot: 32 bits of payload under 32 bits of epoch, by turns in the two halves */
 	uint64_t line[2][TT_DEV_RANKS][TT_FLAGGED_BLOCKS][TT_FLAGGED_SLICE / 4];
 };
 
-/* An area: a desk, then what peers read when streams order the ranks: staged input, and the part of
- * a sum. */
+/* An area: a desk, then what peers read when streams order the ranks:
+ * staged input, and the part of a sum. */
 #define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_desk) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
@@ -60,8 +60,8 @@ struct tt_dev_report {
 	uint64_t call[2];
 };
 
-/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
- * `to` */
+/* combine the inputs of the ranks in `from`, in rank order,
+ * into the outputs of the ranks in `to` */
 struct tt_dev_piece {
 	uint32_t from, to;                     /* masks */
 	uint64_t from_at, to_at, bytes;
@@ -69,8 +69,7 @@ struct tt_dev_piece {
 
 enum tt_dev_way {
 	TT_DEV_ALONE,                          /* meets nobody: addresses stand in the job */
-	TT_DEV_MEET,                           /* meets before and after; addresses come from
-					        * cards */
+	TT_DEV_MEET,                           /* meets before and after; cards tell addresses */
 	TT_DEV_FLAGGED                         /* allreduce of piece[0].bytes: payload with flags */
 };
 enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16,

@@ -109,8 +109,8 @@ DEV void OF(sweep)(int op, const struct task *t, uint64_t n)
 		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
 }
 
-/* This rank's bytes go to all peers under flags; theirs are awaited. A unit is 8 bytes in two words
- * of a line. */
+/* This rank's bytes go to all peers under flags; theirs are awaited.
+ * A unit is 8 bytes in two words of a line. */
 DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 {
 	uint64_t first = (uint64_t)BLOCK * TT_FLAGGED_SLICE, left = j->piece[0].bytes - first,

@@ -108,8 +108,7 @@ static void set_world(struct stage *s, const struct facts *f, int cores)
 {
 	const struct tt_call_facts *call = f->call;
 	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
-				  .over_tcp = call->over_tcp, .cores = cores,
-				  .card = f->card };
+				  .over_tcp = call->over_tcp, .cores = cores, .card = f->card };
 
 	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
 					  .topology = &s->topology,
@@ -140,8 +139,8 @@ static int half(int n)
 	return (n & (n - 1)) && !(h & (h - 1)) && h > 2 ? h - 1 : h;
 }
 
-/* Carry a quantity on by `more` doublings beyond the first of three values, each at half of the one
- * before it. */
+/* Carry a quantity on by `more` doublings beyond the first of
+ * three values, each at half of the one before it. */
 static uint64_t carry_on(const uint64_t v[3], int more)
 {
 	uint64_t step = v[0] > v[1] ? v[0] - v[1] : 0, before = v[1] > v[2] ? v[1] - v[2] : 0,
@@ -156,8 +155,8 @@ static uint64_t carry_on(const uint64_t v[3], int more)
 	return sum;
 }
 
-/* Smaller groups than the call's: `count` of them are x, x/2, x/4 hosts or ranks; x is `more` times
- * halved. */
+/* Smaller groups than the call's: `count` of them are x, x/2,
+ * x/4 hosts or ranks; x is `more` times halved. */
 static void set_smaller(const struct facts *f, int x, struct stage *s)
 {
 	const struct tt_topology *t = f->shape->topology;
@@ -285,7 +284,8 @@ static int predict_ways(struct facts *f, const struct tt_candidate *c, struct tt
 {
 	const uint8_t ways[2] = { TT_NO_CARD, f->call->card };
 
-	for (int i = f->call->card_only && f->call->card; i < 2 && *count < TT_MOST_CANDIDATES; i++) {
+	for (int i = f->call->card_only && f->call->card;
+	     i < 2 && *count < TT_MOST_CANDIDATES; i++) {
 		struct tt_candidate *it = &list[*count];
 		int rc;
 

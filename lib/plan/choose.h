@@ -14,7 +14,7 @@ struct tt_call_facts {
 	size_t bytes;                    /* of the larger buffer */
 	bool over_tcp;                   /* tcp or verbs was asked for, also inside hosts */
 	bool card_only;                  /* verbs was asked for: there is no tcp */
-	uint8_t card;                    /* class of the cards between all hosts; 0: none, or not all */
+	uint8_t card;                    /* class of the cards between all hosts, 0 none */
 	int cores;                       /* of the host that has fewest for its ranks; 0: enough */
 	size_t message_bytes;            /* 0: as run chooses */
 	const struct tt_cost *cost;      /* NULL: the built-in table */
@@ -49,8 +49,8 @@ bool tt_candidate_number(enum tt_collective collective, int i, struct tt_candida
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *facts,
 		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best);
 
-/* The same for an algorithm that was named: the class of the cards that are to carry it, 0 tcp | < 0.
- * What does not apply goes by tcp. */
+/* The same for an algorithm that was named: the class of the cards that are to carry it, 0 tcp |
+ * < 0. What does not apply goes by tcp. */
 int tt_plan_card(const struct tt_shape *shape, const struct tt_call_facts *facts,
 		 const struct tt_algorithm *algorithm, const char name[64]);
 

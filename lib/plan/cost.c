@@ -50,7 +50,8 @@ uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class
 	uint64_t wire = l->host_fs > l->link_fs ? l->host_fs : l->link_fs,
 		 copies = tt_link_is_card(class) ? 2 * cost->core.copy_fs : 0;
 
-	return l->latency_ps + l->send_ps + l->recv_ps + (bytes > l->large_bytes ? l->large_ps : 0) +
+	return l->latency_ps + l->send_ps + l->recv_ps +
+	       (bytes > l->large_bytes ? l->large_ps : 0) +
 	       (uint64_t)((unsigned __int128)bytes * (l->send_fs + l->recv_fs + wire + copies) /
 			  1000);
 }

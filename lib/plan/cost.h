@@ -1,6 +1,6 @@
 /*
- * cost.h - what things cost: one table of constants, by which plans are simulated and algorithms
- * chosen
+ * cost.h - what things cost: one table of constants,
+ * by which plans are simulated and algorithms chosen
  *
  * A built-in table, or a file that `tutti tune` wrote and rank 0 handed out. All ranks have the
  * same, and all arithmetic on it is in whole numbers (picoseconds, femtoseconds a byte), so that
@@ -27,36 +27,35 @@ enum tt_link_class {
 #define TT_NO_CARD TT_LINK_SHM           /* where a class of cards is meant */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
-/* _ps: picoseconds; _fs: femtoseconds for each byte, 0 where a thing costs nothing beside the
- * rest. */
+/* _ps: picoseconds; _fs: femtoseconds for each byte,
+ * 0 where a thing costs nothing beside the rest. */
 struct tt_link_cost {
-	uint64_t latency_ps;             /* from the sender's last store to the sight of a receiver
-					  * that looks */
+	/* from the sender's last store to the sight of a receiver that looks */
+	uint64_t latency_ps;
 	uint64_t send_ps, recv_ps;       /* of a core, for each message */
-	uint64_t send_fs, recv_fs; /* of a core, beside copying and reducing: out of another core's
-				    * cache; sockets: the kernel's copies */
+	/* of a core, beside copying and reducing: from another core's cache; the kernel's copies */
+	uint64_t send_fs, recv_fs;
 	uint64_t link_fs;                /* of one direction of one link */
 	uint64_t host_fs;                /* of all links of a host together, each way */
 	uint64_t window;                 /* messages of a link and channel that may lie unread */
-	uint64_t large_bytes, large_ps;  /* longer messages take so much more: lie elsewhere than
-					  * their notice, ... */
+	/* longer messages take so much more: lie elsewhere than their notice, ... */
+	uint64_t large_bytes, large_ps;
 };
 
 struct tt_core_cost {
-	uint64_t call_ps, step_ps;       /* for each call; for each message of a step, whatever it
-					  * does */
-	uint64_t switch_ps;              /* a core goes to another rank, where a host has more ranks
-					  * than cores */
-	uint64_t copy_fs, reduce_fs;     /* in the core's own caches; reduce: for each operand after
-					  * the first */
+	uint64_t call_ps, step_ps;       /* for each call; for each message of a step */
+	/* a core goes to another rank, where a host has more ranks than cores */
+	uint64_t switch_ps;
+	/* in the core's own caches; reduce: for each operand after the first */
+	uint64_t copy_fs, reduce_fs;
 	uint64_t far_copy_fs, far_reduce_fs;     /* out of them */
-	uint64_t memory_fs;              /* the least for a byte out of cache, all cores of the host
-					  * together */
+	/* the least for a byte out of cache, all cores of the host together */
+	uint64_t memory_fs;
 	uint64_t cache_bytes;            /* of a core's own caches */
 };
 
-/* Measured time over predicted, in 1/1000, of one algorithm at one point; between points it is
- * interpolated. */
+/* Measured time over predicted, in 1/1000, of one algorithm at one point;
+ * between points it is interpolated. */
 struct tt_factor {
 	uint8_t algorithm, link;         /* its number in tt_algorithms; a tt_link_class */
 	uint16_t nranks;
@@ -88,8 +87,8 @@ uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class
 /* The price of moving bytes on one core of a call: caches and memory shared out. */
 struct tt_prices {
 	uint64_t copy_fs, reduce_fs;
-	uint64_t apart;                  /* of 1000 bytes that another rank of the host wrote, those
-					  * in another core's cache */
+	/* of 1000 bytes that another rank of the host wrote, those in another core's cache */
+	uint64_t apart;
 };
 /* footprint: bytes that a core touches in the call. ranks, cores: of the host. */
 struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, int ranks,

@@ -151,8 +151,7 @@ static int read_names(const struct place *at, char **word, struct tt_factor *f)
 	while (c < TT_SENDRECV && strcmp(word[1], tt_collective_name((enum tt_collective)c)))
 		c++;
 	if (c == TT_SENDRECV)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: line %d: \"%s\" is not a collective; use allreduce, reduce, ...",
 			at->file, at->line, word[1]);
 	a = tt_algorithm_find((enum tt_collective)c, word[2]);
@@ -178,8 +177,7 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 	int rc;
 
 	if (nwords != 7)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: line %d: a factor is: factor COLLECTIVE ALGORITHM CLASS NRANKS BYTES FACTOR",
 			at->file, at->line);
 	if ((rc = read_names(at, word, &f)))
@@ -189,11 +187,9 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 	factor = number(word[6]);
 	if (!(n >= 1 && n <= 65535) || !(bytes >= 0 && bytes <= 1e15) ||
 	    !(factor >= 0.001 && factor <= 1000))
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: line %d: want 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
-			"%s",
-			at->file, at->line, word[4], word[5], word[6]);
+			"%s", at->file, at->line, word[4], word[5], word[6]);
 	if (cost->nfactors == MOST_FACTORS)
 		return tt_fail(TT_ARG, "%s: line %d: more than %d factors", at->file, at->line,
 			       MOST_FACTORS);
@@ -216,8 +212,7 @@ static int read_constant(const struct place *at, char **word, int nwords, struct
 	while (row < end && strcmp(row->name, word[0]))
 		row++;
 	if (row == end)
-		return tt_fail(
-			TT_ARG,
+		return tt_fail(TT_ARG,
 			"%s: line %d: there is no constant \"%.60s\"; `tutti tune --print` lists them",
 			at->file, at->line, word[0]);
 	if (nwords != 2 ||

@@ -11,9 +11,9 @@
  *   gpu_ordered.c    kernels between which streams wait
  *   gpu_stage.c      everything else: the host's way, with copies around it
  *
- * All are put on the stream and run there in order; calls of one communicator on different streams
- * are put in call order by an event. A NULL stream is one of the communicator's own, and is waited
- * for.
+ * All are put on the stream and run there in order; calls of one
+ * communicator on different streams are put in call order by an event.
+ * A NULL stream is one of the communicator's own, and is waited for.
  */
 #include <string.h>
 

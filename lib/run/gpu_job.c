@@ -47,12 +47,9 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	const struct tt_request *r = call->request;
 	tuttiComm_t c = r->comm;
 	struct tt_gpu *d = c->gpu;
-	struct tt_call what = { .collective = (uint8_t)r->collective,
-				.type = (uint8_t)r->type,
+	struct tt_call what = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
-				.algorithm = algorithm,
-				.root = r->root,
-				.count = r->count };
+				.algorithm = algorithm, .root = r->root, .count = r->count };
 
 	memset(job, 0, sizeof(*job));
 	for (int p = 0; p < c->nranks; p++)

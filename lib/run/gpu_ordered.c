@@ -23,8 +23,7 @@ struct ordered {
 	struct tt_dev_job base;                /* the constant part */
 	uint64_t bytes;                        /* of the call's count */
 	uint64_t at, chunk;                    /* of each part: where, how much */
-	uint64_t unit;                         /* allreduce in two steps: bytes of a part of the
-					        * chunk */
+	uint64_t unit;                         /* allreduce in two steps: of a part of the chunk */
 };
 
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,

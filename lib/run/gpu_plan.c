@@ -12,8 +12,8 @@
  *   2  the steps: await and clear the words of the messages it takes, run, set the word of the
  *      message it sent
  *   3  streams meet again, so that nobody overwrites what others still read
- * No kernel waits, so it makes no difference whether ranks are threads or processes, or share a
- * GPU.
+ * No kernel waits, so it makes no difference whether ranks
+ * are threads or processes, or share a GPU.
  */
 #include <stdlib.h>
 
@@ -182,8 +182,8 @@ static int run_act(struct walk *w, const struct tt_gpu_act *a)
 	for (uint32_t k = 0; k < a->nblocks; k += step)
 		all += length(w, first + k, step);
 	if (!all)
-		return 0;                              /* then the message does not exist on the
-						        * other side either */
+		/* then the message does not exist on the other side either */
+		return 0;
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
 			w->nops +=
@@ -287,12 +287,8 @@ int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *pro
 {
 	const struct tt_request *r = call->request;
 	const struct tt_paths paths = { .nranks = r->comm->nranks };
-	struct walk w = { .program = program,
-			  .plan = program->kept->plan,
-			  .request = r,
-			  .d = r->comm->gpu,
-			  .stream = stream,
-			  .base = *job };
+	struct walk w = { .program = program, .plan = program->kept->plan, .request = r,
+			  .d = r->comm->gpu, .stream = stream, .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), most;
 	int rc = 0;
 

@@ -1,13 +1,13 @@
 /*
  * gpu_program.c - a plan in an order in which streams can run it
  *
- * Called by gpu_plan.c. A plan's lanes advance independently, a stream runs one thing after the
- * other. So every rank plays the plans of all ranks through, each in the same way, and writes its
- * own steps down as they come: a step is played when what it waits for has been played, hence no
- * stream can wait for a step that lies behind one that waits for it. In the same way all ranks come
- * to know where each message lies: it has a place of its own in its sender's area, and a word of
- * its own on its receiver's desk, so that nothing needs to be given back before the whole plan is
- * through.
+ * Called by gpu_plan.c. A plan's lanes advance independently, a stream runs one thing
+ * after the other. So every rank plays the plans of all ranks through, each in the same
+ * way, and writes its own steps down as they come: a step is played when what it waits
+ * for has been played, hence no stream can wait for a step that lies behind one that
+ * waits for it. In the same way all ranks come to know where each message lies: it has
+ * a place of its own in its sender's area, and a word of its own on its receiver's
+ * desk, so that nothing needs to be given back before the whole plan is through.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,8 @@ struct player {
 	struct tt_gpu_program *program;
 };
 
-/* The next message that this lane of `to` takes from `from`, behind `skip` others; NULL: it was not
- * sent yet. */
+/* The next message that this lane of `to` takes from `from`,
+ * behind `skip` others; NULL: it was not sent yet. */
 static struct message *next_of(struct player *p, uint32_t from, uint32_t to, uint32_t lane,
 			       uint32_t skip)
 {
@@ -78,21 +78,16 @@ static struct message *send(struct player *p, uint32_t r, uint32_t lane, const s
 	uint32_t to = tt_ref_index(s->to);
 	struct message *m = &p->messages[p->count++];
 
-	*m = (struct message){ .from = (uint8_t)r,
-			       .to = (uint8_t)to,
-			       .lane = (uint8_t)lane,
-			       .place = p->places[r],
-			       .word = p->words[to]++ };
+	*m = (struct message){ .from = (uint8_t)r, .to = (uint8_t)to, .lane = (uint8_t)lane,
+			       .place = p->places[r], .word = p->words[to]++ };
 	p->places[r] += s->nblocks;
 	return m;
 }
 
 static void play(struct player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
 {
-	struct tt_gpu_act act = { .combines = s->op == TT_COMBINE,
-				  .nsrc = s->nsrc,
-				  .nblocks = s->nblocks,
-				  .dst = s->dst,
+	struct tt_gpu_act act = { .combines = s->op == TT_COMBINE, .nsrc = s->nsrc,
+				  .nblocks = s->nblocks, .dst = s->dst,
 				  .of = tt_ref_is_local(s->dst) ? s->dst : s->src[0] };
 
 	if (s->op == TT_NOP)
@@ -139,11 +134,8 @@ static int build_plans(struct player *p, const struct tt_kept *kept,
 	int rc;
 
 	for (int r = 0; r < p->n; r++) {
-		struct tt_shape shape = { .collective = kept->plan->collective,
-					  .nranks = p->n,
-					  .rank = r,
-					  .root = kept->root,
-					  .topology = topology };
+		struct tt_shape shape = { .collective = kept->plan->collective, .nranks = p->n,
+					  .rank = r, .root = kept->root, .topology = topology };
 
 		rc = tt_plan_build(kept->algorithm, kept->plan->algorithm, &shape, &p->plan[r]);
 		if (rc)
@@ -166,16 +158,14 @@ static int finish(struct player *p, const struct tt_kept *kept)
 
 		for (uint32_t lane = 0; lane < p->plan[r]->nlanes; lane++)
 			if (p->at[r][lane] < p->plan[r]->lanes[lane].nsteps)
-				return tt_fail(
-					TT_INTERNAL,
+				return tt_fail(TT_INTERNAL,
 					"rank %d: rank %d's part of %s stands still at step %u of lane %u",
 					p->me, r, kept->plan->algorithm, p->at[r][lane], lane);
 		if (p->words[r] > TT_DEV_WORDS)
-			return tt_fail(
-				TT_USAGE,
+			return tt_fail(TT_USAGE,
 				"rank %d: %s has %u messages for rank %d; on device memory %d are possible: "
-				"choose another algorithm",
-				p->me, kept->plan->algorithm, p->words[r], r, TT_DEV_WORDS);
+				"choose another algorithm", p->me, kept->plan->algorithm,
+				p->words[r], r, TT_DEV_WORDS);
 		if (needs > p->program->places)
 			p->program->places = needs;
 	}

@@ -43,8 +43,8 @@ static void let_stream_go(struct tt_staged *s)
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
-/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under
- * way. */
+/* Also of a batch that failed, which the communicator knows:
+ * copies to the stage may still be under way. */
 static void done(void *arg, int rc)
 {
 	struct tt_staged *s = arg;
@@ -178,12 +178,9 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 	struct tt_gate *g = &s->gates[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_gate){ .d = s->d,
-			       .stage_in = (char *)(uintptr_t)s->requests[i].in,
-			       .stage_out = s->requests[i].out,
-			       .in_bytes = c->in_bytes,
-			       .out_bytes = c->out_bytes,
-			       .word = (uint32_t *)(s->memory + at),
+	*g = (struct tt_gate){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
+			       .stage_out = s->requests[i].out, .in_bytes = c->in_bytes,
+			       .out_bytes = c->out_bytes, .word = (uint32_t *)(s->memory + at),
 			       .word_at = s->flag + at };
 	if (c->in_device)
 		g->in = (uintptr_t)c->request->in;
@@ -241,9 +238,7 @@ static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_
 		     tt_custream stream)
 {
 	struct tt_cumemop wait[] = {
-		{ .operation = TT_CU_WAIT_32,
-		  .address = s->flag,
-		  .value = 1,
+		{ .operation = TT_CU_WAIT_32, .address = s->flag, .value = 1,
 		  .flags = TT_CU_WAIT_EQ },
 		{ .operation = TT_CU_WRITE_32, .address = s->flag },
 	};
@@ -276,8 +271,8 @@ static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, s
 	return rc;
 }
 
-/* When the communicator goes: nothing of it is under way any more but what its graphs may still
- * do. */
+/* When the communicator goes: nothing of it is under way
+ * any more but what its graphs may still do. */
 static void close_stages(struct tt_gpu *d)
 {
 	struct tt_staged *next;

@@ -47,8 +47,8 @@ EXPORT int cublasSetMathMode(void *handle, int mode)
 	return mode == TT_CUBLAS_PEDANTIC ? 0 : 7;
 }
 
-/* A column of a times a number, added to a column of c: what the compiler can do several of at
- * once. */
+/* A column of a times a number, added to a column of c:
+ * what the compiler can do several of at once. */
 static void add_column(float *restrict c, const float *restrict a, long a_row, long m, float b)
 {
 	if (a_row == 1)

@@ -1,6 +1,6 @@
 /*
- * kernels.c - the stand-in's kernels: those of the library, compiled for the host, one thread a
- * block
+ * kernels.c - the stand-in's kernels: those of the library,
+ * compiled for the host, one thread a block
  */
 #include "mem/kernels.cu"
 

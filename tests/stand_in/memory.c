@@ -1,6 +1,6 @@
 /*
- * memory.c - the stand-in's memory: a memfd a piece of device memory, so that another process can
- * open it
+ * memory.c - the stand-in's memory: a memfd a piece of device memory,
+ * so that another process can open it
  *
  * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who
  * made the memory cannot open its own handle.
@@ -78,12 +78,8 @@ static int release(struct piece *x)
 
 void stand_in_add_virtual(char *at, size_t bytes)
 {
-	add((struct piece){ .at = at,
-			    .bytes = bytes,
-			    .fd = -1,
-			    .device = stand_in_device(),
-			    .type = TT_CU_TYPE_DEVICE,
-			    .virtual = true });
+	add((struct piece){ .at = at, .bytes = bytes, .fd = -1, .device = stand_in_device(),
+			    .type = TT_CU_TYPE_DEVICE, .virtual = true });
 }
 
 bool stand_in_take_virtual(char *at)

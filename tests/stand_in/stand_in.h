@@ -14,8 +14,8 @@
  *   a kernel's first launch, and freeing memory, wait for all that runs on the device
  *   the default stream, and copies without a stream, wait for streams that were made with flags 0
  *
- * What it is not: device memory can be read by the host; capture knows events only within one graph,
- * in which all nodes run one after the other.
+ * What it is not: device memory can be read by the host; capture knows events only within one
+ * graph, in which all nodes run one after the other.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
@@ -64,8 +64,8 @@ extern pthread_cond_t stand_in_changed;
 int stand_in_device(void);
 int stand_in_devices(void);
 
-/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that
- * address */
+/* memory.c: virtual.c's mappings are device memory, too.
+ * take: false: there is none at that address */
 void stand_in_add_virtual(char *at, size_t bytes);
 bool stand_in_take_virtual(char *at);
 

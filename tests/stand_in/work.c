@@ -46,10 +46,7 @@ static bool to_be_spoilt(void)
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY,
-			  .to = to,
-			  .from = (void *)(uintptr_t)from,
-			  .bytes = bytes,
+	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
 			  .spoilt = to_be_spoilt() };
 
 	ENTER_CONTEXT();

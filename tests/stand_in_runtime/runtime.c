@@ -17,8 +17,7 @@
 TT_CUDA_FUNCTIONS(DECLARE)
 
 #define MEMORY_BYTES ((size_t)4 << 30)         /* as reported */
-static __thread int current, entered = -1, last;       /* the device, that of the context, the
-						        * newest error */
+static __thread int current, entered = -1, last;       /* device, the context's, the newest error */
 
 static cudaError_t keep(int rc)
 {
@@ -90,16 +89,11 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attrib
 
 EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
-	*p = (struct cudaDeviceProp){ .name = "stand-in",
-				      .major = 9,
-				      .multiProcessorCount = 8,
-				      .warpSize = 32,
-				      .totalGlobalMem = MEMORY_BYTES,
-				      .maxThreadsPerBlock = 1024,
-				      .regsPerBlock = 65536,
+	*p = (struct cudaDeviceProp){ .name = "stand-in", .major = 9, .multiProcessorCount = 8,
+				      .warpSize = 32, .totalGlobalMem = MEMORY_BYTES,
+				      .maxThreadsPerBlock = 1024, .regsPerBlock = 65536,
 				      .maxThreadsPerMultiProcessor = 2048,
-				      .sharedMemPerBlock = 49152,
-				      .pciDeviceID = device,
+				      .sharedMemPerBlock = 49152, .pciDeviceID = device,
 				      .unifiedAddressing = 1 };
 	return cudaSuccess;
 }

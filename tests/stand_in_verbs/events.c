@@ -1,5 +1,5 @@
-/* events.c - the stand-in's datagrams, which a channel's or context's descriptor hears, and its
- * faults */
+/* events.c - the stand-in's datagrams, which a channel's
+ * or context's descriptor hears, and its faults */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>

@@ -155,12 +155,9 @@ int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_por
 {
 	(void)context;
 	*attr = (struct tt_ib_port_attr){ .state = port == 1 ? TT_IB_PORT_ACTIVE : 1,
-					  .active_mtu = 5,
-					  .max_mtu = 5,
-					  .link_layer = TT_IB_LINK_ETHERNET,
-					  .active_width = 2,
-					  .active_speed = 32,
-					  .gid_tbl_len = 4 };
+					  .active_mtu = 5, .max_mtu = 5,
+					  .link_layer = TT_IB_LINK_ETHERNET, .active_width = 2,
+					  .active_speed = 32, .gid_tbl_len = 4 };
 	return 0;
 }
 
@@ -324,11 +321,8 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	while (i < MAX_QPS - 1 && all->qp[i].used)
 		i++;
 	q->index = i;
-	q->base = (struct tt_ib_qp){ .context = pd->context,
-				     .pd = pd,
-				     .send_cq = init->send_cq,
-				     .recv_cq = init->recv_cq,
-				     .qp_num = new_number(),
+	q->base = (struct tt_ib_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq,
+				     .recv_cq = init->recv_cq, .qp_num = new_number(),
 				     .type = TT_IB_RC };
 	all->qp[i] = (struct shared_qp){
 		.used = true,
@@ -369,8 +363,7 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 		rc = EINVAL;
 	else if (attr->qp_state == TT_IB_RTR &&
 		 (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))
-		rc = EINVAL;                   /* RoCE needs a route, from a GID of the same
-					        * family */
+		rc = EINVAL;                   /* a route must be from a GID of the same family */
 	else
 		q->state = attr->qp_state;
 	if (!rc && attr->qp_state == TT_IB_RTR)

@@ -256,11 +256,8 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	if (wr->opcode == TT_IB_WRITE)
 		return 0;
 	wc = (struct tt_ib_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS],
-				.opcode = TT_IB_WC_IMM,
-				.byte_len = (uint32_t)bytes_of(wr),
-				.imm_data = wr->imm_data,
-				.qp_num = peer->number,
-				.wc_flags = 2 };
+				.opcode = TT_IB_WC_IMM, .byte_len = (uint32_t)bytes_of(wr),
+				.imm_data = wr->imm_data, .qp_num = peer->number, .wc_flags = 2 };
 	complete(peer, false, &wc, 0);
 	return 0;
 }
