@@ -93,7 +93,6 @@ struct tt_ways {
 struct tt_road {
 	struct tt_endpoint **via;              /* [nranks] */
 	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
-	uint8_t number;
 	bool expects;                          /* one of them wants to know where messages belong */
 	uint32_t spins;                        /* the least of the transports that reach peers */
 };
@@ -162,7 +161,7 @@ struct tuttiComm {
 
 	/* waiting */
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* of the road of the last call */
+	uint32_t spins;                        /* of the road of the last wait */
 	uint32_t impatience, waits;            /* see wait.c; also: */
 	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;

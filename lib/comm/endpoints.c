@@ -184,7 +184,6 @@ static int fork_road(tuttiComm_t c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
 	c->nroads = 2;
-	c->road[1].number = 1;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
 

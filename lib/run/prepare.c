@@ -192,7 +192,7 @@ static int connect_link(struct tt_op *op, int peer, int channel)
  * so all of them are connected before the first. */
 static int connect_links(struct tt_op *op)
 {
-	int *channels = &op->kept->channels[op->road->number], rc = 0;
+	int *channels = &op->kept->channels[op->road != op->comm->road], rc = 0;
 
 	for (int ch = *channels; !rc && ch < (int)op->ncursors; ch++) {
 		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
@@ -209,7 +209,6 @@ static int start_p2p(struct tt_op *op)
 	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
 
 	op->road = &op->comm->road[op->comm->p2p_road];
-	op->comm->spins = op->road->spins;
 	op->element_bytes = tt_type_bytes(r->type);
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
@@ -231,9 +230,8 @@ static int start_p2p(struct tt_op *op)
 static int by_messages(struct tt_op *op)
 {
 	op->express = tt_express_takes(op);
-	op->comm->spins = op->road->spins;
 	if (op->express ||
-	    tt_likely(op->kept->channels[op->road->number] >= (int)op->ncursors))
+	    tt_likely(op->kept->channels[op->road != op->comm->road] >= (int)op->ncursors))
 		return 0;
 	return connect_links(op);
 }

@@ -243,8 +243,11 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 	for (struct tt_op *op = set; op; op = op->next)
 		if (tt_unlikely(tt_control_broken(op->comm->ctl)))
 			return tt_trouble_broken(op);
-	if (w->idle++ == 0)
+	if (w->idle++ == 0) {
+		if (set->comm == w->comm)
+			w->comm->spins = set->road->spins;
 		w->spins = tt_wait_spins(w->comm);
+	}
 	if (w->idle <= w->spins) {
 		tt_cpu_relax();
 		return 0;
