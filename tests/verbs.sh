@@ -191,6 +191,8 @@ for np in 2 3 4; do
 	standing_in timeout 60 $perf --np $np --transport verbs --algo all -b 4 -e 1M -f 64 -n 1 -w 0 -c 1
 	claim $? "$np ranks, all algorithms"
 done
+standing_in timeout 60 perf/sendrecv_perf --np 3 --transport verbs -b 64K -e 64K -n 1 -w 0 -c 1
+claim $? "3 ranks send to the next, all at once"
 standing_in timeout 60 $perf --np 3 --transport verbs --algo all -R 1 -b 64K -e 4M -f 64 -n 1 -w 0 -c 1
 claim $? "3 ranks, all algorithms, registered buffers"
 echo "1..$n"

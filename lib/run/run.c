@@ -151,6 +151,41 @@ static struct tt_op *line_up(struct tt_op *ops, size_t n, struct tt_op **last, s
 	return first;
 }
 
+/* The peer of a message, -1: of a collective */
+static int peer_of(const struct tt_op *op)
+{
+	return op->request->collective == TT_SENDRECV ? op->request->root : -1;
+}
+
+static bool is_connected(const struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	struct tt_link *l =
+		peer_of(op) < 0 ? NULL : c->links[TT_P2P_CHANNEL * c->nranks + peer_of(op)];
+
+	return peer_of(op) < 0 || (l && l->t->ready(l) > 0);
+}
+
+/* A start waits for its link, which may need the peer to wait for the same. If each rank of a ring
+ * began with the next, none would come; so all begin with the lowest of their peers. */
+static struct tt_op *by_peer(struct tt_op *set)
+{
+	struct tt_op *sorted = NULL, **at, *op, *next;
+
+	for (op = set; op && is_connected(op);)
+		op = op->next;
+	if (!op)
+		return set;
+	for (op = set; op; op = next) {
+		next = op->next;
+		for (at = &sorted; *at && peer_of(*at) <= peer_of(op);)
+			at = &(*at)->next;
+		op->next = *at;
+		*at = op;
+	}
+	return sorted;
+}
+
 static int run_many(const struct tt_request *requests, size_t n)
 {
 	size_t places = 4;
@@ -165,7 +200,7 @@ static int run_many(const struct tt_request *requests, size_t n)
 	last = (struct tt_op **)(ops + n);
 	for (size_t i = 0; i < n; i++)
 		tt_op_init(&ops[i], &requests[i]);
-	rc = tt_run(line_up(ops, n, last, places - 1));
+	rc = tt_run(by_peer(line_up(ops, n, last, places - 1)));
 	tt_spare_give(ops);
 	return rc;
 }
