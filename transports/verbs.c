@@ -68,11 +68,11 @@ static void verbs_close(struct tt_endpoint *base)
 	if (ep->posted)
 		tt_log(TT_LOG_DEBUG,
 		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
-		       "callers' memory; %llu registrations",
+		       "callers' memory; %llu registrations, %llu of them of device memory",
 		       base->world->rank, (unsigned long long)ep->posted,
 		       (unsigned long long)ep->rings, (unsigned long long)ep->signalled,
 		       (unsigned long long)ep->lent, (unsigned long long)ep->landed,
-		       (unsigned long long)ep->registrations);
+		       (unsigned long long)ep->registrations, (unsigned long long)ep->dmabufs);
 	say_farewell(ep);
 	for (uint32_t i = 0; i < ep->nlist; i++)
 		tt_ib_queue_free(ep->list[i]);
@@ -371,6 +371,7 @@ const struct tt_transport tt_verbs = {
 	.lends = tt_ib_lends,
 	.post = tt_ib_post,
 	.expect = tt_ib_expect,
+	.device = tt_ib_device,
 	.abandon = tt_ib_abandon,
 	.progress = verbs_progress,
 	.fault = tt_ib_fault,

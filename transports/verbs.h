@@ -191,7 +191,9 @@ struct tt_ib_ep {
 	char text[700];
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
-	uint64_t registrations, signalled, posted, rings;      /* rings: calls of post_send */
+	_Atomic uint64_t registrations;
+	uint64_t signalled, posted, rings;     /* rings: calls of post_send */
+	uint64_t dmabufs;              /* of the registrations, of device memory */
 	uint64_t lent, landed;         /* messages read, or written, in the caller's memory */
 	struct tt_ib_cache cache;
 };
@@ -304,6 +306,8 @@ void tt_ib_cache_close(struct tt_ib_ep *ep);
 struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p,
 				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey);
 void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *region);
+/* struct tt_transport's device */
+bool tt_ib_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id);
 
 /* verbs_trouble.c ------------------------------------------------------------------------------ */
 

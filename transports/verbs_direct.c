@@ -73,12 +73,19 @@ bool tt_ib_lends(struct tt_link *link, const void *buf, size_t bytes)
 /* By the ring, after all. It counts as complete when the posts before it are. */
 static int post_copy(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp)
 {
+	const struct tt_world *w = l->base.ep->world;
 	void *room = tt_ib_reserve(&l->base, bytes);
 	uint64_t before = l->base.posted;
+	int rc = 0;
 
 	if (!room)
 		return 0;
-	memcpy(room, buf, bytes);
+	if (tt_unlikely(w->fetch != NULL))
+		rc = w->fetch(w->ctx, room, buf, bytes);
+	else
+		memcpy(room, buf, bytes);
+	if (rc)
+		return rc;
 	l->posts[before % TT_IB_MESSAGES].region = NULL;
 	l->posts[before % TT_IB_MESSAGES].works =
 		before ? l->posts[(before - 1) % TT_IB_MESSAGES].works : 0;

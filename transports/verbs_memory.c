@@ -12,10 +12,17 @@
  * TUTTI_IB_REGISTRATIONS of them, or their bytes exceed TUTTI_IB_REGISTERED_MB. A range that a card
  * refused is remembered as an entry without keys, so it is refused once. Locks: lasting's, then the
  * cache's; a hit takes only the latter.
+ *
+ * Device memory is registered by the descriptor of its pages (mem/dmabuf.h). It may be freed without
+ * a word to us, against the promise, and other memory come to lie there: so each call asks
+ * (tt_ib_device) with the id of its allocation, and a registration of another is dropped.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "mem/dmabuf.h"
 #include "transports/verbs.h"
 
 #define REGISTRATIONS 256              /* unless the settings say otherwise */
@@ -23,6 +30,8 @@
 struct tt_ib_region {
 	struct tt_interval range;
 	uint64_t number;               /* of the lasting memory */
+	void *ctx;                     /* device memory's context; NULL: host memory */
+	uint64_t id;                   /* of its allocation, once that was registered or refused */
 	struct tt_ib_mr *mr[TT_IB_RAILS];
 	bool refused, gone;
 	int uses;
@@ -130,6 +139,7 @@ static void add(void *arg, const struct tt_lasting *l)
 		r->range.start = l->range.start;
 		r->range.end = l->range.end;
 		r->number = l->number;
+		r->ctx = l->ctx;
 		tt_intervals_add(&ep->cache.ranges, &r->range);
 		link_newest(&ep->cache, r);
 		ep->cache.count++;
@@ -138,15 +148,53 @@ static void add(void *arg, const struct tt_lasting *l)
 	pthread_mutex_unlock(&ep->cache.lock);
 }
 
+/* The card's driver learns of the memory from the descriptor, and then needs that no more. */
+static int register_device(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
+			   struct tt_ib_mr **ret_mr)
+{
+	struct tt_dmabuf b;
+	int error, rc;
+
+	if (!ep->ib->reg_dmabuf_mr)
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or newer)",
+			       ep->base.world->rank);
+	rc = tt_dmabuf_open(r->ctx, r->range.start, r->range.end, &b);
+	r->id = b.id;
+	if (rc)
+		return rc;
+	*ret_mr = ep->ib->reg_dmabuf_mr(rail->pd, 0, b.bytes, b.first, b.fd,
+					TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE);
+	error = errno;
+	close(b.fd);
+	if (!*ret_mr)
+		return tt_fail(TT_SYSTEM, "rank %d: %s: registering %llu bytes of device memory: %s%s",
+			       ep->base.world->rank, rail->name, (unsigned long long)b.bytes,
+			       strerror(error),
+			       error == EOPNOTSUPP || error == EPROTONOSUPPORT
+				       ? ": this card's driver takes no dma-buf"
+				       : "");
+	ep->registrations++;
+	ep->dmabufs++;
+	return 0;
+}
+
+static int make_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
+		     struct tt_ib_mr **ret_mr)
+{
+	if (r->ctx)
+		return register_device(ep, r, rail, ret_mr);
+	return tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
+			      TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, ret_mr);
+}
+
 static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail)
 {
 	struct tt_ib_mr **mr = &r->mr[rail - ep->rail];
 
 	if (tt_likely(*mr))
 		return true;
-	if (r->refused ||
-	    !tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
-			    TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, mr))
+	if (r->refused || !make_keys(ep, r, rail, mr))
 		return !r->refused;
 	tt_log(TT_LOG_INFO, "%s; messages from there are copied", tt_error_text());
 	tt_error_clear();
@@ -201,4 +249,37 @@ void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *r)
 	if (--r->uses == 0 && r->gone)
 		free(r);
 	pthread_mutex_unlock(&ep->cache.lock);
+}
+
+/* ---- device memory --------------------------------------------------------------------------- */
+
+/* Whatever is known there of another allocation is of memory that was freed. */
+static void forget_other(struct tt_ib_ep *ep, uintptr_t start, size_t bytes, uint64_t id)
+{
+	struct tt_ib_region *r;
+
+	pthread_mutex_lock(&ep->cache.lock);
+	r = (struct tt_ib_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
+	if (r && r->ctx && r->id && r->id != id)
+		drop(ep, r);
+	pthread_mutex_unlock(&ep->cache.lock);
+}
+
+/* Links may take any rail. */
+bool tt_ib_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	uint32_t lkey, rkey;
+	bool good = ep->nrails > 0;
+
+	forget_other(ep, (uintptr_t)p, bytes, id);
+	for (int i = 0; i < ep->nrails && good; i++) {
+		struct tt_ib_region *r =
+			tt_ib_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+
+		good = r && r->ctx && r->id == id;
+		if (r)
+			tt_ib_region_give(ep, r);
+	}
+	return good;
 }

@@ -35,6 +35,9 @@ static void load(void)
 #define X(result, name, arguments) loaded = loaded && find(library, "ibv_" #name, &table.name);
 	TT_IB_CALLS(X)
 #undef X
+#define X(result, name, arguments) *(void **)&table.name = dlsym(library, "ibv_" #name);
+	TT_IB_LATER(X)
+#undef X
 	loaded = loaded && find(library, "_ibv_query_gid_table", &table.query_gid_table);
 }
 

@@ -45,9 +45,15 @@
 	X(const char *, wc_status_str, (int status))						\
 	X(const char *, event_type_str, (int event))
 
+/* Of later libraries (rdma-core 34); NULL where it is not there. */
+#define TT_IB_LATER(X)										\
+	X(struct tt_ib_mr *, reg_dmabuf_mr, (struct tt_ib_pd *pd, uint64_t offset, size_t bytes,	\
+			uint64_t iova, int fd, int access))
+
 struct tt_ib_table {
 #define X(result, name, arguments) result (*name) arguments;
 	TT_IB_CALLS(X)
+	TT_IB_LATER(X)
 #undef X
 	ssize_t (*query_gid_table)(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
 				   size_t n, uint32_t flags, size_t entry_bytes);

@@ -272,6 +272,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "read peers' ordinary memory by process_vm_readv: if faster, if possible, never" },
 	{ "TUTTI_GPU", TT_ENV_CHOICE, "auto", "auto staged off", .agree = true, AT(gpu),
 	  .help = "calls on device memory: by kernels if possible, through the host, not at all" },
+	{ "TUTTI_GPUDIRECT", TT_ENV_CHOICE, "auto", "auto off", AT(gpudirect),
+	  .help = "whether cards read and write registered device memory, by dma-buf" },
 	{ "TUTTI_TILE_BYTES", TT_ENV_NUMBER, "0", "4096..16777216", .agree = true, AT(tile_bytes),
 	  .help = "bytes of a block in flight at once; 0: choose" },
 	{ "TUTTI_TUNING", TT_ENV_TEXT, "", "a file that `tutti tune` wrote", AT(tuning),

@@ -119,7 +119,7 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
-	rc = tt_gpu_open(c, env->gpu);
+	rc = tt_gpu_open(c, env);
 	mine.device = c->gpu && !c->gpu->staged_only;
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "comm/endpoints.h"
+#include "comm/gpu.h"
 #include "plan/bind.h"
 
 #define YIELDS 50                  /* before sleeping, while a peer connects */
@@ -52,6 +53,11 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 	tuttiComm_t c = ctx;
 
 	return tt_control_allgather(c->ctl, mine, bytes, all, c->world.deadline_ns);
+}
+
+static int fetch(void *ctx, void *to, const void *from, size_t bytes)
+{
+	return tt_gpu_fetch(ctx, to, from, bytes);
 }
 
 /* auto: all of them; a name: that one, and self for messages to oneself */
@@ -252,6 +258,7 @@ int tt_endpoints_open(tuttiComm_t c)
 		.dial = dial,
 		.take = take,
 		.allgather = allgather,
+		.fetch = fetch,
 		.ctx = c,
 	};
 	c->card_world = c->world;

@@ -33,14 +33,14 @@ void tt_gpu_leave(tt_cuctx ctx)
 		tt_cuda_here()->ctx_pop(&ctx);
 }
 
-int tt_gpu_open(tuttiComm_t c, const char *setting)
+int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tt_cuctx ctx = tt_gpu_context();
 	struct tt_gpu *d;
 	int rc;
 
-	if (!ctx || !strcmp(setting, "off"))
+	if (!ctx || !strcmp(env->gpu, "off"))
 		return 0;
 	d = calloc(1, sizeof(*d));
 	if (!d)
@@ -48,7 +48,9 @@ int tt_gpu_open(tuttiComm_t c, const char *setting)
 	d->comm = c;
 	d->cu = cu;
 	d->ctx = ctx;
-	d->staged_only = !strcmp(setting, "staged");
+	d->staged_only = !strcmp(env->gpu, "staged");
+	if (d->staged_only || !strcmp(env->gpudirect, "off"))
+		d->straight = TT_STRAIGHT_NO;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->work, NULL);
 	if ((rc = cu->ctx_device(&d->device)) ||

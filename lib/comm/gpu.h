@@ -51,6 +51,13 @@ struct tt_gpu {
 	atomic_uint_fast64_t overlaps;         /* inputs of which a part was seen; for tests */
 	void (*close_stages)(struct tt_gpu *d);
 
+	/* past the stages: cards read and write device memory (run/gpu_straight.c) */
+	enum { TT_STRAIGHT_UNKNOWN, TT_STRAIGHT_NO, TT_STRAIGHT_YES } straight;
+	bool flushes;                          /* what cards wrote must be made visible */
+	/* for tests and the log: calls that went straight, and that would have but for a refusal;
+	 * their messages that had to be copied after all; bytes that were staged */
+	atomic_uint_fast64_t went_straight, refused, bounced, staged_bytes;
+
 	/* watching */
 	pthread_t thread;
 	bool watched;                          /* the thread runs */
@@ -72,7 +79,7 @@ void tt_gpu_leave(tt_cuctx ctx);
 
 /* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0
  * | TT_CUDA */
-int tt_gpu_open(struct tuttiComm *comm, const char *setting);
+int tt_gpu_open(struct tuttiComm *comm, const struct tt_env *env);
 /* Collective, where every rank has one: meet the others. What fails is no error: then there are no
  * kernels. 0 | < 0 */
 int tt_gpu_meet(struct tuttiComm *comm);
@@ -82,6 +89,10 @@ void tt_gpu_close(struct tuttiComm *comm);
 int tt_gpu_refuse(struct tuttiComm *comm, const char *call, const void *p);
 /* Waits for what was given to it so far. */
 void tt_gpu_settle(struct tuttiComm *comm);
+/* The context in which to ask about p, if that is device memory; else NULL. */
+tt_cuctx tt_gpu_context_of(struct tuttiComm *comm, const void *p);
+/* Copies bytes that may lie in device memory, as they are. 0 | TT_CUDA */
+int tt_gpu_fetch(struct tuttiComm *comm, void *to, const void *from, size_t bytes);
 /* Copies a number that a call on `stream` takes and that may lie in CUDA's memory: there it is what
  * the stream makes of it, which is waited for. 0 | TT_CUDA | TT_USAGE (the stream is captured) */
 int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes,

@@ -23,6 +23,32 @@ static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
 	return rc;
 }
 
+tt_cuctx tt_gpu_context_of(tuttiComm_t c, const void *p)
+{
+	struct tt_mem m;
+
+	if (!classify(c->gpu, p, &m))
+		return m.kind >= TT_MEM_DEVICE ? c->gpu->ctx : NULL;
+	tt_error_clear();
+	return NULL;
+}
+
+int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
+{
+	tt_cuctx ctx = tt_gpu_context_of(c, from);
+	int rc;
+
+	if (!ctx) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	tt_gpu_enter(ctx);
+	rc = c->gpu->cu->dtoh(to, (uintptr_t)from, bytes);
+	tt_gpu_leave(ctx);
+	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
+		  : 0;
+}
+
 int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 {
 	struct tt_mem m;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "comm/comm.h"
+#include "comm/gpu.h"
 #include "mem/lasting.h"
 
 struct tt_registration {
@@ -28,6 +29,7 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory to note a registration of %zu bytes at %p",
 			       c->rank, bytes, start);
+	r->lasting.ctx = tt_gpu_context_of(c, start);
 	tt_lasting_add(&r->lasting, start, bytes);
 	pthread_mutex_lock(&c->lock);
 	r->next = c->registrations;

@@ -32,6 +32,9 @@ static bool fill(void *driver, char *why, size_t bytes)
 	}
 	TT_CUDA_FUNCTIONS(FIND)
 #undef FIND
+#define FIND(member, symbol, parameters) *(void **)&table.member = dlsym(driver, #symbol);
+	TT_CUDA_LATER(FIND)
+#undef FIND
 	table.own_kernels = dlsym(driver, "tutti_own_kernels");
 	rc = table.init(0);
 	if (rc) {

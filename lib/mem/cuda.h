@@ -29,7 +29,11 @@ enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_BAD_CONTEXT = 201, TT_CU_
 
 /* of devices */
 enum { TT_CU_ATTR_SMS = 16, TT_CU_ATTR_L2_BYTES = 38, TT_CU_ATTR_MAJOR = 75,
-	TT_CU_ATTR_MINOR = 76 };
+	TT_CU_ATTR_MINOR = 76, TT_CU_ATTR_FLUSH_OPTIONS = 117, TT_CU_ATTR_WRITES_ORDERING = 118,
+	TT_CU_ATTR_DMA_BUF = 124 };
+/* What cards write into device memory: who sees it in order; how it is made visible. */
+enum { TT_CU_ORDERED_FOR_OWNER = 100, TT_CU_FLUSH_BY_HOST = 1, TT_CU_FLUSH_CONTEXT = 0 };
+enum { TT_CU_RANGE_DMA_BUF = 1 };
 enum { TT_CU_PTR_TYPE = 2, TT_CU_PTR_ID = 7, TT_CU_PTR_MANAGED = 8, TT_CU_PTR_DEVICE = 9,
 	TT_CU_PTR_IPC = 10 };
 enum { TT_CU_TYPE_HOST = 1, TT_CU_TYPE_DEVICE = 2 };
@@ -162,9 +166,16 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 			unsigned bx, unsigned by, unsigned bz, unsigned shared,			\
 			tt_custream stream, void **params, void **extra))
 
+/* The same of later drivers; NULL where the driver has it not. */
+#define TT_CUDA_LATER(F)									\
+	F(range_handle, cuMemGetHandleForAddressRange, (void *ret_fd, tt_cuptr at, size_t bytes, \
+			int type, unsigned long long flags))					\
+	F(flush_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))
+
 #define TT_CUDA_MEMBER(member, symbol, parameters) int (*member) parameters;
 struct tt_cuda {
 	TT_CUDA_FUNCTIONS(TT_CUDA_MEMBER)
+	TT_CUDA_LATER(TT_CUDA_MEMBER)
 	/* the driver brings kernels for us (the tests' stand-in does), or NULL */
 	const void *own_kernels;
 };

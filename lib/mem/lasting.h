@@ -15,6 +15,8 @@
 struct tt_lasting {
 	struct tt_interval range;
 	uint64_t number;                 /* never used twice in this process */
+	/* device memory: a context of CUDA's to ask about it in; NULL: host memory */
+	void *ctx;
 };
 
 void tt_lasting_add(struct tt_lasting *l, const void *start, size_t bytes);

@@ -82,6 +82,7 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 	if (!p || mapped < bytes)
 		goto free_piece;
 	p->window.bytes = mapped ? mapped : page;
+	p->lasting.ctx = NULL;
 	/* the kernel would look for it by killing others */
 	if (mapped > available() || !map(p))
 		goto free_piece;

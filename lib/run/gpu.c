@@ -21,12 +21,14 @@
 
 /* ---- which way ------------------------------------------------------------------------------- */
 
-static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, bool *ret_device)
+static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, bool *ret_device,
+		     uint64_t *ret_id)
 {
-	struct tt_mem m;
+	struct tt_mem m = { .kind = TT_MEM_HOST };
 	int rc = bytes && d ? tt_cuda_classify(d->cu, p, &m) : 0;
 
-	*ret_device = !rc && bytes && d && m.kind >= TT_MEM_DEVICE;
+	*ret_device = !rc && m.kind >= TT_MEM_DEVICE;
+	*ret_id = *ret_device && m.kind != TT_MEM_MANAGED ? m.id : 0;
 	return rc;
 }
 
@@ -39,8 +41,9 @@ static int look_at(const struct tt_request *r, struct tt_gpu_call *ret)
 		return 0;
 	if (!tt_request_extents(r, &ret->in_bytes, &ret->out_bytes))
 		return TT_ARG;
-	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in_device);
-	return rc ? rc : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out_device);
+	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in_device, &ret->in_id);
+	return rc ? rc
+		  : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out_device, &ret->out_id);
 }
 
 static bool by_kernels(const struct tt_gpu_call *call)
@@ -196,7 +199,7 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 }
 
 /* Calls by the host's way run as one set, as those of a group must. */
-static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
 	struct tt_gpu *d = NULL;
 	bool capturing;
@@ -210,6 +213,8 @@ static int put_staged(const struct tt_gpu_call *calls, size_t n, tt_custream str
 		return rc;
 	mode = tt_gpu_begin_calls(d);
 	rc = begin(d, stream, &capturing);
+	for (size_t i = 0; i < n && !rc; i++)
+		tt_straight_choose(&calls[i]);
 	if (!rc)
 		rc = tt_gpu_stage(d, calls, n, stream, capturing);
 	if (!rc)
@@ -239,7 +244,7 @@ static int check_streams(const struct tt_gpu_call *calls, size_t n)
 	return 0;
 }
 
-static int put(const struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int put(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
 	int rc = check_streams(calls, n);
 

@@ -24,6 +24,8 @@ struct tt_gpu_call {
 	const struct tt_request *request;
 	size_t in_bytes, out_bytes;
 	bool in_device, out_device;
+	uint64_t in_id, out_id;                /* of allocations that may have a dma-buf; else 0 */
+	bool straight;                         /* cards read and write it where it lies */
 };
 
 /* gpu_job.c: the part of a job that is the same whichever way it runs;
@@ -79,6 +81,9 @@ bool tt_gpu_plan_takes(const struct tt_request *request);
 int tt_gpu_plan_keep(const struct tt_request *request, const struct tt_gpu_program **ret_program);
 int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
 		const struct tt_dev_job *job, tt_custream stream);
+
+/* gpu_straight.c: can it? Sets the call's straight. Its context is current. */
+void tt_straight_choose(struct tt_gpu_call *call);
 
 /* gpu_stage.c: calls by the host's way, with copies from and to device memory around them, on a
  * CUDA stream */

@@ -35,6 +35,7 @@ struct tt_staged {
 	struct tt_batch *batch;                /* drawn; NULL: of a graph, then these: */
 	struct tt_request *requests;
 	struct tt_gate *gates;                 /* one a request, some in use */
+	struct tt_straight *straights;         /* so are these */
 	size_t n;
 };
 
@@ -55,7 +56,7 @@ static void done(void *arg, int rc)
 	(void)rc;
 	tt_gpu_end_calls(s->d, mode);
 	for (size_t i = 0; i < s->n; i++)
-		failed |= s->gates[i].failed;
+		failed |= s->gates[i].failed || s->straights[i].failed, free(s->straights[i].host);
 	if (failed)
 		tt_comm_failed(s->d->comm, TT_CUDA);
 	let_stream_go(s);
@@ -90,6 +91,7 @@ static void free_stage(struct tt_staged *s)
 	}
 	free(s->requests);
 	free(s->gates);
+	free(s->straights);
 	free(s);
 }
 
@@ -162,13 +164,24 @@ static size_t lines(size_t bytes)
 	return (bytes + 127) / 128 * 128;
 }
 
+/* Which buffers are staged */
+static bool stages_in(const struct tt_gpu_call *c)
+{
+	return c->in_device && !c->straight;
+}
+
+static bool stages_out(const struct tt_gpu_call *c)
+{
+	return c->out_device && !c->straight;
+}
+
 static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
 {
 	size_t bytes = (n + 1) * WORD_BYTES;
 
 	for (size_t i = 0; i < n; i++)
-		bytes += (calls[i].in_device ? lines(calls[i].in_bytes) : 0) +
-			 (calls[i].out_device ? lines(calls[i].out_bytes) : 0);
+		bytes += (stages_in(&calls[i]) ? lines(calls[i].in_bytes) : 0) +
+			 (stages_out(&calls[i]) ? lines(calls[i].out_bytes) : 0);
 	return bytes;
 }
 
@@ -191,8 +204,24 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 
 static bool is_large(const struct tt_gpu_call *c)
 {
-	return (c->in_device && c->in_bytes >= LARGE_BYTES) ||
-	       (c->out_device && c->out_bytes >= LARGE_BYTES);
+	return (stages_in(c) && c->in_bytes >= LARGE_BYTES) ||
+	       (stages_out(c) && c->out_bytes >= LARGE_BYTES);
+}
+
+static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
+{
+	struct tt_straight *x = &s->straights[i];
+
+	*x = (struct tt_straight){ .d = s->d };
+	if (c->in_device) {
+		x->in = (uintptr_t)c->request->in;
+		x->in_end = x->in + c->in_bytes;
+	}
+	if (c->out_device) {
+		x->out = (uintptr_t)c->request->out;
+		x->out_end = x->out + c->out_bytes;
+	}
+	s->requests[i].straight = x;
 }
 
 /* The requests with stages in the place of device memory, and the copies to them */
@@ -205,14 +234,16 @@ static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t 
 	for (size_t i = 0; i < n && !rc; i++) {
 		requests[i] = *calls[i].request;
 		requests[i].stream = NULL;
-		if (calls[i].in_device) {
+		if (calls[i].straight)
+			set_straight(s, i, &calls[i]);
+		if (stages_in(&calls[i])) {
 			if (!is_large(&calls[i]))
 				rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in,
 							  calls[i].in_bytes, stream);
 			requests[i].in = p;
 			p += lines(calls[i].in_bytes);
 		}
-		if (calls[i].out_device) {
+		if (stages_out(&calls[i])) {
 			requests[i].out = p;
 			p += lines(calls[i].out_bytes);
 		}
@@ -228,7 +259,7 @@ static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++)
-		if (calls[i].out_device && !is_large(&calls[i]))
+		if (stages_out(&calls[i]) && !is_large(&calls[i]))
 			rc = s->d->cu->htod_async((uintptr_t)calls[i].request->out, requests[i].out,
 						  calls[i].out_bytes, stream);
 	return rc;
@@ -316,12 +347,15 @@ int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt
 		return rc;
 	s->next = d->staged;
 	d->staged = s;
+	atomic_fetch_add(&d->staged_bytes, stage_bytes(calls, n) - (n + 1) * WORD_BYTES);
 	free(s->requests);
 	free(s->gates);
+	free(s->straights);
 	s->n = n;
 	s->requests = calloc(n, sizeof(*s->requests));
 	s->gates = calloc(n, sizeof(*s->gates));
-	if (!s->requests || !s->gates)
+	s->straights = calloc(n, sizeof(*s->straights));
+	if (!s->requests || !s->gates || !s->straights)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu calls", d->comm->rank, n);
 	return put_on_stream(s, calls, n, stream);
 }

@@ -37,6 +37,17 @@ struct tt_request {
 	uint64_t scalar;
 	/* in and out are stages of device memory, copied while it runs; NULL: no */
 	struct tt_gate *gate;
+	/* in or out is device memory, which cards read and write; NULL: no */
+	struct tt_straight *straight;
+};
+
+/* gpu_stage.c makes it, gpu_straight.c uses it. */
+struct tt_straight {
+	struct tt_gpu *d;
+	uint64_t in, in_end, out, out_end;     /* what of the call is device memory */
+	bool dirty;                     /* cards have written what the device may not see yet */
+	void *host;                     /* in its place, since the call took another road */
+	bool failed;
 };
 
 /* gpu_stage.c makes it, gpu_gate.c moves it; the fields behind the line belong to the operation. */
@@ -109,7 +120,8 @@ struct tt_op {
 	bool foresees;
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
-	struct tt_gate *gate;           /* the request's */
+	struct tt_gate *gate;           /* the request's, and: */
+	struct tt_straight *straight;
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
@@ -214,6 +226,14 @@ static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
 }
 int tt_gate_flow(struct tt_op *op);
 void tt_gate_end(struct tt_op *op);
+
+/* gpu_straight.c, for operations that have one. begin: its road is known; move: src to room and to dst, whichever there are
+ * and wherever they are; reads: cards are about to read what lies there; end: the device is. 0 |
+ * TT_CUDA */
+int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes);
+int tt_straight_reads(struct tt_op *op, const void *p);
+int tt_straight_begin(struct tt_op *op);
+void tt_straight_end(struct tt_op *op);
 
 /* run.c: the operations of a set, and those to be started after them, to completion; on failure
  * their communicators are broken, everywhere. 0 | the first failure */

@@ -22,6 +22,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->ncursors = op->nfinished = op->npending = 0;
 	op->trial = NULL;
 	op->gate = r->gate;
+	op->straight = r->straight;
 }
 
 /* A block larger than a message is cut into tiles;
@@ -262,6 +263,8 @@ static int start_collective(struct tt_op *op)
 		tt_direct_begin(op);
 	else if ((rc = by_messages(op)))
 		return rc;
+	if (tt_unlikely(op->straight != NULL) && (rc = tt_straight_begin(op)))
+		return rc;
 	if (tt_unlikely(op->gate != NULL) &&
 	    (rc = tt_gate_begin(op, op->express || op->direct || op->scaled)))
 		return rc;
@@ -301,6 +304,8 @@ void tt_op_finish(struct tt_op *op)
 		else if (op->trial)
 			tt_way_learn(op);
 	}
+	if (tt_unlikely(op->straight != NULL))
+		tt_straight_end(op);
 	if (tt_unlikely(op->gate != NULL))
 		tt_gate_end(op);
 	op->complete = true;

@@ -47,6 +47,8 @@ static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes
 		if (op->npending == TT_MAX_PENDING)
 			return 0;
 	}
+	if (tt_unlikely(op->straight != NULL) && (rc = tt_straight_reads(op, p)))
+		return rc;
 	rc = l->t->post(l, p, bytes, op->stamp);
 	if (rc > 0 && l->completed < l->posted)
 		op->pending[op->npending++] = (struct tt_pending){ l, l->posted, p, p + bytes };
@@ -73,20 +75,24 @@ void tt_fault(tuttiComm_t c)
 	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
-static void compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
-		    const void **src, size_t bytes)
+/* 0 | TT_CUDA */
+static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
+		   const void **src, size_t bytes)
 {
+	if (tt_unlikely(op->straight != NULL))
+		return tt_straight_move(op, dst, room, src[0], bytes);
 	if (s->op == TT_COMBINE) {
 		if (dst)
 			op->reduce(dst, room, src, s->nsrc, bytes / op->element_bytes);
 		else
 			op->reduce(room, NULL, src, s->nsrc, bytes / op->element_bytes);
-		return;
+		return 0;
 	}
 	if (room)
 		memcpy(room, src[0], bytes);
 	if (dst && dst != src[0])
 		tt_op_copy(op, tt_ref_buf(s->dst), dst, src[0], bytes);
+	return 0;
 }
 
 /* A message that only has to land, and perhaps be posted on:
@@ -167,7 +173,9 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (dst && tt_step_needed(op, dst, bytes))
 		return 0;
 	tt_fault_point(op->comm);
-	compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
+	rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src, bytes);
+	if (tt_unlikely(rc))
+		return rc;
 	while (wires > 0) {
 		wires--;
 		op->comm->heard[from[wires]->peer] = op->comm->seq;

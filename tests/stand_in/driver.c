@@ -47,6 +47,13 @@ int stand_in_fault(const char *symbol)
 	return hit ? code : 0;
 }
 
+bool stand_in_lacks(const char *word)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_NO");
+
+	return text && strstr(text, word);
+}
+
 int stand_in_devices(void)
 {
 	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
@@ -126,8 +133,26 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 {
 	ENTER();
 	(void)device;
-	*ret_value = attribute == TT_CU_ATTR_SMS ? PLACES : attribute == TT_CU_ATTR_MAJOR ? 9 : 0;
-	return 0;
+	switch (attribute) {
+	case TT_CU_ATTR_SMS:
+		*ret_value = PLACES;
+		return 0;
+	case TT_CU_ATTR_MAJOR:
+		*ret_value = 9;
+		return 0;
+	case TT_CU_ATTR_DMA_BUF:
+		*ret_value = !stand_in_lacks("dmabuf");
+		return 0;
+	case TT_CU_ATTR_WRITES_ORDERING:
+		*ret_value = stand_in_lacks("ordering") ? 0 : TT_CU_ORDERED_FOR_OWNER;
+		return 0;
+	case TT_CU_ATTR_FLUSH_OPTIONS:
+		*ret_value = stand_in_lacks("flush") ? 0 : TT_CU_FLUSH_BY_HOST;
+		return 0;
+	default:
+		*ret_value = 0;
+		return 0;
+	}
 }
 
 EXPORT int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)

@@ -16,8 +16,8 @@
 
 static struct piece {
 	struct piece *next;
-	char *at;
-	size_t bytes;
+	char *at, *reach;                      /* reach: for streams, NULL: the same */
+	size_t bytes, offset;                  /* offset: in fd */
 	int fd, device;
 	unsigned type, managed;
 	uint64_t id;
@@ -70,16 +70,23 @@ static int release(struct piece *x)
 		return TT_CU_BAD_VALUE;
 	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
+	if (x->reach)
+		munmap(x->reach, x->bytes);
 	if (x->fd >= 0)
 		close(x->fd);
 	free(x);
 	return 0;
 }
 
-void stand_in_add_virtual(char *at, size_t bytes)
+void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
-	add((struct piece){ .at = at, .bytes = bytes, .fd = -1, .device = stand_in_device(),
-			    .type = TT_CU_TYPE_DEVICE, .virtual = true });
+	add((struct piece){ .at = at,
+			    .bytes = bytes,
+			    .fd = dup(fd),
+			    .offset = offset,
+			    .device = stand_in_device(),
+			    .type = TT_CU_TYPE_DEVICE,
+			    .virtual = true });
 }
 
 bool stand_in_take_virtual(char *at)
@@ -102,9 +109,25 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	if (p.at == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
+	if (type == TT_CU_TYPE_DEVICE && !managed && stand_in_lacks("host") &&
+	    !mprotect(p.at, p.bytes, PROT_NONE))
+		p.reach = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	*ret = p.at;
 	add(p);
 	return 0;
+}
+
+void *stand_in_shadow(const void *at)
+{
+	struct piece *x;
+	void *p = (void *)(uintptr_t)at;
+
+	pthread_mutex_lock(&stand_in_lock);
+	x = find(at);
+	if (x && x->reach)
+		p = x->reach + ((const char *)at - x->at);
+	pthread_mutex_unlock(&stand_in_lock);
+	return p;
 }
 
 EXPORT int cuMemAlloc_v2(tt_cuptr *ret_ptr, size_t bytes)
@@ -217,6 +240,24 @@ EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cup
 	}
 	pthread_mutex_unlock(&stand_in_lock);
 	return x ? 0 : TT_CU_BAD_VALUE;
+}
+
+bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
+{
+	char *p = (char *)(uintptr_t)at;
+	struct piece *x;
+	bool good;
+
+	pthread_mutex_lock(&stand_in_lock);
+	x = find(p);
+	good = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->opened &&
+	       p + bytes <= x->at + x->bytes;
+	if (good) {
+		*ret_fd = x->fd;
+		*ret_offset = x->offset + (size_t)(p - x->at);
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	return good;
 }
 
 EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)

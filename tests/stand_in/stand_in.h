@@ -22,6 +22,9 @@
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is
  *               wrong
+ *               TUTTI_TEST_CUDA_NO=WORD   WORD is not there: dmabuf (the device has none), ordering
+ *               (what cards write is seen after cuFlushGPUDirectRDMAWrites only), flush (nor can that be
+ *               called), host (processors that touch cuMemAlloc's memory die; without kernels only)
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
 #ifndef STAND_IN_H
@@ -60,14 +63,21 @@ int stand_in_fault(const char *symbol);
 extern pthread_mutex_t stand_in_lock;
 extern pthread_cond_t stand_in_changed;
 
+/* driver.c: is that word in TUTTI_TEST_CUDA_NO? */
+bool stand_in_lacks(const char *word);
+
 /* driver.c: the calling thread's device, -1 without a context */
 int stand_in_device(void);
 int stand_in_devices(void);
 
-/* memory.c: virtual.c's mappings are device memory, too.
- * take: false: there is none at that address */
-void stand_in_add_virtual(char *at, size_t bytes);
+/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that
+ * address */
+/* where streams find memory that processors must not touch */
+void *stand_in_shadow(const void *p);
+void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset);
 bool stand_in_take_virtual(char *at);
+/* The file in which a range of device memory lies, if that is of one piece */
+bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset);
 
 /* What a stream does, one after the other. */
 enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };

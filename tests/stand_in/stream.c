@@ -97,12 +97,12 @@ void stand_in_run(const struct node *n)
 	dawdle();
 	switch (n->kind) {
 	case COPY:
-		memcpy(n->to, n->from, n->bytes);
+		memcpy(stand_in_shadow(n->to), stand_in_shadow(n->from), n->bytes);
 		if (n->spoilt)
 			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
 		break;
 	case SET:
-		memset(n->to, n->value, n->bytes);
+		memset(stand_in_shadow(n->to), n->value, n->bytes);
 		break;
 	case HOST_FUNC:
 		n->fn(n->arg);

@@ -75,7 +75,7 @@ EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 	if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd_of(handle),
 		 (off_t)offset) == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
-	stand_in_add_virtual((char *)(uintptr_t)at, bytes);
+	stand_in_add_virtual((char *)(uintptr_t)at, bytes, fd_of(handle), offset);
 	return 0;
 }
 

@@ -201,14 +201,15 @@ int ibv_dealloc_pd(struct tt_ib_pd *pd)
 	return 0;
 }
 
-struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access)
+struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
+			uint64_t really, uint64_t held)
 {
 	static uint64_t count;
 	struct mr *m = calloc(1, sizeof(*m));
 	uint32_t i = 0;
 
 	if (!m || fault_from("much-memory", bytes) ||
-	    fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !addr || !bytes) {
+	    fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !start || !bytes) {
 		free(m);
 		errno = ENOMEM;
 		return NULL;
@@ -217,17 +218,29 @@ struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int a
 	while (i < MAX_MRS - 1 && all->mr[i].used)
 		i++;
 	m->index = i;
-	m->base = (struct tt_ib_mr){ pd->context, pd, addr, bytes, i, new_number() << 8, 0 };
+	m->base = (struct tt_ib_mr){ .context = pd->context,
+				     .pd = pd,
+				     .addr = (void *)(uintptr_t)start,
+				     .length = bytes,
+				     .handle = i,
+				     .lkey = new_number() << 8 };
 	m->base.rkey = m->base.lkey;
-	all->mr[i] = (struct shared_mr){ true,	 getpid(),	  pd->handle, m->base.lkey,
-					 access, (uintptr_t)addr, bytes };
+	all->mr[i] = (struct shared_mr){ true,	 getpid(), pd->handle, m->base.lkey,
+					 access, start,	   bytes,      really,
+					 held };
 	unlock();
 	return &m->base;
+}
+
+struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access)
+{
+	return add_mr(pd, (uintptr_t)addr, bytes, access, 0, 0);
 }
 
 int ibv_dereg_mr(struct tt_ib_mr *mr)
 {
 	lock();
+	forget_device(&all->mr[((struct mr *)mr)->index]);
 	all->mr[((struct mr *)mr)->index].used = false;
 	unlock();
 	free(mr);

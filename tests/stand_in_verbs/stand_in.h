@@ -15,7 +15,8 @@
  * random order; "delay" holds them back. TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write
  * (memory: registration), once:
  *   drop remote-access local-protection rnr flush port-down device-gone memory
- * or much-memory@BYTES: whenever so much is to be registered at once.
+ * or much-memory@BYTES: whenever so much is to be registered at once; no-dmabuf@BYTES: the same of
+ * device memory, refused as by a card whose driver takes none.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
@@ -30,6 +31,7 @@
 #define MAX_CQS 256
 #define MAX_MRS 16384
 #define MAX_RECVS 256
+#define MAX_LANDINGS 4096
 #define CQ_ENTRIES 32768
 #define MAX_INLINE 220
 #define MAX_DEPTH 4096
@@ -54,13 +56,26 @@ struct shared_cq {
 	struct entry entries[CQ_ENTRIES];
 };
 
-struct shared_mr { bool used; pid_t pid; uint32_t pd, key; int access; uint64_t start, bytes; };
+struct shared_mr {
+	bool used;
+	pid_t pid;
+	uint32_t pd, key;
+	int access;
+	uint64_t start, bytes;
+	/* device memory: where its process has it, and what is written there until the flush (0: it
+	 * is not held) */
+	uint64_t really, held;
+};
+
+struct landing { pid_t pid; uint32_t mr; uint64_t at, bytes; };        /* held */
 
 struct shared {
 	pthread_mutex_t lock;
 	uint32_t numbers;                      /* of queue pairs, keys, channels, contexts */
 	struct shared_qp qp[MAX_QPS];
 	struct shared_mr mr[MAX_MRS];
+	struct landing landing[MAX_LANDINGS];
+	uint32_t nlandings;
 	struct shared_cq cq[MAX_CQS];
 };
 
@@ -74,6 +89,16 @@ struct channel { struct tt_ib_channel base; uint32_t number; };
 struct shared *shared(void);               /* locked by: */
 void lock(void);
 void unlock(void);
+
+/* objects.c: device memory has a place of its own, really, and may have held */
+struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
+			uint64_t really, uint64_t held);
+
+/* device.c, under the lock. Where a card finds the bytes that a key has at that address, to read
+ * them; to write them */
+uint64_t read_at(const struct shared_mr *mr, uint64_t at);
+uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes);
+void forget_device(const struct shared_mr *mr);
 
 /* work.c */
 int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc);

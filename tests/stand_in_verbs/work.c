@@ -120,13 +120,13 @@ static bool covers(const struct shared_mr *m, pid_t pid, uint32_t pd, uint32_t k
 }
 
 /* Keys are never used twice, so those of memory that was handed back are good for nothing. */
-static bool registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start, uint64_t bytes,
-		       int access)
+static const struct shared_mr *registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start,
+					  uint64_t bytes, int access)
 {
 	for (int i = 0; i < MAX_MRS; i++)
 		if (covers(&shared()->mr[i], pid, pd, key, start, bytes, access))
-			return true;
-	return false;
+			return &shared()->mr[i];
+	return NULL;
 }
 
 static struct shared_qp *find(uint32_t number)
@@ -186,15 +186,26 @@ static bool readable(const struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	return good;
 }
 
-/* The last piece first, for the same reason as in move. */
-static bool move_all(pid_t pid, const struct tt_ib_send_wr *wr)
+/* Where the card finds a piece: inline ones where the processor does. */
+static uint64_t source(const struct shared_qp *q, const struct tt_ib_send_wr *wr, int i)
 {
-	uint64_t to = wr->wr.rdma.remote_addr + bytes_of(wr);
+	const struct tt_ib_sge *s = &wr->sg_list[i];
+
+	if (wr->send_flags & TT_IB_INLINE)
+		return s->addr;
+	return read_at(registered(q->pid, q->pd, s->lkey, s->addr, s->length, 0), s->addr);
+}
+
+/* The last piece first, for the same reason as in move. */
+static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_ib_send_wr *wr,
+		     const struct shared_mr *target)
+{
+	uint64_t to = write_at(target, wr->wr.rdma.remote_addr, bytes_of(wr)) + bytes_of(wr);
 	bool good = true;
 
 	for (int i = wr->num_sge - 1; i >= 0 && good; i--) {
 		to -= wr->sg_list[i].length;
-		good = move(pid, wr->sg_list[i].addr, to, wr->sg_list[i].length);
+		good = move(pid, source(q, wr, i), to, wr->sg_list[i].length);
 	}
 	return good;
 }
@@ -205,6 +216,7 @@ static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
 {
 	uint64_t bytes = bytes_of(wr);
 	struct shared_qp *peer = find(q->dest);
+	const struct shared_mr *target = NULL;
 
 	if (!readable(q, wr))
 		return TT_IB_WC_LOC_PROT;
@@ -213,14 +225,16 @@ static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
 	if (!peer || peer->dest != q->number ||
 	    (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
 		return TT_IB_WC_RETRY;
-	if (bytes && !registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
-				 bytes, TT_IB_REMOTE_WRITE)) {
+	if (bytes)
+		target = registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
+				    bytes, TT_IB_REMOTE_WRITE);
+	if (bytes && !target) {
 		tell(peer->context, TT_IB_EVENT_QP_ACCESS_ERR);
 		return TT_IB_WC_REM_ACCESS;
 	}
 	if (wr->opcode == TT_IB_WRITE_IMM && peer->recv_head == peer->recv_tail)
 		return TT_IB_WC_RNR_RETRY;
-	if (!move_all(peer->pid, wr))
+	if (!move_all(q, peer->pid, wr, target))
 		return TT_IB_WC_RETRY;
 	*ret_peer = peer;
 	return 0;
