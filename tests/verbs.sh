@@ -138,7 +138,6 @@ claim $? "a buffer that cannot be registered: right"
 says 'registering [0-9]* bytes: .*; messages from there are copied' "and it is told why it is slow"
 
 # device memory: the stand-in for CUDA, too
-gpus() { LD_LIBRARY_PATH=$PWD/tests/stand_in:$folder TUTTI_TEST_VERBS=$tmp/verbs timeout 60 "$@" >"$tmp/out" 2>&1 </dev/null; }
 for r in 0 1; do eval "env_$r=(TUTTI_HOST_ID=$r TUTTI_LOG=debug LD_LIBRARY_PATH=$PWD/tests/stand_in:$folder)"; done
 for tool in sendrecv broadcast allgather alltoall; do
 	port=$((port + 1)) perf=perf/${tool}_perf
