@@ -217,3 +217,74 @@ Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
 	cr_assert(run_on(&tt_verbs, 2, 1, 4000, false, steady_body, NULL) == 0);
 	cr_assert(run_on(&tt_verbs, 2, 1, 4000, true, steady_body, NULL) == 0);
 }
+
+/* ---- what a small message costs --------------------------------------------------------------- */
+
+static struct counted {
+	int (*send)(struct tt_ib_qp *, struct tt_ib_send_wr *, struct tt_ib_send_wr **);
+	int (*recv)(struct tt_ib_qp *, struct tt_ib_recv_wr *, struct tt_ib_recv_wr **);
+	int (*poll)(struct tt_ib_cq *, int, struct tt_ib_wc *);
+	uint32_t sends, recvs, finds, completions;
+} counted;
+
+static int count_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad)
+{
+	counted.sends++;
+	return counted.send(qp, wr, bad);
+}
+
+static int count_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad)
+{
+	counted.recvs++;
+	return counted.recv(qp, wr, bad);
+}
+
+static int count_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
+{
+	int found = counted.poll(cq, n, wc);
+
+	counted.finds += found > 0;
+	counted.completions += found > 0 ? (uint32_t)found : 0;
+	return found;
+}
+
+static int doorbells_body(const struct tt_world *world, void *arg)
+{
+	static uint8_t buf[8], in[8];
+	const uint32_t calls = 3200;
+	struct tt_ib_context *card;
+	struct rig rig;
+	struct tt_link *l;
+
+	(void)arg;
+	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
+	l = rig.links[peer_of(world)];
+	card = ((struct tt_ib_ep *)rig.ep)->rail[0].context;
+	counted = (struct counted){ card->ops.post_send, card->ops.post_recv, card->ops.poll_cq,
+				    0, 0, 0, 0 };
+	card->ops.post_send = count_send;
+	card->ops.post_recv = count_recv;
+	card->ops.poll_cq = count_poll;
+	for (uint32_t i = 0; i < calls; i++) {
+		EXPECT(send_one(l, buf, sizeof(buf), i) == 0);
+		EXPECT(receive_one(l, in, sizeof(in), i) == 0);
+	}
+	/* credits need none of their own when both sides send */
+	EXPECT(counted.sends == calls);
+	EXPECT(counted.recvs <= calls / TT_IB_REPOST);
+	/* what has come, and every 32nd that has left */
+	EXPECT(counted.completions <= calls + calls / TT_IB_SIGNAL + 1);
+	EXPECT(counted.finds <= counted.completions);
+	harness_meet(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(verbs, eight_bytes_are_one_doorbell_and_one_completion, .timeout = 60)
+{
+	char why[256];
+
+	if (!tt_verbs.probe(why, sizeof(why)))
+		cr_skip_test("skipped: %s", why);
+	cr_assert(run_on(&tt_verbs, 2, 1, 4000, false, doorbells_body, NULL) == 0);
+}

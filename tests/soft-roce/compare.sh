@@ -2,8 +2,7 @@
 # compare.sh - what the verbs transport makes of Soft-RoCE cards, beside perftest, tcp and Open MPI over UCX
 #   cd build && ../tests/soft-roce/compare.sh [ROUNDS]         12 short rounds: 3 minutes on a quiet host, 10 at most
 #
-# Two cards on one wire, a rank at each end; for tcp a second wire of the same kind into a network namespace, since ranks of
-# one namespace talk by loopback. Outside of the machine it starts the machine; inside it measures. TT_MPI=1 in the environment
+# Two cards on one wire, a rank at each end (pair.sh). Outside of the machine it starts the machine; inside it measures. TT_MPI=1 in the environment
 # adds Open MPI (mpi_turn.c), which did not start on Soft-RoCE (perf/results/soft-roce.md).
 #
 # In every round each tool is measured once and shortly, so that what else the host does meets all. A tool's figure is the
@@ -19,31 +18,7 @@ if [ ! -e /tmp/machine/command ]; then
 fi
 
 big=4194304
-cp perf/allreduce_perf /tmp/
-ip netns add far && ip link add wa type veth peer name wb netns far || exit 1
-for end in "wa 1" "-n far wb 2"; do
-	read -r card number <<<"${end#-n far }"
-	ip ${end%w*} addr add "10.8.1.$number/24" dev "$card" && ip ${end%w*} link set "$card" mtu 4500 up || exit 1
-done
-
-port=23000
-crew() {  # TRANSPORT ARGUMENTS...: rank 0's table: bytes, mean, median
-	local r pids=() network=10.8.0 wire=v before=$(sent)
-	[ "$1" = verbs ] || network=10.8.1 wire=w
-	port=$((port + 1))
-	for r in 0 1; do
-		local card=$([ $r = 0 ] && echo a || echo b) at=()
-		[ $wire$r = w1 ] && at=(ip netns exec far)
-		TUTTI_HOST_ID=$r TUTTI_IB_HCA==rxe$card TUTTI_SOCKET_IFNAME=$wire$card TUTTI_RANK=$r TUTTI_NRANKS=2 \
-			TUTTI_ROOT=$network.1:$port TUTTI_SECRET=compare timeout 100 "${at[@]}" /tmp/allreduce_perf --transport "$1" \
-			--place out -c 0 "${@:2}" >/tmp/rank$r 2>&1 </dev/null &
-		pids+=($!)
-	done
-	for r in "${pids[@]}"; do wait "$r" || tail -n 3 /tmp/rank[01] >&2; done
-	[ $(($(sent) - before)) -gt 20 ] || echo "# $1 did not use the wire" >&2
-	awk '$1 ~ /^[0-9]+$/ { print $1, $6, $14 }' /tmp/rank0
-}
-sent() { cat /sys/class/net/[vw]a/statistics/tx_packets | awk '{ n += $1 } END { print n }'; }
+. "$here/pair.sh"
 alone() { timeout 60 /tmp/allreduce_perf --np 1 --place out -c 0 -b 8 -e 8 -n 1000 -w 100 2>/dev/null | awk '$1 == 8 { print 8, $6, $14 }'; }
 mpi() {  # BYTES CALLS ...: the same table
 	[ -x mpi_turn ] || return
@@ -53,18 +28,6 @@ mpi() {  # BYTES CALLS ...: the same table
 		2>/tmp/mpi.errors
 	[ $? = 0 ] || sed 's/^/# Open MPI: /' /tmp/mpi.errors | head -n 12 >&2
 }
-gid() { rdma_gid=$(grep -l "$2" /sys/class/infiniband/"$1"/ports/1/gids/* | head -n 1); echo "${rdma_gid##*/}"; }
-tool() {  # TOOL ARGUMENTS...: the client's output
-	timeout 60 "$1" -d rxeb -x "$gid_b" -p $port "${@:2}" >/tmp/server 2>&1 &
-	for _ in $(seq 100); do
-		grep -qi ":$(printf %04X $port) .* 0A " /proc/net/tcp /proc/net/tcp6 && break
-		sleep .1
-	done
-	timeout 60 "$1" -d rxea -x "$gid_a" -p $port "${@:2}" 127.0.0.1 2>/dev/null
-	wait $!
-	port=$((port + 1))
-}
-gid_a=$(gid rxea 0a08:0001) gid_b=$(gid rxeb 0a08:0002)
 for ((i = 1; i <= rounds; i++)); do
 	echo round
 	tool ib_write_lat -s 8 -n 400 | awk '$1 == 8 { print "lat", 8, $6, $5 }'
