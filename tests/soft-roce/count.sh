@@ -1,6 +1,6 @@
 #!/bin/bash
 # count.sh - instructions and packets of one 8-byte call in the machine: verbs, tcp, and ib_write_lat
-#   cd build && ../tests/soft-roce/count.sh [CALLS]            four boots of the machine, some minutes
+#   cd build && ../tests/soft-roce/count.sh [CALLS] ["WHAT ..."]        a boot of the machine for each, and one; minutes
 #
 # The machine emulates its processors, so what a call costs is how many instructions it takes; and unlike times, these do not
 # change with what else the host does. QEMU counts them (count.c). A system call's figures are those of 10, 50 and 90 of 100:
@@ -31,7 +31,7 @@ export TT_VM_KERNEL="nokaslr"        # symbols lie alike in every boot
 for name in "${names[@]}"; do
 	at+=("$(awk -v name="$name" '{ sub(/.*[^0-9a-f ]/, "", $1) } $2 == name { print $1; exit }' "$tmp/symbols")")
 done
-for what in ib_write_lat verbs tcp; do
+for what in ${2:-ib_write_lat verbs tcp}; do
 	echo "# $what (call 0: write, 1: sendto, 2: recvfrom)"
 	TT_VM_QEMU="-plugin file=$tmp/count.so,out=$tmp/out,start=${at[0]},start=${at[1]},start=${at[2]},stop=${at[3]},lo=${at[4]},hi=${at[5]},mark=${at[6]}" \
 		"$here/machine" "bash '$here/count.sh' $calls $what" | grep '^#'
