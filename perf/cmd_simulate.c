@@ -171,7 +171,7 @@ static void table_head(const struct values *v, const struct tt_imagined *world)
 	       world->topology.nhosts == 1 ? "" : "s", v->transport,
 	       v->links ? v->links : "built in");
 	printf("# %-26s %12s %8s %8s  %-23s  %s\n", "algorithm", "time", "algbw", "busbw",
-	       "idle min/mean/max", "bytes sent by shm, tcp, hosts");
+	       "idle min/mean/max", "bytes sent by shm, tcp, between hosts");
 	printf("# %-26s %12s %8s %8s  %-23s\n", "", "(us)", "(GB/s)", "(GB/s)",
 	       "(share of ranks' time)");
 }
@@ -182,8 +182,9 @@ static void table_row(const struct answer *a)
 
 	printf("  %-26s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", a->name,
 	       us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean, r->idle_max,
-	       (unsigned long long)r->bytes[0], (unsigned long long)r->bytes[1],
-	       (unsigned long long)r->bytes[2],
+	       (unsigned long long)r->bytes[TT_LINK_SHM], (unsigned long long)r->bytes[TT_LINK_TCP],
+	       (unsigned long long)(r->bytes[TT_LINK_HOSTS] + r->bytes[TT_LINK_VERBS] +
+				    r->bytes[TT_LINK_SOFT]),
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
 }
 
