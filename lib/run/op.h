@@ -227,9 +227,9 @@ static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
 int tt_gate_flow(struct tt_op *op);
 void tt_gate_end(struct tt_op *op);
 
-/* gpu_straight.c, for operations that have one. begin: its road is known; move: src to room and to dst, whichever there are
- * and wherever they are; reads: cards are about to read what lies there; end: the device is. 0 |
- * TT_CUDA */
+/* gpu_straight.c, for operations that have one. begin: its road is known; move: src to room and to
+ * dst, whichever there are and wherever they are; reads: cards are about to read what lies there;
+ * end: the device is. 0 | TT_CUDA, TT_SYSTEM */
 int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes);
 int tt_straight_reads(struct tt_op *op, const void *p);
 int tt_straight_begin(struct tt_op *op);

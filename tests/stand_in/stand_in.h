@@ -70,13 +70,12 @@ bool stand_in_lacks(const char *word);
 int stand_in_device(void);
 int stand_in_devices(void);
 
-/* memory.c: virtual.c's mappings are device memory, too. take: false: there is none at that
- * address */
-/* where streams find memory that processors must not touch */
+/* memory.c: where streams find memory that processors must not touch */
 void *stand_in_shadow(const void *p);
+/* virtual.c's mappings are device memory, too. take: false: there is none at that address */
 void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset);
 bool stand_in_take_virtual(char *at);
-/* The file in which a range of device memory lies, if that is of one piece */
+/* the file in which a range of device memory lies, if that is of one piece */
 bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset);
 
 /* What a stream does, one after the other. */
