@@ -202,8 +202,8 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
  *                Open MPI); PMI-1's (mpiexec of MPICH); Slurm's; an indexed Job's of Kubernetes.
  *                Two that disagree, and a half-set one, are tuttiInvalidUsage; TUTTI_LAUNCH
  *                decides. None: a communicator of one rank.
- *   Otherwise as tuttiCommInitRankConfig. With PMI-1 not beside MPI_Init or MPI_Finalize in another
- *   thread. */
+ *   Otherwise as tuttiCommInitRankConfig. With PMI-1 not beside another thread's MPI_Init or
+ *   MPI_Finalize. */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config);
 
 /* A key-value store that all ranks of a program reach, and nobody else: it carries the secret.
@@ -485,8 +485,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
  *              waits at its sender, whose call waits with it.
  *   Deaths     break nothing: a call that needs the dead rank gets tuttiRemoteError, all others go
  *              on, also in a communicator whose collectives are broken.
- *   Thread     any, several at once: a server may receive in one thread and send in
- * another */
+ *   Thread     any, several at once: a server may receive in one thread and send in another */
 #define TUTTI_ANY (-1)
 
 typedef struct {

@@ -53,8 +53,8 @@ static int run_join(struct nc_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	return nc_code(
-		tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank, &config));
+	return nc_code(tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank,
+					       &config));
 }
 
 static int run_split(struct nc_job *job)
@@ -133,9 +133,9 @@ NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, 
 	  ncclUniqueId *ids, ncclConfig_t *config)
 {
 	if (nids < 1 || !ids)
-		return nc_group_fail(
-			tt_fail(TT_ARG, "ncclCommInitRankScalable: %d ids at %p; want at least one",
-				nids, (void *)ids));
+		return nc_group_fail(tt_fail(TT_ARG,
+			"ncclCommInitRankScalable: %d ids at %p; want at least one", nids,
+			(void *)ids));
 	return join(comm, nranks, &ids[0], rank, config);
 }
 

@@ -49,8 +49,8 @@ static inline void nc_place(ncclComm_t *place, ncclComm_t comm)
 	__atomic_store_n(place, comm, __ATOMIC_RELEASE);
 }
 
-/* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults. 0 |
- * TT_ARG */
+/* config.c: the options of an ncclConfig_t of any version since 2.14, NULL: the defaults.
+ * 0 | TT_ARG */
 struct nc_options {
 	bool blocking;
 	char name[64];

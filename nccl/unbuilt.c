@@ -9,8 +9,8 @@
 
 static ncclResult_t unbuilt(const char *call, const char *instead)
 {
-	return nc_group_fail(
-		tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call, instead));
+	return nc_group_fail(tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call,
+				     instead));
 }
 
 /* Whatever arguments it is called with, in registers or on the stack: it looks at none. */

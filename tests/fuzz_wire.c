@@ -139,18 +139,23 @@ static void add_guest(struct tt_control *ctl, int fd)
 	must(!epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
 }
 
+/* all: 4 bytes a rank */
+static void begin_gather(struct tt_control *ctl, uint8_t *all)
+{
+	ctl->gathers = 1;
+	ctl->gathering = true;
+	ctl->gather_bytes = 4;
+	ctl->gather_all = all;
+	ctl->gather_have[ctl->rank] = true;
+	ctl->gather_count = 1;
+}
+
 /* kind: bits 0-2 who speaks, bit 3 whether this rank is in
  * an allgather, bit 4 whether all have joined */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
-	static const unsigned roles[8] = { TT_ROLE_PARENT,
-					   TT_ROLE_CHILD,
-					   TT_ROLE_RING,
-					   TT_ROLE_REGISTER,
-					   TT_ROLE_CHILD,
-					   TT_ROLE_REGISTER,
-					   0,
-					   0 };
+	static const unsigned roles[8] = { TT_ROLE_PARENT, TT_ROLE_CHILD, TT_ROLE_RING,
+					   TT_ROLE_REGISTER, TT_ROLE_CHILD, TT_ROLE_REGISTER };
 	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
 	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
@@ -172,14 +177,8 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	} else {
 		add_guest(ctl, fds[0]);
 	}
-	if (kind & 8) {
-		ctl->gathers = 1;
-		ctl->gathering = true;
-		ctl->gather_bytes = 4;
-		ctl->gather_all = all;
-		ctl->gather_have[ctl->rank] = true;
-		ctl->gather_count = 1;
-	}
+	if (kind & 8)
+		begin_gather(ctl, all);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
 	tt_control_note_message(ctl, false, 2, 2,
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });

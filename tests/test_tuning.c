@@ -68,8 +68,7 @@ Test(tuning, every_constant_survives_being_printed)
 
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
-	static const struct { const char *line, *says;
-	} wrong[] = {
+	static const struct { const char *line, *says; } wrong[] = {
 		{ "shm.latency_ms 9", "no constant \"shm.latency_ms\"" },
 		{ "shm.latency_ns", "is one number: nanoseconds" },
 		{ "shm.latency_ns 1 2", "is one number" },
@@ -107,6 +106,10 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 		cr_expect(strstr(tt_error_text(), wrong[i].says), "%s: %s", wrong[i].line,
 			  tt_error_text());
 	}
+}
+
+Test(tuning, what_is_no_table_is_an_error)
+{
 	struct tt_cost *c;
 
 	cr_expect_eq(tt_cost_parse("a\0b", 3, "FILE", &c), TT_ARG);
@@ -121,11 +124,8 @@ Test(tuning, factors_hold_between_points_and_for_the_nearest_number_of_ranks)
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(
-		parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
-		      "factor allreduce ring shm 16 1024 0.5\n",
-		      &c),
-		TT_OK);
+	cr_assert_eq(parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
+			   "factor allreduce ring shm 16 1024 0.5\n", &c), TT_OK);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1024, 1000), 2000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 2048, 1000), 3000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1, 1000), 2000);

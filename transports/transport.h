@@ -40,8 +40,8 @@ struct tt_world {
 	 * most. take: 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
 	int (*dial)(void *ctx, int peer, int channel, int *ret_fd);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
-	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r. 0 | < 0.
-	 * Blocks. */
+	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r.
+	 * Blocks. 0 | < 0. */
 	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);
 	/* Copy bytes of the caller's that may lie in device memory; NULL: all memory is the host's.
 	 * 0 | TT_CUDA */
@@ -104,8 +104,8 @@ struct tt_transport {
 	int (*probe)(char *why, size_t bytes);
 
 	/* Make this rank's endpoint. Collective: every rank of the world calls it, in the same
-	 * order of transports. Blocks: until deadline_ns. Returns 0 | TT_SYSTEM, TT_TIMEOUT,
-	 * TT_REMOTE. */
+	 * order of transports. Blocks: until deadline_ns.
+	 * Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
 	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
 
 	/* Can this endpoint reach that rank? Both sides give the same answer. */

@@ -219,8 +219,8 @@ const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
 /* Fill ep->host and ep->reached. Collective; ep->cards are known. 0 | TT_SYSTEM: verbs was asked
  * for, and a host is not reached | < 0 */
 int tt_ib_try(struct tt_ib_ep *ep);
-/* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody. 0 |
- * TT_SYSTEM */
+/* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody.
+ * 0 | TT_SYSTEM */
 int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
 		   struct tt_ib_ep **ret_ep);
 
@@ -238,8 +238,7 @@ int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
 /* Memory, its registration and a queue pair for a link. 0 | TT_SYSTEM */
 int tt_ib_queue_make(struct tt_ib_link *l);
 void tt_ib_queue_free(struct tt_ib_link *l);
-/* Tell the peer about it / hear about the peer's. 0 | < 0; 1 the link is ready | 0 not yet | <
- * 0. */
+/* Tell the peer about it: 0 | < 0. Hear about the peer's: 1 the link is ready | 0 not yet | < 0. */
 int tt_ib_greet(struct tt_ib_link *l);
 int tt_ib_listen(struct tt_ib_link *l);
 /* Registered memory: 0 | TT_SYSTEM with the remedy. */

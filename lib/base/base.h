@@ -109,8 +109,7 @@ struct tt_env {
 };
 
 /* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in
- * the sentence). An empty value is a bad value. Names that begin with TUTTI_TEST_ are free for
- * tests. */
+ * the sentence). An empty value is a bad value. Names in TUTTI_TEST_ are free for tests. */
 int tt_env_read(struct tt_env *ret_env);
 
 /* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the

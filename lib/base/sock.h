@@ -42,8 +42,8 @@ extern const struct tt_address tt_loopback4, tt_loopback6;
 bool tt_ifname_chooses(const char *filter, const char *name);
 
 /* Addresses of this host that other hosts may reach: interfaces that are up and chosen, no
- * loopback, no link-local. 0 | TT_ARG (the filter chooses no interface: names those there are) |
- * TT_SYSTEM */
+ * loopback, no link-local.
+ * 0 | TT_ARG (the filter chooses no interface: names those there are) | TT_SYSTEM */
 int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], int *ret_n);
 
 /* The name of the interface by which the kernel would send to a; "?" when it would not. */

@@ -105,8 +105,8 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 	       to->name, tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
 }
 
-/* Is this the rank that was meant? 0 | TT_USAGE: no use in going on, in words | others: somebody
- * else */
+/* Is this the rank that was meant?
+ * 0 | TT_USAGE: no use in going on, in words | others: somebody else */
 static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
 		 struct tt_door *c, int fd)
 {

@@ -47,8 +47,8 @@ struct tt_letter_head {
 
 struct tt_mail;
 
-/* The mail of a control, without a thread yet; from now on it takes what other ranks dial. 0 |
- * TT_SYSTEM */
+/* The mail of a control, without a thread yet; from now on it takes what other ranks dial.
+ * 0 | TT_SYSTEM */
 int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
 		 struct tt_mail **ret_mail);
 /* Tell all who have a connection, and wait until their hosts have what was for them (as

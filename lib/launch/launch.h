@@ -89,8 +89,8 @@ struct tt_launch {
 };
 
 /* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0.
- * After success the caller joins, and then closes, whether or not that went well. Blocks: until
- * deadline_ns. */
+ * After success the caller joins, and then closes, whether or not that went well.
+ * Blocks: until deadline_ns. */
 int tt_launch_open(struct tt_launch *launch, const struct tt_env *env, unsigned number,
 		   uint64_t deadline_ns);
 void tt_launch_close(struct tt_launch *launch);

@@ -11,8 +11,8 @@
 
 #include "plan/walk.h"
 
-/* One format. plans: of all ranks in order (all), or of one rank alone. Returns 0 | TT_SYSTEM
- * (memory). */
+/* One format. plans: of all ranks in order (all), or of one rank alone.
+ * Returns 0 | TT_SYSTEM (memory). */
 typedef int tt_print_fn(struct tt_plan *const *plans, int nplans, bool all, FILE *to);
 struct tt_print_format {
 	const char *name, *help;
@@ -24,8 +24,8 @@ tt_print_fn tt_print_json, tt_print_dot, tt_print_goal;
 /* The format of that name, or NULL with the known ones in the error text. */
 const struct tt_print_format *tt_print_find(const char *name);
 
-/* The plans of all ranks together. 0 | TT_ARG (unknown format) | TT_SYSTEM (the stream has an
- * error). */
+/* The plans of all ranks together.
+ * 0 | TT_ARG (unknown format) | TT_SYSTEM (the stream has an error). */
 int tt_plan_print_all(struct tt_plan *const *plans, int nranks, const char *format, FILE *to);
 
 /* What a step does, joined by `dash`: "send", "recv-reduce",

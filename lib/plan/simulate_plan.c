@@ -125,10 +125,11 @@ static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct 
 		return tt_fail(TT_SYSTEM, "no memory for the links of rank %d", p->rank);
 	r->sent_bytes = r->link_free_ps + p->npeers;
 	for (uint32_t i = 0; i < p->npeers; i++) {
+		bool apart = t && t->host_of[p->rank] != t->host_of[p->peers[i]];
+
 		r->peer[i] = p->peers[i];
-		r->class[i] = (uint8_t)tt_cost_class(
-			t && t->host_of[p->rank] != t->host_of[p->peers[i]],
-			sim->world.paths.over_tcp, (enum tt_link_class)sim->world.paths.card);
+		r->class[i] = (uint8_t)tt_cost_class(apart, sim->world.paths.over_tcp,
+				(enum tt_link_class)sim->world.paths.card);
 	}
 	return 0;
 }

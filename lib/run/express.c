@@ -29,8 +29,8 @@ bool tt_express_takes(const struct tt_op *op)
 	       op->total <= TT_CAST_BYTES && c->nranks <= TT_CAST_RANKS;
 }
 
-/* The ranks whose bytes are there, from *from on. 1 all are, lines points at them | 0 not yet | <
- * 0 */
+/* The ranks whose bytes are there, from *from on.
+ * 1 all are, lines points at them | 0 not yet | < 0 */
 static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **lines, int *from)
 {
 	for (int r = *from; r < c->nranks; r++) {

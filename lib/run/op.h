@@ -216,8 +216,8 @@ int tt_op_otherwise(struct tt_op *op);
 
 
 /* gpu_gate.c, for operations that have one. begin: whole: all inputs are read at once; look: has
- * this tile come (open: the same, quickly); flow: what is final goes back; end: the rest. 0 | <
- * 0 */
+ * this tile come (open: the same, quickly); flow: what is final goes back; end: the rest.
+ * 0 | < 0 */
 int tt_gate_begin(struct tt_op *op, bool whole);
 bool tt_gate_look(struct tt_op *op, uint32_t tile);
 static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
@@ -256,8 +256,8 @@ struct tt_wait {
 uint32_t tt_wait_spins(tuttiComm_t comm);
 /* Something moved: start over with spinning. */
 void tt_wait_reset(struct tt_wait *w);
-/* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late; the sentence is in
- * place. */
+/* Nothing moved: spin, yield or sleep.
+ * 0 go on | < 0 broken or too late; the sentence is in place. */
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
 
 /* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */

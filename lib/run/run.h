@@ -4,9 +4,9 @@
 
 #include "run/op.h"
 
-/* Run requests of any communicators as one set, in this thread. Returns 0 | the first failure,
- * which has then broken every communicator of the set that had not finished. Blocks until the
- * deadline. */
+/* Run requests of any communicators as one set, in this thread. Blocks until the deadline.
+ * Returns 0 | the first failure, which has then broken every communicator of the set that had not
+ * finished. */
 int tt_run_requests(const struct tt_request *requests, size_t n);
 
 /* Do two buffers have no byte in common? */
