@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm/gpu.h"
@@ -38,6 +39,7 @@ static const enum tt_collective copying[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALL
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
 struct crew { struct ranks ranks; rank_fn *fn; };
+static const char *transport = "verbs";
 
 static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -48,7 +50,7 @@ static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 	snprintf(host, sizeof(host), "host%d", rank);
 	setenv("TUTTI_HOST_ID", host, 1);
 	config.timeout_ms = crew->ranks.timeout_ms;
-	config.transport = "verbs";
+	config.transport = transport;
 	EXPECT(harness_cuda());
 	EXPECT(!tuttiCommInitRankConfig(comm, n, crew->ranks.id, rank, &config));
 	EXPECT((*comm)->gpu && !(*comm)->gpu->kernels);
@@ -198,6 +200,38 @@ static int staged_body(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(gpudirect, sums_and_small_calls_are_staged, .timeout = 60)
 {
 	cr_assert(failures(3, "host", staged_body) == 0);
+}
+
+/* A table by which tcp is the quicker: what was to go straight is staged when its road is known. */
+static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_gpu *d = (*comm)->gpu;
+	struct call c = call_of(TT_ALLGATHER, COUNT);
+	void *handle[2];
+	struct hand h;
+
+	(void)arg;
+	EXPECT((*comm)->nroads == 2);
+	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
+	hand_check(&h, &c, *comm);
+	c.in_place = true;
+	hand_check(&h, &c, *comm);
+	EXPECT(h.wrong == 0 && d->went_straight == 2 && d->staged_bytes > 0);
+	hand_close(&h);
+	return 0;
+}
+
+Test(gpudirect, a_call_that_takes_the_other_road_is_staged_late, .timeout = 60)
+{
+	static const char table[] = "verbs.latency_ns 1e6\n";
+	int fd = memfd_create("table", 0);     /* for rank 0, too */
+	char path[32];
+
+	cr_assert(fd >= 0 && write(fd, table, sizeof(table) - 1) == sizeof(table) - 1);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	setenv("TUTTI_TUNING", path, 1);
+	transport = "auto";
+	cr_assert(failures(2, "host", other_road_body) == 0);
 }
 
 /* ---- refusals -------------------------------------------------------------------------------- */
