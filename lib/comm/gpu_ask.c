@@ -1,0 +1,80 @@
+/*
+ * gpu_ask.c - what calls of the host's way ask about memory that may be a GPU's
+ *
+ * Called by api. What a pointer is, is the driver's word (mem/cuda.c).
+ */
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/gpu.h"
+
+/* In the communicator's context: the thread that asks may have none. */
+static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
+{
+	int rc;
+
+	*ret = (struct tt_mem){ .kind = TT_MEM_HOST };
+	if (!d)
+		return 0;
+	tt_gpu_enter(d->ctx);
+	rc = tt_cuda_classify(d->cu, p, ret);
+	tt_gpu_leave(d->ctx);
+	return rc;
+}
+
+int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
+{
+	struct tt_mem m;
+	int rc = classify(c->gpu, p, &m);
+
+	if (!rc && m.kind >= TT_MEM_DEVICE)
+		rc = tt_fail(TT_ARG,
+			     "rank %d: %s: %p is %s memory; this call takes host memory only",
+			     c->rank, call, p, tt_mem_name(m.kind));
+	return rc;
+}
+
+/* What lies on the user's stream so far is done. */
+static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
+{
+	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
+
+	if (!rc && status)
+		return tt_fail(TT_USAGE,
+			       "rank %d: the scalar at %p lies in CUDA memory, where it is read before the "
+			       "call, and the stream is being captured; use a scalar of the host",
+			       d->comm->rank, from);
+	rc = rc ? rc : d->cu->stream_synchronize(stream);
+	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
+}
+
+/* Not by the default stream: it waits for the program's, where kernels of other ranks of this
+ * process may wait for this very thread. */
+static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
+{
+	int rc = d->cu->dtoh_async(to, from, bytes, d->own);
+
+	return rc ? rc : d->cu->stream_synchronize(d->own);
+}
+
+int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiStream_t stream)
+{
+	struct tt_gpu *d = c->gpu;
+	struct tt_mem m;
+	int rc = classify(d, from, &m);
+
+	if (rc)
+		return rc;
+	if (m.kind == TT_MEM_HOST) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	tt_gpu_enter(d->ctx);
+	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
+	if (!rc && m.kind == TT_MEM_PINNED)
+		memcpy(to, from, bytes);
+	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes)))
+		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
+	tt_gpu_leave(d->ctx);
+	return rc;
+}
