@@ -2,11 +2,11 @@
  * test_gpudirect.c - device memory that a card reads and writes: the verbs transport and CUDA, both
  * stand-ins
  *
- * Run by tests/verbs.sh. Ranks are processes that believe to be on hosts of their own. Device memory
- * is out of the processors' reach (whoever touches it dies), and a card writes to the memory that was
- * registered, not to what lies at its address later. What must hold: right bytes without stages where
- * memory is registered; stages, and right bytes, where anything refuses; nothing of what was freed or
- * taken back is used. It proves nothing about a GPU or a card.
+ * Run by tests/verbs.sh. Ranks are processes that believe to be on hosts of their own. Device
+ * memory is out of the processors' reach (whoever touches it dies), and a card writes to the memory
+ * that was registered, not to what lies at its address later. What must hold: right bytes without
+ * stages where memory is registered; stages, and right bytes, where anything refuses; nothing of
+ * what was freed or taken back is used. It proves nothing about a GPU or a card.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

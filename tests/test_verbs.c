@@ -218,7 +218,7 @@ Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
 	cr_assert(run_on(&tt_verbs, 2, 1, 4000, true, steady_body, NULL) == 0);
 }
 
-/* ---- what a small message costs --------------------------------------------------------------- */
+/* ---- what a small message costs -------------------------------------------------------------- */
 
 static struct counted {
 	int (*send)(struct tt_ib_qp *, struct tt_ib_send_wr *, struct tt_ib_send_wr **);

@@ -144,9 +144,9 @@ struct tt_transport {
 	 * or the next look for one.
 	 * False: it is of no use for this dst. */
 	bool (*expect)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
-	/* RESERVE with both of these, optional: will they take this device memory, of the allocation
-	 * with that id? Asked before each call, since other memory may have come to lie there.
-	 * False: it must be copied; why is told once. Thread: any. */
+	/* RESERVE with both of these, optional: will they take this device memory, of the
+	 * allocation with that id? Asked before each call, since other memory may have come to lie
+	 * there. False: it must be copied; why is told once. Thread: any. */
 	bool (*device)(struct tt_endpoint *ep, const void *p, size_t bytes, uint64_t id);
 	/* With either of these: an operation has failed and nothing more will be called for its
 	 * messages but close. On return no memory of the caller is read or written any more.

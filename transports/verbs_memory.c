@@ -13,8 +13,8 @@
  * refused is remembered as an entry without keys, so it is refused once. Locks: lasting's, then the
  * cache's; a hit takes only the latter.
  *
- * Device memory is registered by the descriptor of its pages (mem/dmabuf.h). It may be freed without
- * a word to us, against the promise, and other memory come to lie there: so each call asks
+ * Device memory is registered by the descriptor of its pages (mem/dmabuf.h). It may be freed
+ * without a word to us, against the promise, and other memory come to lie there: so each call asks
  * (tt_ib_device) with the id of its allocation, and a registration of another is dropped.
  */
 #include <errno.h>

@@ -47,8 +47,8 @@
 
 /* Of later libraries (rdma-core 34); NULL where it is not there. */
 #define TT_IB_LATER(X)										\
-	X(struct tt_ib_mr *, reg_dmabuf_mr, (struct tt_ib_pd *pd, uint64_t offset, size_t bytes,	\
-			uint64_t iova, int fd, int access))
+	X(struct tt_ib_mr *, reg_dmabuf_mr, (struct tt_ib_pd *pd, uint64_t offset,		\
+			size_t bytes, uint64_t iova, int fd, int access))
 
 struct tt_ib_table {
 #define X(result, name, arguments) result (*name) arguments;

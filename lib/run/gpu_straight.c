@@ -3,12 +3,12 @@
  * it (GPUDirect)
  *
  * choose is called by gpu.c for each call that would be staged, the rest by step.c and prepare.c
- * while it runs. A call goes straight if it only copies, all its peers are behind one transport that
- * takes device memory (verbs), and each of its device buffers lies in a range of tuttiCommRegister,
- * of one allocation that a card takes (transports/verbs_memory.c). Steps are those of any call, so
- * other ranks need not know. Nearly all of their messages are posts from the buffer and wishes for
- * it, which no processor touches. What is left is copied by the device: a rank's own block, messages
- * whose wish came too late or that are small, scratch.
+ * while it runs. A call goes straight if it only copies, all its peers are behind one transport
+ * that takes device memory (verbs), and each of its device buffers lies in a range of
+ * tuttiCommRegister, of one allocation that a card takes (transports/verbs_memory.c). Steps are
+ * those of any call, so other ranks need not know. Nearly all of their messages are posts from the
+ * buffer and wishes for it, which no processor touches. What is left is copied by the device: a
+ * rank's own block, messages whose wish came too late or that are small, scratch.
  *
  * A card's writes and a device's reads take different ways. Where the device says that it does not
  * put them in order (dirty), it is told to, before it or a card reads what came, and at the end.
@@ -74,6 +74,12 @@ static bool lasts(bool device, const void *p, size_t bytes)
 	return !device || tt_lasting_find(p, bytes, NULL, NULL);
 }
 
+/* Do the cards take it, likewise? */
+static bool takes(struct tt_endpoint *ep, bool device, const void *p, size_t bytes, uint64_t id)
+{
+	return !device || (id && ep->t->device(ep, p, bytes, id));
+}
+
 void tt_straight_choose(struct tt_gpu_call *call)
 {
 	const struct tt_request *r = call->request;
@@ -84,11 +90,8 @@ void tt_straight_choose(struct tt_gpu_call *call)
 	    !lasts(call->in_device, r->in, call->in_bytes) ||
 	    !lasts(call->out_device, r->out, call->out_bytes) || !is_able(d))
 		return;
-	call->straight = (!call->in_device || (call->in_id && ep->t->device(ep, r->in, call->in_bytes,
-									    call->in_id))) &&
-			 (!call->out_device ||
-			  (call->out_id &&
-			   ep->t->device(ep, r->out, call->out_bytes, call->out_id)));
+	call->straight = takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
+			 takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
 	atomic_fetch_add(call->straight ? &d->went_straight : &d->refused, 1);
 }
 

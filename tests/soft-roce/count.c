@@ -1,13 +1,13 @@
 /*
  * count.c - a plugin for QEMU that counts instructions of the machine around system calls
  *
- * Loaded by count.sh. Arguments, addresses in hex: out=FILE, start=ENTRY of a system call (several),
- * stop=where the kernel returns to the user, lo= and hi= (what lies between is not counted:
- * waiting for locks), mark=a function of the kernel. Written at the end, for each system call: how
- * many there were, and as 10th, 50th and 90th of 100 the instructions of the kernel from the entry
- * to the return, those until the mark was met the second time, and those of the user since the
- * system call before. What the emulated processors do at a time does not change these, so they are
- * the same on a busy host.
+ * Loaded by count.sh. Arguments, addresses in hex: out=FILE, start=ENTRY of a system call
+ * (several), stop=where the kernel returns to the user, lo= and hi= (what lies between is not
+ * counted: waiting for locks), mark=a function of the kernel. Written at the end, for each system
+ * call: how many there were, and as 10th, 50th and 90th of 100 the instructions of the kernel from
+ * the entry to the return, those until the mark was met the second time, and those of the user
+ * since the system call before. What the emulated processors do at a time does not change these, so
+ * they are the same on a busy host.
  */
 #include <inttypes.h>
 #include <stdio.h>

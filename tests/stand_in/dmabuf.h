@@ -16,7 +16,7 @@ struct stand_in_dmabuf {
 	uint64_t magic;
 	int fd;                                /* of the piece of memory */
 	uint64_t offset, bytes;                /* in it */
-	bool unordered;                        /* what is written there is seen after a flush only */
+	bool unordered;                        /* what is written is seen after a flush only */
 };
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * rdma.c - the stand-in's memory for cards: dma-bufs, and what cards wrote made visible
  *
- * Strict about what CUDA asks for: whole pages of the host, in one piece of device memory. Where the
- * device does not order writes, tests/stand_in_verbs holds them back until the flush.
+ * Strict about what CUDA asks for: whole pages of the host, in one piece of device memory. Where
+ * the device does not order writes, tests/stand_in_verbs holds them back until the flush.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

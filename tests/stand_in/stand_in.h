@@ -23,8 +23,9 @@
  *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is
  *               wrong
  *               TUTTI_TEST_CUDA_NO=WORD   WORD is not there: dmabuf (the device has none), ordering
- *               (what cards write is seen after cuFlushGPUDirectRDMAWrites only), flush (nor can that be
- *               called), host (processors that touch cuMemAlloc's memory die; without kernels only)
+ *               (what cards write is seen after cuFlushGPUDirectRDMAWrites only), flush (nor can
+ *               that be called), host (processors that touch cuMemAlloc's memory die; without
+ *               kernels only)
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
 #ifndef STAND_IN_H

@@ -2,9 +2,9 @@
  * device.c - device memory that is registered by its descriptor, which the stand-in for CUDA made
  *
  * A card knows the memory, not the address: what is written by a key lands in the memory that the
- * descriptor named, also when that was freed since. Strict about descriptor, pages, bounds and access
- * rights. Where the device does not order writes they are held in memory beside it, and brought there
- * by the flush: whoever reads too early reads what was there before.
+ * descriptor named, also when that was freed since. Strict about descriptor, pages, bounds and
+ * access rights. Where the device does not order writes they are held in memory beside it, and
+ * brought there by the flush: whoever reads too early reads what was there before.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 
 #define PAGE 4096
 
-struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
-				   int fd, int access);
+struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes,
+				   uint64_t iova, int fd, int access);
 void stand_in_flush(void);
 
 /* 0 or what a driver says */
@@ -28,7 +28,8 @@ static int check(const struct stand_in_dmabuf *d, uint64_t offset, size_t bytes,
 {
 	if (fault_from("no-dmabuf", bytes))
 		return EOPNOTSUPP;
-	if (d->magic != STAND_IN_DMABUF || !bytes || offset > d->bytes || bytes > d->bytes - offset ||
+	if (d->magic != STAND_IN_DMABUF || !bytes || offset > d->bytes ||
+	    bytes > d->bytes - offset ||
 	    iova % PAGE != offset % PAGE || access & ~(TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE) ||
 	    (access & TT_IB_REMOTE_WRITE && !(access & TT_IB_LOCAL_WRITE)))
 		return EINVAL;
@@ -44,8 +45,8 @@ static void *map(size_t bytes, int fd, uint64_t offset)
 }
 
 /* Offsets within a page are kept: only whole pages can be mapped. */
-struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
-				   int fd, int access)
+struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes,
+				   uint64_t iova, int fd, int access)
 {
 	struct stand_in_dmabuf d = { 0 };
 	uint64_t within = offset % PAGE;
