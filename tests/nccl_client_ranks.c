@@ -64,6 +64,25 @@ static int run_threads(void)
 	return failed;
 }
 
+/* Threads too in a process of their own: what has used CUDA must not fork the next ones. */
+static int run_apart(int (*run)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		alarm(ranks_limit_s);
+		status = run();
+		fflush(NULL);
+		_exit(status);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		exit(99);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
 static int run_processes(void)
 {
 	pid_t pid[MOST];
@@ -99,7 +118,7 @@ int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUnique
 		fprintf(stderr, "# ncclGetUniqueId: %s\n", ncclGetLastError(NULL));
 		return how->n;
 	}
-	return how->threads ? run_threads() : run_processes();
+	return how->threads ? run_apart(run_threads) : run_processes();
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
