@@ -75,6 +75,15 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
 
+/* Not by the default stream: it waits for the program's, where kernels of other ranks of this
+ * process may wait for this very thread. */
+static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
+{
+	int rc = d->cu->dtoh_async(to, from, bytes, d->own);
+
+	return rc ? rc : d->cu->stream_synchronize(d->own);
+}
+
 int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiStream_t stream)
 {
 	struct tt_gpu *d = c->gpu;
@@ -91,7 +100,7 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
 	if (!rc && m.kind == TT_MEM_PINNED)
 		memcpy(to, from, bytes);
-	else if (!rc && (rc = d->cu->dtoh(to, (uintptr_t)from, bytes)))
+	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes)))
 		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
 	tt_gpu_leave(d->ctx);
 	return rc;
