@@ -39,7 +39,10 @@ static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_co
 
 	for (int r = 0; r < n; r++)
 		c.host_of[r] = r * nhosts / n;
-	c.world = (struct tt_sim_world){ .nranks = n, .paths = { n, nhosts == 1, tcp, 0 },
+	c.world = (struct tt_sim_world){ .nranks = n,
+					 .paths = { .nranks = n,
+						    .one_host = nhosts == 1,
+						    .over_tcp = tcp },
 					 .message_bytes = 65536, .cost = cost };
 	return c;
 }

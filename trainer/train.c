@@ -205,7 +205,10 @@ int tt_train(struct tt_trainer *t, struct tt_result *ret_result)
 				     "--resume %s: that training has taken %" PRIu64 " steps, and "
 				     "%" PRIu64 " were asked for; use a larger --steps or --epochs",
 				     t->config->resume, t->first_step, p.steps);
-	rc = tt_metrics_open(&p.metrics, t, false);
+	/* main.c has looked where it started the ranks; here others did */
+	rc = t->rank == 0 && !t->config->np ? tt_checkpoint_check(t->config) : TT_TRAIN_OK;
+	if (!rc)
+		rc = tt_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
 	rc = all_steps(t, &p, &result);
