@@ -12,8 +12,7 @@ const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm",   "tcp",   "hos
 /* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core);
  * hosts: 10 Gbit/s Ethernet, a guess. verbs: a guess as well, by what makers say of cards of
  * 100 Gbit/s. soft: what hosts takes, times what Soft-RoCE took of tcp's time in an emulated
- * machine (perf/results/soft-roce.md): 1.5 for small messages, 2 for bytes; tcp went by loopback
- * there, so it may be less over a wire. */
+ * machine (perf/results/soft-roce.md): 1.5 for small messages, 2 for bytes. */
 const struct tt_cost tt_cost_builtin = {
 	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000,
 		.reduce_fs = 20000, .far_copy_fs = 73000, .far_reduce_fs = 140000,

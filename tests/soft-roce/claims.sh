@@ -24,7 +24,8 @@ suite "conformance" test_transports '*/{messages_of,random,another,close_leaves,
 if [ "$tier" != default ]; then
 	suite "conformance, the rest" test_transports '*' TUTTI_TEST_FEWER=20
 	suite "steady state" test_verbs '*steady*'
-	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*'
+	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' \
+		TUTTI_TEST_FEWER=4
 fi
 # BITS is what tcp and shm gave outside of the machine, by native instructions; a number for each of 2, 3, 4 ranks. At once.
 np=1 pids=()
