@@ -209,7 +209,8 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 		all += sum;
 		nall += n;
 	}
-	printf("# all: auto / best %.3f (geometric mean)\n", nall ? exp(all / nall) : 0);
+	if (nall)
+		printf("# all: auto / best %.3f (geometric mean)\n", exp(all / nall));
 }
 
 static int write_table(const struct values *v, const struct tt_tune *t, const struct tt_cost *cost)
