@@ -32,6 +32,8 @@ for tool in allreduce reduce broadcast allgather reduce_scatter alltoall gather 
 	perf $tool --np 1 -t 3 "${few[@]}"
 	claim "$tool: three threads on one GPU are right" right 3
 done
+perf sendrecv --np 1 -t 4 --device cuda:0 -b 8 -e 64K -f 64 -n 5
+claim "stages that grow keep nobody waiting" right 3
 perf allreduce --np 3 "${few[@]}"
 claim "allreduce: three processes on one GPU are right" right 3
 claim "the ranks' device is named" says 'device  0 \[0000:00:00.0\] stand-in'

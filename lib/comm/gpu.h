@@ -46,7 +46,7 @@ struct tt_gpu {
 
 	/* staging (run/gpu_stage.c) */
 	void *worker;                          /* of tuttiStreamCreate's kind, NULL: not yet */
-	struct tt_staged *staged;
+	struct tt_staged *staged, *too_small;
 	tt_custream copies_in, copies_out;     /* its: to and from stages; NULL: not yet */
 	atomic_uint_fast64_t overlaps;         /* inputs of which a part was seen; for tests */
 	void (*close_stages)(struct tt_gpu *d);

@@ -95,6 +95,14 @@ static void free_stage(struct tt_staged *s)
 	free(s);
 }
 
+static void free_stages(struct tt_staged *s)
+{
+	for (struct tt_staged *next; s; s = next) {
+		next = s->next;
+		free_stage(s);
+	}
+}
+
 static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 {
 	struct tt_staged *s = calloc(1, sizeof(*s));
@@ -125,8 +133,19 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 	return 0;
 }
 
+/* Up to a quarter more, so that stages which grow with the calls are few. */
+static size_t rounded(size_t bytes)
+{
+	size_t step = 16u << 10;
+
+	while (4 * step <= bytes / 2)
+		step *= 2;
+	return (bytes + step - 1) / step * step;
+}
+
 /* One that is free and large enough; else the newest of the free ones makes room for a new one when
- * there are many. */
+ * there are many. It is not freed before the end, since CUDA waits for all of a device then, also
+ * for peers' streams which wait for this call. */
 static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staged **ret)
 {
 	struct tt_staged **at, *s = NULL, **spare = NULL;
@@ -147,9 +166,10 @@ static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_
 			*ret = s;
 			return 0;
 		}
-		free_stage(s);
+		s->next = d->too_small;
+		d->too_small = s;
 	}
-	rc = make_stage(d, bytes, &s);
+	rc = make_stage(d, capturing ? bytes : rounded(bytes), &s);
 	if (rc)
 		return rc;
 	s->captured = capturing;
@@ -306,19 +326,15 @@ static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, s
  * any more but what its graphs may still do. */
 static void close_stages(struct tt_gpu *d)
 {
-	struct tt_staged *next;
-
 	for (struct tt_staged *s = d->staged; s; s = s->next)
 		if (!s->captured)
 			d->cu->event_synchronize(s->left);
 	if (d->worker)
 		tt_stream_destroy(d->worker);          /* runs what it still has, into the stages */
 	d->worker = NULL;
-	for (struct tt_staged *s = d->staged; s; s = next) {
-		next = s->next;
-		free_stage(s);
-	}
-	d->staged = NULL;
+	free_stages(d->staged);
+	free_stages(d->too_small);
+	d->staged = d->too_small = NULL;
 	if (d->copies_in)
 		d->cu->stream_destroy(d->copies_in);
 	if (d->copies_out)
