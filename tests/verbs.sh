@@ -43,6 +43,7 @@ suite "conformance" test_transports '*' TUTTI_TEST_FEWER=8
 suite "conformance, completions in another order and late" test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "steady state, GIDs, declarations" test_verbs '*'
 suite "which cause is told" test_causes '*card*'
+suite "ports that go down, and come back" test_cards '*'
 suite "messages past the rings, registrations" test_verbs_direct '*'
 suite "the same, completions in another order and late" test_verbs_direct '*' TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "device memory that a card reads and writes" test_gpudirect '*'

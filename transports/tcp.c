@@ -271,10 +271,11 @@ static int tcp_recv(struct tt_link *base, void *dst, size_t bytes, uint32_t stam
 }
 
 /* What a socket has to say that nobody has read from since. */
-static int tcp_fault(struct tt_endpoint *base)
+static int tcp_fault(struct tt_endpoint *base, bool broken)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 
+	(void)broken;
 	for (size_t i = 0; i < nlinks(base->world); i++) {
 		struct tt_tcp_link *l = ep->links[i];
 		socklen_t bytes = sizeof(int);

@@ -205,9 +205,11 @@ struct tt_transport {
 
 	/* Optional: what this host's side of the network has to say for itself, which explains what
 	 * others only suffer from: a port that is down, a card that is gone, a network without a
-	 * route. Asked before another rank's word is taken for the cause. 0 nothing | < 0 with the
-	 * sentence, now and later */
-	int (*fault)(struct tt_endpoint *ep);
+	 * route; of that alone over which links of this endpoint run. broken: something has failed,
+	 * and this is asked before another rank's word is taken for the cause: what may explain it?
+	 * Else messages are waited for: can none come any more? 0 nothing | < 0 with the sentence,
+	 * now and later */
+	int (*fault)(struct tt_endpoint *ep, bool broken);
 
 	/* Optional: have messages to peer been lost without any call having noticed, because this
 	 * rank is in none that sends there? True with the sentence. Thread: any. Asked when the

@@ -69,6 +69,19 @@ struct tt_ib_card {
 	struct tt_ib_port_card rail[TT_IB_RAILS];
 };
 
+/* How a card repeats what is not answered: after 4.096 us << 16 = 0.27 s, and seven times, so a
+ * peer is given up after 2 s. */
+#define TT_IB_TIMEOUT_NS 4096ull
+static inline uint8_t tt_ib_timeout(const struct tt_ib_settings *set)
+{
+	return set && set->timeout >= 0 ? (uint8_t)set->timeout : 16;
+}
+
+static inline uint8_t tt_ib_retries(const struct tt_ib_settings *set)
+{
+	return set && set->retries >= 0 ? (uint8_t)set->retries : 7;
+}
+
 /* May two ranks with these cards use them? */
 static inline bool tt_ib_wanted(const struct tt_world *w, const struct tt_ib_card *a,
 				const struct tt_ib_card *b)
@@ -82,8 +95,11 @@ struct tt_ib_rail {
 	struct tt_ib_pd *pd;
 	struct tt_ib_channel *channel;
 	struct tt_ib_cq **cqs;         /* [ncqs], each for links_per_cq links */
-	int ncqs, nlinks, links_per_cq;
+	int ncqs, links_per_cq;
+	atomic_int nlinks;
 	uint64_t speed;                /* comparable: wider and faster is more */
+	/* since when the port is down, 0: never was; and when it came back, 0: it is down still */
+	_Atomic uint64_t down_ns, up_ns;
 	char name[64];
 	bool software;
 	struct tt_ib_port_card card;
@@ -317,10 +333,10 @@ int tt_ib_failed(struct tt_ib_ep *ep);
 void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc);
 /* post_send, post_recv gave this number. */
 int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error);
-/* Read what the cards have to say. 0 | < 0: a port or card is lost. */
+/* Read what the cards have to say. 0 | < 0: a card is lost. */
 int tt_ib_events(struct tt_ib_ep *ep);
 /* struct tt_transport */
-int tt_ib_fault(struct tt_endpoint *base);
+int tt_ib_fault(struct tt_endpoint *base, bool broken);
 bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes);
 
 #endif

@@ -20,9 +20,6 @@
 #define MAGIC 0x74746962u      /* and the version of the protocol: */
 #define VERSION 2u
 #define PAGE 4096u
-/* 4.096 us << 16 = 0.27 s, eight times: a peer is given up after 2 s */
-#define TIMEOUT 16
-#define RETRIES 7
 #define RNR_RETRIES 6
 #define RNR_TIMER 12           /* 0.64 ms */
 #define HOPS 255
@@ -258,8 +255,8 @@ static int connect_qp(struct tt_ib_link *l)
 	};
 	struct tt_ib_qp_attr rts = {
 		.qp_state = TT_IB_RTS,
-		.timeout = set && set->timeout >= 0 ? (uint8_t)set->timeout : TIMEOUT,
-		.retry_cnt = set && set->retries >= 0 ? (uint8_t)set->retries : RETRIES,
+		.timeout = tt_ib_timeout(set),
+		.retry_cnt = tt_ib_retries(set),
 		.rnr_retry = RNR_RETRIES,
 		.sq_psn = l->psn,
 		.max_rd_atomic = 1,

@@ -4,8 +4,9 @@
  * Called by the other files of the transport. The first failure of an endpoint stays: its sentence
  * is given to every call after it. A completion that failed (TT_REMOTE) is a symptom, and gives way
  * to what this host's card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed
- * out of a queue pair is the consequence of
- * something else and never named as the cause while anything better is known.
+ * out of a queue pair is the consequence of something else and never named as the cause while
+ * anything better is known. A port that is down is no failure yet: cards repeat, it may come back,
+ * and it is nobody's cause on which no link runs.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #include "transports/verbs.h"
+
+#define RECENT_NS 10000000000ull       /* a port that came back explains failures for so long */
 
 static const struct { int status; const char *cause;
 } causes[] = {
@@ -88,6 +91,141 @@ static const char *ends(const struct tt_ib_link *l, char text[300])
 	return text;
 }
 
+/* ---- asynchronous events --------------------------------------------------------------------- */
+
+static void port_is(const struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool down)
+{
+	bool was = rail->down_ns && !rail->up_ns;
+
+	if (down == was)
+		return;
+	if (down)
+		rail->down_ns = tt_now_ns();
+	rail->up_ns = down ? 0 : tt_now_ns();
+	tt_log(TT_LOG_WARN, "rank %d: %s port %d is %s", ep->base.world->rank, rail->name,
+	       rail->card.port, down ? "down: messages are repeated for a while" : "up again");
+}
+
+static void card_is_gone(struct tt_ib_ep *ep, const struct tt_ib_rail *rail, const char *how)
+{
+	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
+		   rail->name, how);
+}
+
+/* The link of a queue pair that the card has complained about, in words. */
+static const char *link_of(const struct tt_ib_ep *ep, const void *qp, char text[300])
+{
+	for (uint32_t i = 0; i < ep->nlist; i++)
+		if (ep->list[i]->qp == qp)
+			return ends(ep->list[i], text);
+	return NULL;
+}
+
+static void judge(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const struct tt_ib_async_event *e)
+{
+	const char *name = ep->ib->event_type_str(e->type), *of = NULL;
+	int me = ep->base.world->rank;
+	char where[300];
+
+	switch (e->type) {
+	case TT_IB_EVENT_PORT_ERR:
+	case TT_IB_EVENT_PORT_ACTIVE:
+		if (e->element.port == rail->card.port)
+			port_is(ep, rail, e->type == TT_IB_EVENT_PORT_ERR);
+		return;
+	case TT_IB_EVENT_DEVICE_FATAL:
+		if (rail->nlinks) {
+			card_is_gone(ep, rail, name);
+			return;
+		}
+		break;
+	case TT_IB_EVENT_QP_FATAL:
+	case TT_IB_EVENT_QP_REQ_ERR:
+	case TT_IB_EVENT_QP_ACCESS_ERR:
+		of = link_of(ep, e->element.object, where);
+		/* fall through */
+	case TT_IB_EVENT_CQ_ERR:
+		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me,
+			   of ? of : rail->name, name);
+		return;
+	}
+	tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
+}
+
+int tt_ib_events(struct tt_ib_ep *ep)
+{
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
+		struct pollfd fd = { .fd = ep->rail[r].context->async_fd, .events = POLLIN };
+		struct tt_ib_async_event e;
+
+		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
+		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
+			judge(ep, &ep->rail[r], &e);
+			ep->ib->ack_async_event(&e);
+		}
+	}
+	return ep->failed;
+}
+
+/* Where the card has reported nothing, or not yet, its port is looked at. */
+static void look_at_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+{
+	struct tt_ib_port_attr at = { 0 };
+	int error = ep->ib->query_port(rail->context, rail->card.port, &at);
+
+	if (error == ENODEV || error == EIO)
+		card_is_gone(ep, rail, strerror(error));
+	else if (!error && at.state != TT_IB_PORT_ACTIVE)
+		port_is(ep, rail, true);
+}
+
+/* For how long a card repeats what is not answered. */
+static uint64_t repeats_ns(const struct tt_ib_ep *ep)
+{
+	const struct tt_ib_settings *set = ep->base.world->ib;
+
+	return (TT_IB_TIMEOUT_NS << tt_ib_timeout(set)) * (uint64_t)(1 + tt_ib_retries(set));
+}
+
+/* A port that goes down and comes back loses nothing as long as cards repeat: so it is a fault when
+ * something has failed, or when it has been down for longer. */
+static void judge_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool broken)
+{
+	uint64_t now = tt_now_ns();
+	char how[100] = "is down";
+
+	look_at_port(ep, rail);
+	if (!rail->down_ns || (!broken && (rail->up_ns || now - rail->down_ns <= repeats_ns(ep))))
+		return;
+	if (rail->up_ns && now - rail->up_ns > RECENT_NS + repeats_ns(ep))
+		return;
+	if (rail->up_ns)
+		snprintf(how, sizeof(how), "was down for %.1f s, until %.1f s ago",
+			 1e-9 * (double)(rail->up_ns - rail->down_ns),
+			 1e-9 * (double)(now - rail->up_ns));
+	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
+		   ep->base.world->rank, rail->name, rail->card.port, how);
+}
+
+/* The cards over which links run, or the one. */
+static int look_at_ports(struct tt_ib_ep *ep, const struct tt_ib_rail *only, bool broken)
+{
+	tt_ib_events(ep);
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++)
+		if (ep->rail[r].nlinks && (!only || only == &ep->rail[r]))
+			judge_port(ep, &ep->rail[r], broken);
+	return ep->failed;
+}
+
+int tt_ib_fault(struct tt_endpoint *base, bool broken)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+
+	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
+}
+
+/* ---- work that failed ------------------------------------------------------------------------- */
+
 void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
@@ -95,7 +233,8 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 	char where[300];
 
 	l->lost = true;
-	if (ep->failed || l->left || tt_ib_events(ep))         /* the card may know what happened */
+	/* the card may know what happened */
+	if (ep->failed || l->left || look_at_ports(ep, l->rail, true))
 		return;
 	if (wc->status == TT_IB_WC_FLUSH)
 		tt_ib_fail(ep, TT_REMOTE,
@@ -121,7 +260,7 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 	int number = error > 0 ? error : errno;
 	bool removed = number == EIO || number == ENODEV;
 
-	if (ep->failed || tt_ib_events(ep))
+	if (ep->failed || look_at_ports(ep, l->rail, true))
 		return ep->failed;
 	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
 			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
@@ -129,78 +268,7 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 			  removed ? ": the card was removed" : "");
 }
 
-/* ---- asynchronous events --------------------------------------------------------------------- */
-
-static void judge(struct tt_ib_ep *ep, const struct tt_ib_rail *rail,
-		  const struct tt_ib_async_event *e)
-{
-	const char *name = ep->ib->event_type_str(e->type);
-	int me = ep->base.world->rank;
-
-	switch (e->type) {
-	case TT_IB_EVENT_DEVICE_FATAL:
-		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", me, rail->name,
-			   name);
-		break;
-	case TT_IB_EVENT_PORT_ERR:
-		if (e->element.port == rail->card.port)
-			tt_ib_fail(ep, TT_SYSTEM,
-				   "rank %d: %s port %d is down (%s): cable, switch, or `ip link`",
-				   me, rail->name, rail->card.port, name);
-		break;
-	case TT_IB_EVENT_CQ_ERR:
-	case TT_IB_EVENT_QP_FATAL:
-	case TT_IB_EVENT_QP_REQ_ERR:
-	case TT_IB_EVENT_QP_ACCESS_ERR:
-		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me, rail->name,
-			   name);
-		break;
-	default:
-		tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
-	}
-}
-
-int tt_ib_events(struct tt_ib_ep *ep)
-{
-	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
-		struct pollfd fd = { .fd = ep->rail[r].context->async_fd, .events = POLLIN };
-		struct tt_ib_async_event e;
-
-		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
-		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
-			judge(ep, &ep->rail[r], &e);
-			ep->ib->ack_async_event(&e);
-		}
-	}
-	return ep->failed;
-}
-
-/* Where the card has reported nothing, or not yet, its ports are looked at. */
-static int look_at_ports(struct tt_ib_ep *ep)
-{
-	tt_ib_events(ep);
-	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
-		const struct tt_ib_rail *rail = &ep->rail[r];
-		struct tt_ib_port_attr at = { 0 };
-		int error = ep->ib->query_port(rail->context, rail->card.port, &at);
-
-		if (error == ENODEV || error == EIO)
-			tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)",
-				   ep->base.world->rank, rail->name, strerror(error));
-		else if (!error && at.state != TT_IB_PORT_ACTIVE)
-			tt_ib_fail(ep, TT_SYSTEM,
-				"rank %d: %s port %d is down (state %d): cable, switch, or `ip link`",
-				ep->base.world->rank, rail->name, rail->card.port, at.state);
-	}
-	return ep->failed;
-}
-
-int tt_ib_fault(struct tt_endpoint *base)
-{
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-
-	return look_at_ports(ep) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
-}
+/* ---- what was lost --------------------------------------------------------------------------- */
 
 /* Has a queue pair to peer stopped? */
 static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
@@ -232,7 +300,7 @@ bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 
 	if (!l)
 		return false;
-	look_at_ports(ep);
+	look_at_ports(ep, l->rail, true);
 	pthread_mutex_lock(&lock);
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);

@@ -80,29 +80,36 @@ void tt_trouble_ask(struct tt_op *set)
 	}
 }
 
-int tt_trouble_late(struct tt_op *op)
-{
-	char what[160], missing[600] = "";
-	tuttiComm_t c = op->comm;
-	struct tt_stuck stuck;
-
-	tt_trouble_describe(op, &stuck);
-	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
-	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
-		return tt_trouble_broken(op);
-	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
-		       c->rank, op_text(op, what), c->timeout_ms,
-		       missing[0] ? missing : "the other side is in it as well");
-}
-
-/* What this host's transports know of a cause: 0 nothing | < 0 with the sentence */
+/* What this host's transports know of the cause why a communicator is broken: 0 nothing | < 0 with
+ * the sentence */
 static int own_fault(tuttiComm_t c)
 {
 	int rc = 0;
 
 	for (int i = 0; i < c->nep && !rc; i++)
 		if (c->ep[i]->t->fault)
-			rc = c->ep[i]->t->fault(c->ep[i]);
+			rc = c->ep[i]->t->fault(c->ep[i], true);
+	return rc;
+}
+
+static bool goes_by(const struct tt_op *op, const struct tt_endpoint *ep)
+{
+	bool goes = false;
+
+	for (int peer = 0; op->started && peer < op->comm->nranks && !goes; peer++)
+		goes = op->road->via[peer] == ep;
+	return goes;
+}
+
+/* Why op cannot go on: of a card on the other road nothing depends now. */
+static int hopeless(const struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	int rc = 0;
+
+	for (int i = 0; i < c->nep && !rc; i++)
+		if (c->ep[i]->t->fault && goes_by(op, c->ep[i]))
+			rc = c->ep[i]->t->fault(c->ep[i], false);
 	return rc;
 }
 
@@ -130,12 +137,30 @@ int tt_trouble_broken(struct tt_op *op)
 	return say(op, own_fault(op->comm));
 }
 
+int tt_trouble_late(struct tt_op *op)
+{
+	char what[160], missing[600] = "";
+	tuttiComm_t c = op->comm;
+	struct tt_stuck stuck;
+	int own;
+
+	tt_trouble_describe(op, &stuck);
+	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
+	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
+		return tt_trouble_broken(op);
+	if ((own = own_fault(c)))
+		return say(op, own);
+	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
+		       c->rank, op_text(op, what), c->timeout_ms,
+		       missing[0] ? missing : "the other side is in it as well");
+}
+
 int tt_trouble_own(struct tt_op *set)
 {
 	int own = 0;
 
 	for (; set && !own; set = set->next) {
-		own = own_fault(set->comm);
+		own = hopeless(set);
 		if (own)
 			say(set, own);
 	}

@@ -80,3 +80,19 @@ bool mood(const char *word)
 
 	return set && strstr(set, word);
 }
+
+static bool cut;       /* this process's ports went down as they were told to */
+
+void cut_ports(void)
+{
+	cut = true;
+}
+
+/* Do they say so; do they lose what is written? */
+bool ports_are_down(bool lose)
+{
+	const char *set = getenv("TUTTI_TEST_VERBS_DOWN");
+	int how = set ? atoi(set) : 0;
+
+	return cut || how == 1 || (how && !lose);
+}

@@ -154,7 +154,9 @@ int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *at
 int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr)
 {
 	(void)context;
-	*attr = (struct tt_ib_port_attr){ .state = port == 1 ? TT_IB_PORT_ACTIVE : 1,
+	*attr = (struct tt_ib_port_attr){ .state = port == 1 && !ports_are_down(false)
+							   ? TT_IB_PORT_ACTIVE
+							   : 1,
 					  .active_mtu = 5, .max_mtu = 5,
 					  .link_layer = TT_IB_LINK_ETHERNET, .active_width = 2,
 					  .active_speed = 32, .gid_tbl_len = 4 };

@@ -17,6 +17,8 @@
  *   drop remote-access local-protection rnr flush port-down device-gone memory
  * or much-memory@BYTES: whenever so much is to be registered at once; no-dmabuf@BYTES: the same of
  * device memory, refused as by a card whose driver takes none.
+ * A port that is down says so and loses what is written; TUTTI_TEST_VERBS_DOWN=1: they are,
+ * now; 2: but lose nothing.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
@@ -114,6 +116,8 @@ bool hear(int fd, uint64_t *ret_what);
 bool fault(const char *kind, uint64_t count);          /* this time */
 bool fault_from(const char *kind, uint64_t value);     /* whenever it is that much */
 bool mood(const char *word);
+void cut_ports(void);
+bool ports_are_down(bool lose);
 #pragma GCC visibility pop
 
 #endif

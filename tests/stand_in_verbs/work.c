@@ -257,8 +257,12 @@ static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
 	q->posted++;
 	if (status < 0)
 		tell(q->context, (uint64_t)-status | 1ull << 32);
+	if (status == -TT_IB_EVENT_PORT_ERR)
+		cut_ports();
 	if (q->state == TT_IB_ERR || status < 0)
 		status = TT_IB_WC_FLUSH;
+	else if (!status && ports_are_down(true))
+		status = TT_IB_WC_RETRY;
 	status = status ? status : carry_out(q, wr, &peer);
 	if (status != 0 && status != SILENCE)
 		fail(q, wr, status);
