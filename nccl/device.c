@@ -7,6 +7,8 @@
 #include "mem/cuda.h"
 #include "nccl/layer.h"
 
+#define CU_INVALID_DEVICE 101
+
 int nc_context_of_device(int device, void **ret_context)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -17,6 +19,8 @@ int nc_context_of_device(int device, void **ret_context)
 	if (!cu)
 		return 0;
 	rc = cu->device_get(&handle, device);
+	if (rc == CU_INVALID_DEVICE)
+		return tt_fail(TT_ARG, "there is no device %d", device);
 	if (!rc)
 		rc = cu->ctx_retain(&context, handle);
 	if (rc)

@@ -28,6 +28,8 @@ expect_empty "nothing else is" "$(sort -u "$fixtures"/exports-*.txt | comm -13 -
 expect_empty "symbols have no versions" "$(nm -D --defined-only $lib | grep @)"
 expect_empty "each nccl name is weak beside a strong pnccl name" "$(nm -D --defined-only $lib | awk '
 	$3 ~ /^nccl/ && $3 !~ /Internal$/ && $2 != "W" || $3 ~ /^pnccl/ && $2 != "T"')"
+# A program may have the original in it as well, whose pncclX would otherwise take these calls' place.
+expect_empty "no call inside goes by a name that another library has" "$(readelf -rW $lib | grep -oE 'p?nccl[A-Z][A-Za-z]*' | sort -u)"
 [ "$(readelf -d $lib | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = libnccl.so.2 ]
 point $? "its soname is libnccl.so.2"
 expect_empty "it needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
@@ -73,9 +75,9 @@ run_client() {
 	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
-run_client "host memory" 30 tests/nccl_client
+run_client "host memory" 34 tests/nccl_client
 stand_in=$PWD/tests/stand_in/libcuda.so.1
-run_client "CUDA's stand-in" 32 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
+run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl_client
 run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl_client groups split several one-thread abort killed operations again
 
@@ -108,9 +110,25 @@ point $? "NCCL_COMM_ID says where the ranks meet" "$(cat "$tmp/log")"
 NCCL_SOCKET_IFNAME==none0 tests/nccl_client scaled >"$tmp/log" 2>&1
 grep -q none0 "$tmp/log"
 point $? "NCCL_SOCKET_IFNAME is heeded" "$(cat "$tmp/log")"
-NCCL_DEBUG=TRACE NCCL_ALGO=ring timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
-grep -q 'debug: NCCL_ALGO has no effect' "$tmp/log"
-point $? "a variable without a meaning is named to who asks for it" "$(cat "$tmp/log")"
+NCCL_DEBUG=INFO NCCL_ALGO=ring NCCL_PROTO=LL NCCL_IB_TC=3 timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
+[ "$(grep -c 'not read by Tutti: ' "$tmp/log")" = 1 ] && grep -q 'NCCL_ALGO' "$tmp/log" && grep -q 'NCCL_PROTO' "$tmp/log" &&
+	! grep -q NCCL_IB_TC "$tmp/log"
+point $? "variables without a meaning are named once to who asks for it" "$(cat "$tmp/log")"
+for set in "" NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC; do
+	env ${set:+$set} NCCL_DEBUG=INFO NCCL_CLIENT_CUDA="$stand_in" timeout 60 tests/nccl_client scaled >"$tmp/log" 2>&1
+	grep -q 'GPU kernels on device' "$tmp/log" && echo "$set"
+done >"$tmp/with-kernels"
+[ "$(cat "$tmp/with-kernels")" = "" ] && [ "$(wc -l <"$tmp/with-kernels")" = 1 ]
+point $? "without NCCL_P2P_DISABLE there are kernels, with it there are none" "$(cat "$tmp/with-kernels" "$tmp/log")"
+# refused VARIABLE=VALUE SENTENCE: on a stand-in for two cards
+refused() {
+	env "$1" LD_LIBRARY_PATH="$PWD/tests/stand_in_verbs:$LD_LIBRARY_PATH" TUTTI_TEST_VERBS="$tmp/cards" \
+		TUTTI_TRANSPORT=verbs timeout 60 tests/nccl_client scaled >"$tmp/log" 2>&1
+	grep -q "$2" "$tmp/log"
+	point $? "$1 is heeded" "$(cat "$tmp/log")"
+}
+refused NCCL_IB_HCA=mlx5_7:1 'TUTTI_IB_HCA=mlx5_7 names none'
+refused NCCL_IB_DISABLE=1 'TUTTI_IB_HCA==none names none'
 NCCL_DEBUG=VERSION timeout 60 tests/nccl_client configs >"$tmp/log" 2>&1
 [ "$(grep -c 'NCCL version 2.28.9 is answered by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
 point $? "NCCL_DEBUG=VERSION tells the version and the file, and nothing else" "$(cat "$tmp/log")"

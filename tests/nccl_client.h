@@ -104,6 +104,10 @@ int case_messages(struct seat *seat, const ncclUniqueId *id);
 int case_many_ranks(struct seat *seat, const ncclUniqueId *id);
 int case_devices(struct seat *seat, const ncclUniqueId *id);
 int case_again(struct seat *seat, const ncclUniqueId *id);
+int case_frameworks(struct seat *seat, const ncclUniqueId *id);
+int case_captured_groups(struct seat *seat, const ncclUniqueId *id);
+int case_leaves(struct seat *seat, const ncclUniqueId *id);
+int case_mismatches(struct seat *seat, const ncclUniqueId *id);
 int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
 
 #endif

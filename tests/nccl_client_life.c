@@ -267,8 +267,10 @@ static int shrinks(struct seat *seat)
 int case_killed(struct seat *seat, const ncclUniqueId *id)
 {
 	ncclResult_t error = ncclSuccess;
+	void *handle;
 
 	(void)id;
+	OK(ncclCommRegister(seat->comm, seat->in, memory_room, &handle));
 	OK(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, seat->comm, seat->stream));
 	EXPECT(!memory_read(seat, &error, seat->out, sizeof(error)));
 	if (seat->rank == seat->nranks - 1)
@@ -279,6 +281,7 @@ int case_killed(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(strstr(ncclGetLastError(seat->comm), "rank") != NULL);
 	EXPECT(breaks(seat));
 	EXPECT(!shrinks(seat));
+	OK(ncclCommDeregister(seat->comm, handle));    /* PyTorch, before each abort */
 	OK(ncclCommAbort(seat->comm));
 	seat->comm = NULL;
 	return 0;

@@ -116,8 +116,7 @@ static int wrong_joins(struct seat *seat, const ncclUniqueId *id)
 	REFUSED(ncclCommInitAll(NULL, 1, NULL), BAD, "ndev 1");
 	REFUSED(ncclCommInitAll(&other, 0, NULL), BAD, "ndev 0");
 	if (memory_is_cuda())
-		REFUSED(ncclCommInitAll(&other, 1, (int[]){ 99 }), ncclUnhandledCudaError,
-			"device 99");
+		REFUSED(ncclCommInitAll(&other, 1, (int[]){ 99 }), BAD, "device 99");
 	return 0;
 }
 
@@ -162,6 +161,29 @@ static int wrong_derivations(struct seat *seat, ncclComm_t c)
 	return 0;
 }
 
+/* What belongs to one communicator, given to another; windows, of which there are none. */
+static int wrong_owners(struct seat *seat, ncclComm_t c)
+{
+	float one = 1;
+	ncclComm_t other;
+	ncclWindow_t window = (ncclWindow_t)seat;
+	ncclRedOp_t op;
+	void *handle;
+
+	OK(ncclCommSplit(c, 0, 0, &other, NULL));
+	OK(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, ncclScalarHostImmediate, other));
+	REFUSED(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, c, seat->stream), BAD, "op");
+	REFUSED(ncclRedOpDestroy(op, c), BAD, "RedOpDestroy");
+	OK(ncclCommRegister(other, seat->in, 100, &handle));
+	REFUSED(ncclCommDeregister(c, handle), BAD, "handle");
+	OK(ncclCommDestroy(other));
+	REFUSED(ncclCommWindowRegister(c, NULL, 100, &window, 0), BAD, "WindowRegister: buff");
+	REFUSED(ncclCommWindowRegister(c, seat->in, 0, &window, 0), BAD, "size 0");
+	REFUSED(ncclCommWindowDeregister(c, window), BAD, "no window");
+	OK(ncclCommWindowDeregister(c, NULL));
+	return 0;
+}
+
 /* Groups that fail, or are none; what is not built. */
 static int wrong_groups(struct seat *seat, ncclComm_t c, const ncclUniqueId *id)
 {
@@ -197,6 +219,7 @@ int case_wrong_uses(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(!wrong_arguments(seat, comm));
 	EXPECT(!wrong_joins(seat, id));
 	EXPECT(!wrong_derivations(seat, comm));
+	EXPECT(!wrong_owners(seat, comm));
 	EXPECT(!wrong_groups(seat, comm, id));
 	OK(ncclCommDestroy(NULL));
 	OK(ncclCommAbort(NULL));
