@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "transports/tcp_stream.h"
 
 #define MAGIC 0x5474
@@ -25,8 +26,7 @@ _Static_assert(offsetof(struct tt_tcp_link, small) ==
 
 void tt_tcp_blame(struct tt_tcp_link *l, int error)
 {
-	if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
-	    error == ENETDOWN || error == EHOSTDOWN)
+	if (tt_sock_is_wire(error))
 		l->wire = error;
 }
 

@@ -99,6 +99,12 @@ int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
+/* Did the network end a connection that ended with this errno, and not the peer? */
+bool tt_sock_is_wire(int error);
+/* Is what was sent not even acknowledged, though repeated? True with the words; a peer that is only
+ * stopped is not silent. */
+bool tt_sock_silent(int fd, char *text, size_t bytes);
+
 /* tt_fail(TT_SYSTEM) with what and errno; says which limit
  * to raise when descriptors are what is missing */
 int tt_sock_fail(const char *what);

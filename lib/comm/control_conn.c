@@ -74,8 +74,10 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		if (n < 0 && errno != EAGAIN)
+		if (n < 0 && errno != EAGAIN) {
 			sent = conn->out.have;   /* nobody will ever take it */
+			conn->error = errno;
+		}
 		if (n < 0)
 			break;
 		sent += (size_t)n;
@@ -217,6 +219,7 @@ static void readable(struct tt_control *ctl, struct tt_conn *conn)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
+			conn->error = n < 0 ? errno : conn->error;
 			lost(ctl, conn);
 			return;
 		}

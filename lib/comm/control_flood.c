@@ -208,15 +208,20 @@ void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int pe
 
 void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 {
-	char text[128];
+	char text[200];
 
 	if (conn->over || ctl->leaving || (conn->peer < ctl->nranks && ctl->left[conn->peer]))
 		return;
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
 		return;
-	snprintf(text, sizeof(text),
-		 "rank %d died: its connection to rank %d ended without a goodbye", conn->peer,
-		 ctl->rank);
+	if (tt_sock_is_wire(conn->error))
+		snprintf(text, sizeof(text),
+			 "rank %d is cut off: the network has lost its connection to rank %d: %s",
+			 conn->peer, ctl->rank, strerror(conn->error));
+	else
+		snprintf(text, sizeof(text),
+			 "rank %d died: its connection to rank %d ended without a goodbye",
+			 conn->peer, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
 	if (ctl->joined)
 		note_dead(ctl, conn->peer, conn);

@@ -52,6 +52,7 @@ struct tt_conn {
 	unsigned roles;
 	bool registered;         /* REGISTER: rank 0 has accepted what the rank says of itself */
 	bool over;               /* its end is not a death: goodbye, released, refused */
+	int error;               /* with which it ended, 0: orderly */
 	bool dead;               /* closed; freed at the end of the service thread's round */
 	uint8_t *in;
 	size_t in_have, in_room;

@@ -236,6 +236,21 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
 }
 
+/* Why rank does not answer: what a connection to it, or to another rank of its host, has to say. */
+static void why_silent(const struct tt_control *ctl, int rank, char *text, size_t bytes)
+{
+	snprintf(text, bytes, " (stopped?)");
+	for (const struct tt_conn *c = ctl->conns; c; c = c->next) {
+		char words[160];
+
+		if (c->dead || ctl->host_of[c->peer] != ctl->host_of[rank] ||
+		    !tt_sock_silent(c->fd, words, sizeof(words)))
+			continue;
+		snprintf(text, bytes, ": %s", words);
+		return;
+	}
+}
+
 /* What is wrong with rank, for operation seq,
  * or for a message that it is wanted for; false: nothing */
 static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want,
@@ -259,9 +274,10 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 		return want || ctl->left_after[rank] < seq;
 	}
 	if (!answers(ctl, rank, since_ns)) {
+		why_silent(ctl, rank, in, sizeof(in));
 		snprintf(text, bytes,
-			"rank %d is not answering (stopped?); the last operation it was heard of in: %s",
-			rank, name);
+			"rank %d is not answering%s; the last operation it was heard of in: %s",
+			rank, in, name);
 		return true;
 	}
 	if (want) {
