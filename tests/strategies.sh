@@ -2,7 +2,7 @@
 # strategies.sh - every strategy of tutti-train against its definition, on made-up data: bits, bytes, staleness, deaths
 #
 # No claim is about time, except that nothing is faster than what it must wait for. TAP on standard output. What shows
-# which system (tutti-strategies(7) names them; accuracies on Fashion-MNIST are check-data.sh's, crowds crowds.sh's):
+# which system (tutti-strategies(7) names them; accuracies on Fashion-MNIST are check_data.sh's, crowds crowds.sh's):
 #
 #   one                    test_trainer_models: finite differences; train.sh: the same bits twice, and on other processors
 #   mirrored               train.sh: equal replicas, losses of one; here: bits of one, exact bytes, spans behind computing

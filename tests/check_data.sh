@@ -1,7 +1,7 @@
 #!/bin/bash
-# check-data.sh - what the strategies learn of Fashion-MNIST (tier full; some minutes)
+# check_data.sh - what the strategies learn of Fashion-MNIST (tier full; some minutes)
 #
-# `TRAIN=build/trainer/tutti-train tests/check-data.sh` from the root of the sources. TAP on standard output.
+# `TRAIN=build/trainer/tutti-train tests/check_data.sh` from the root of the sources. TAP on standard output.
 set -u
 . "${top_srcdir:-.}/tests/training"
 [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
