@@ -158,6 +158,19 @@ int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], in
 	return 0;
 }
 
+bool tt_loopback_is_up(void)
+{
+	struct ifaddrs *all;
+	bool up = false;
+
+	if (getifaddrs(&all))
+		return true;                     /* not known to be down */
+	for (struct ifaddrs *i = all; i; i = i->ifa_next)
+		up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
+	freeifaddrs(all);
+	return up;
+}
+
 int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], int *ret_n)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *all;

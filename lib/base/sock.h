@@ -48,6 +48,9 @@ int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], in
 
 /* The name of the interface by which the kernel would send to a; "?" when it would not. */
 #define TT_IFNAME 16
+/* Is the loopback interface up? In a fresh network namespace it is not. */
+bool tt_loopback_is_up(void);
+
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME]);
 
 /* The addresses of a host name or numeric address. 0 | TT_ARG (unknown name) */

@@ -34,6 +34,16 @@ static int fill_card(struct tt_control *ctl, const struct tt_join *join)
 	return rc ? tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text()) : 0;
 }
 
+/* No address, not even loopback: nobody can be waited for. */
+static int check_network(const struct tt_control *ctl)
+{
+	if (ctl->cards[ctl->rank].naddresses || tt_loopback_is_up())
+		return 0;
+	return tt_fail(TT_SYSTEM,
+		"rank %d: no network interface is up on %s, not even loopback; bring it up with `ip link set lo up`",
+		ctl->rank, ctl->cards[ctl->rank].name);
+}
+
 /* The id says where rank 0 is to be found, so rank 0 must be there. */
 static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 {
@@ -119,8 +129,10 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 static int meet(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 		uint64_t deadline_ns)
 {
-	int rc, fd;
+	int fd, rc = check_network(ctl);
 
+	if (rc)
+		return rc;
 	if (ctl->rank) {
 		if ((rc = tt_control_start(ctl)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
 		    (rc = send_registration(ctl, join, fd)))

@@ -189,6 +189,14 @@ static bool has_left(struct tt_control *ctl, int rank)
 	return left;
 }
 
+/* Without loopback no address of this host leads anywhere. */
+static bool is_deaf(const struct tt_control *ctl, const struct tt_dial *dial,
+		    const struct attempt *a)
+{
+	return ctl->cards[ctl->rank].place == dial->to->place && !a->answered &&
+	       !refusals(a) && !tt_loopback_is_up();
+}
+
 static void pause_ns(uint64_t ns)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
@@ -205,6 +213,10 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const
 	if (a->full[0] && !a->answered)
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
 			       a->full);
+	if (is_deaf(ctl, dial, a))
+		return tt_fail(TT_SYSTEM,
+			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
+			"`ip link set lo up`", ctl->rank, dial->to->rank);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
 	if (!(dial->anyway || ctl->all_listen) || !refusals(a) || a->answered)

@@ -28,9 +28,10 @@ static int read_secret(const char *path, char *secret, size_t room)
 	int why = errno;
 	struct stat st;
 
-	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & S_IROTH)
-		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s can be read by everybody on this host",
-		       path);
+	/* not the group: Kubernetes gives it what is mounted for a fsGroup */
+	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & (S_IROTH | S_IWOTH))
+		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s: mode %03o lets everybody on this host %s it; chmod o= it",
+		       path, st.st_mode & 0777, st.st_mode & S_IROTH ? "read" : "write");
 	if (fd >= 0)
 		close(fd);
 	errno = why;
