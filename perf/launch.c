@@ -27,7 +27,7 @@ struct fleet {
 	int alive;
 	int status;             /* of the first that failed */
 	int ended;              /* processes that ended by themselves */
-	int signal;             /* that ends us, or 0 */
+	int signal;             /* that ends us; SIGKILL: the ranks, and not us; or 0 */
 	uint64_t kill_at_ns;    /* when those that are left are killed; 0: never */
 	sigset_t watched, before;
 };
@@ -47,6 +47,17 @@ static void send_all(const struct fleet *f, int signal)
 	for (int i = 0; i < f->launch->processes; i++)
 		if (f->pids[i])
 			kill(f->pids[i], signal);
+}
+
+/* Nobody reads any more what ranks say, also of each other: all stand still before one ends. */
+static void freeze_all(const struct fleet *f)
+{
+	siginfo_t how;
+
+	send_all(f, SIGSTOP);
+	for (int i = 0; i < f->launch->processes; i++)
+		if (f->pids[i])
+			waitid(P_PID, (id_t)f->pids[i], &how, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 static void kill_within(struct fleet *f, uint32_t ms)
@@ -85,17 +96,23 @@ static void reap(struct fleet *f)
 	}
 }
 
+static void take_signal(struct fleet *f, int signal)
+{
+	f->signal = signal;
+	if (signal == SIGPIPE)
+		freeze_all(f);
+	send_all(f, signal == SIGPIPE ? SIGKILL : signal);
+	kill_within(f, GRACE_SIGNAL_MS);
+}
+
 static void wait_all(struct fleet *f)
 {
 	while (f->alive) {
 		struct timespec pause = { .tv_nsec = 200 * 1000 * 1000 };
 		int signal = sigtimedwait(&f->watched, NULL, &pause);
 
-		if (signal > 0 && signal != SIGCHLD) {
-			f->signal = signal;
-			send_all(f, signal);
-			kill_within(f, GRACE_SIGNAL_MS);
-		}
+		if (signal > 0 && signal != SIGCHLD)
+			take_signal(f, signal);
 		reap(f);
 		if (f->alive && f->kill_at_ns && tt_now_ns() > f->kill_at_ns) {
 			for (int i = 0; i < f->launch->processes && !f->signal; i++) {
@@ -106,9 +123,18 @@ static void wait_all(struct fleet *f)
 					GRACE_MS / 1000);
 			}
 			send_all(f, SIGKILL);
+			f->signal = f->signal ? f->signal : SIGKILL;     /* which was said above */
 			f->kill_at_ns = 0;
 		}
 	}
+}
+
+/* Who reads the output of this rank has gone away: the launcher ends all, this one too. */
+static void give_in(int signal)
+{
+	kill(getppid(), signal);
+	for (;;)
+		pause();
 }
 
 /* In the child: die with the parent, take signals again, be the rank. */
@@ -117,6 +143,7 @@ static _Noreturn void become(struct fleet *f, int process, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
+	signal(SIGPIPE, give_in);
 	sigprocmask(SIG_SETMASK, &f->before, NULL);
 	free(f->pids);
 	exit(f->launch->main(process, f->launch->ctx));
@@ -139,7 +166,7 @@ static void start_all(struct fleet *f)
 				strerror(errno));
 			f->status = 1;
 			send_all(f, SIGKILL);
-			f->signal = SIGKILL;            /* their deaths are ours, no news */
+			f->signal = SIGKILL;
 			return;
 		}
 		f->pids[i] = pid;
@@ -162,6 +189,7 @@ int tt_launch(const struct tt_launch *launch)
 	sigaddset(&f.watched, SIGINT);
 	sigaddset(&f.watched, SIGTERM);
 	sigaddset(&f.watched, SIGHUP);
+	sigaddset(&f.watched, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &f.watched, &f.before);
 	start_all(&f);
 	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* a line is one write: ranks write there as well */

@@ -24,7 +24,8 @@ struct tt_launch {
  *            died of a signal; which and how goes to stderr). Ranks that outlive a failed one by
  *            5 s are killed. Lenient: a death by signal is no failure, unless all die.
  *   Signals  INT, TERM and HUP are passed on; when the ranks are gone the parent dies of the same
- *            signal. A parent that is killed takes its ranks with it.
+ *            signal, as it does of PIPE when a rank writes to a reader that has gone away. A parent
+ *            that is killed takes its ranks with it.
  */
 int tt_launch(const struct tt_launch *launch);
 

@@ -184,6 +184,7 @@ int main(int argc, char **argv)
 	struct job job = { .tool = basename(argv[0]) };
 	int rc;
 
+	tt_output_begin();
 	job.bench = tt_bench_of_tool(job.tool);
 	if (!job.bench) {
 		fprintf(stderr,

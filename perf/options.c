@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OPTIONS = 64, LONG_ONLY = 256 };
+#include "tutti.h"
+
+enum { MAX_OPTIONS = 64, VERSION = 255, LONG_ONLY = 256 };
 
 int tt_parse_size(const char *text, uint64_t *ret_bytes)
 {
@@ -39,6 +41,17 @@ int tt_parse_size(const char *text, uint64_t *ret_bytes)
 		return -1;
 	*ret_bytes = (uint64_t)value;
 	return 0;
+}
+
+int tt_parse_number(const char **text, int min, int max)
+{
+	char *end;
+	long value = strtol(*text, &end, 10);
+
+	if (end == *text || **text < '0' || **text > '9' || value < min || value > max)
+		return -1;
+	*text = end;
+	return (int)value;
 }
 
 /* Does one of the |-separated spellings in word[0..length) equal text? */
@@ -211,7 +224,7 @@ static void print_domain(const struct tt_option *o, FILE *to)
 		fprintf(to, "one of: %s", o->words);
 		break;
 	default:
-		fprintf(to, "a %s", o->argument);
+		fprintf(to, "--%s %s is meant", o->name, o->argument);
 	}
 }
 
@@ -236,6 +249,15 @@ static void print_help(const struct tt_usage *usage)
 		}
 	}
 	printf("  %-30s  this list; defaults are in parentheses\n", "-h, --help");
+	printf("  %-30s  the version\n", "    --version");
+}
+
+void tt_print_version(const char *tool)
+{
+	int code = 0;
+
+	tuttiGetVersion(&code);
+	printf("%s %d.%d.%d\n", tool, code / 10000, code / 100 % 100, code % 100);
 }
 
 static int complain(const struct tt_usage *usage, const struct tt_option *o, const char *text,
@@ -303,6 +325,7 @@ static void make_tables(const struct tt_option *options, char *letters, struct o
 			*letters++ = ':';
 	}
 	longs[n++] = (struct option){ "help", 0, NULL, 'h' };
+	longs[n++] = (struct option){ "version", 0, NULL, VERSION };
 	longs[n] = (struct option){ NULL, 0, NULL, 0 };
 	*letters = '\0';
 }
@@ -319,7 +342,7 @@ static const struct tt_option *find_option(const struct tt_option *options, int 
 
 int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values)
 {
-	struct option longs[MAX_OPTIONS + 2];
+	struct option longs[MAX_OPTIONS + 3];
 	char letters[2 * MAX_OPTIONS + 3];
 	int value;
 
@@ -333,6 +356,10 @@ int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *v
 
 		if (value == 'h') {
 			print_help(usage);
+			return 1;
+		}
+		if (value == VERSION) {
+			tt_print_version(usage->tool);
 			return 1;
 		}
 		if (value == '?')

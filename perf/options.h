@@ -43,15 +43,21 @@ struct tt_usage {
 	const struct tt_option *options;   /* ends with a row without name */
 };
 
-/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help was printed,
- * exit 0 | 2: a sentence went to stderr, exit 2. */
+/* Sets every field to its default, then reads argv. Returns 0: go on | 1: help or version was
+ * printed, exit 0 | 2: a sentence went to stderr, exit 2. */
 int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values);
+
+/* "TOOL 0.1.0" */
+void tt_print_version(const char *tool);
 
 /* "TOOL: sentence" on stderr; returns 2, the exit status of a wrong line. */
 int tt_refuse(const char *tool, const char *format, ...) TT_PRINTF(2, 3);
 
 /* "64K", "1.5M", "4G" (binary). Returns 0, or -1 when text is no size. */
 int tt_parse_size(const char *text, uint64_t *ret_bytes);
+
+/* A whole number from min to max; *text moves behind it. -1: there is none. */
+int tt_parse_number(const char **text, int min, int max);
 
 /* Number of a word in a list as of TT_OPT_CHOICE, or -1. */
 int tt_find_word(const char *words, const char *text);

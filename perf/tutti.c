@@ -8,7 +8,6 @@
 #include "perf/cmd.h"
 #include "perf/options.h"
 #include "perf/output.h"
-#include "tutti.h"
 
 static int version(int argc, char **argv);
 static int help(int argc, char **argv);
@@ -59,13 +58,11 @@ static int no_arguments(int argc, char **argv)
 
 static int version(int argc, char **argv)
 {
-	int code = 0, rc = no_arguments(argc, argv);
+	int rc = no_arguments(argc, argv);
 
-	if (rc)
-		return rc;
-	tuttiGetVersion(&code);
-	printf("tutti %d.%d.%d\n", code / 10000, code / 100 % 100, code % 100);
-	return 0;
+	if (!rc)
+		tt_print_version("tutti");
+	return rc;
 }
 
 static void list(FILE *to)
@@ -127,6 +124,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	tt_output_begin();
 	if (argc < 2) {
 		list(stderr);
 		return 2;

@@ -36,6 +36,8 @@ rows() { grep -v '^#' "$tmp/out"; }
 help_is_help() { run 0 "$1" --help && [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] && run 0 "$1" -h; }
 for t in $tools; do point "${t}_perf --help goes to stdout and ends with 0" help_is_help perf/${t}_perf; done
 point "tutti --help goes to stdout and ends with 0" help_is_help perf/tutti
+version() { for t in tutti allreduce_perf; do run 0 perf/$t --version && grep -qE "^$t [0-9.]+$" "$tmp/out" || return 1; done; }
+point "--version is the version" version
 
 # a bad line: 2, one sentence on stderr that has the wrong word in it, nothing on stdout
 refused() {
@@ -95,6 +97,23 @@ full_disk() {
 	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full && grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
 }
 point "a full disk under the output ends with 1 and a sentence" full_disk
+closed() {
+	perf/tutti info >&- 2>"$tmp/err"
+	[ $? -eq 1 ] && grep -q "^tutti: standard output: Bad file descriptor" "$tmp/err" &&
+		! perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 <&- >&- 2>"$tmp/err" && [ "$(wc -l <"$tmp/err")" -eq 1 ]
+}
+point "closed standard descriptors do not become those of sockets" closed
+# whoever reads the output goes away early, also where the caller ignores SIGPIPE
+gone_reader() {
+	(trap '' PIPE; timeout -k 5 60 "$@" 2>"$tmp/err"; echo $? >"$tmp/status") | head -n 3 >"$tmp/out"
+	[ "$(cat "$tmp/status")" -eq 141 ] && [ "$(wc -l <"$tmp/out")" -eq 3 ] && [ ! -s "$tmp/err" ] ||
+		{ echo "$*: exit status $(cat "$tmp/status")"; return 1; }
+}
+gone_readers() {
+	gone_reader perf/tutti plan ring --np 32 --print json && gone_reader perf/allreduce_perf -b 8 -e 8 -n 1 -N 0 &&
+		gone_reader perf/allreduce_perf --np 4 -b 8 -e 8 -n 1 -N 0
+}
+point "a reader that goes away ends a tool and all its ranks, without a word" gone_readers
 
 # ---- right results -------------------------------------------------------------------------------------------------
 
@@ -228,6 +247,27 @@ names_missing() {
 	grep "waiting" "$tmp/err" | grep -q "1.*2" && grep -q "^rank 0: init: .*1.*2" "$tmp/err"
 }
 point "while ranks join, the missing ones are named, and again at the deadline" names_missing
+# $1: what sets up the network of a namespace
+without_lo() {
+	limit=30 run 1 unshare -rn sh -c "$1 TUTTI_TIMEOUT_MS=60000 exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1" &&
+		grep -q "^rank 1: init: .*loopback.*ip link set lo up" "$tmp/err"
+}
+no_lo() {
+	without_lo '' && without_lo 'ip link add b0 type bridge && ip link set b0 up && ip addr add 10.1.0.1/24 dev b0 &&'
+}
+if unshare -rn ip link add b0 type bridge 2>/dev/null; then
+	point "a network namespace without loopback is named at once" no_lo
+else
+	skip "a network namespace without loopback is named at once" "needs unshare -rn and ip"
+fi
+# secret MODE WARNS: a rank that finds nobody
+open_secret() {
+	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
+	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret run 1 perf/allreduce_perf -T .2 || return 1
+	[ "$(grep -c "secret: mode $1 lets everybody" "$tmp/err")" -eq "$2" ]
+}
+open_secrets() { open_secret 600 0 && open_secret 440 0 && open_secret 644 1 && open_secret 602 1; }
+point "a secret that everybody can read or write is warned of" open_secrets
 
 # ---- deaths and signals ---------------------------------------------------------------------------------------------
 

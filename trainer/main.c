@@ -240,8 +240,10 @@ static int start_ranks(struct job *job)
 int main(int argc, char **argv)
 {
 	struct job job = { 0 };
-	int rc = tt_config_read(argc, argv, &job.config);
+	int rc;
 
+	tt_output_begin();
+	rc = tt_config_read(argc, argv, &job.config);
 	if (rc)
 		return rc == 1 ? tt_output_end(TOOL, 0) : 2;
 	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
