@@ -9,6 +9,7 @@
 
 #include "algorithms/algorithm.h"
 #include "perf/cmd.h"
+#include "perf/imagined.h"
 #include "perf/options.h"
 #include "perf/placements.h"
 #include "perf/plan_verify.h"
@@ -96,27 +97,15 @@ static int take_name(int *argc, char **argv, const char **ret_name)
 	return 0;
 }
 
-/* A whole number from min to max; *text moves behind it. -1: there is none. */
-static int read_number(const char **text, int min, int max)
-{
-	char *end;
-	long value = strtol(*text, &end, 10);
-
-	if (end == *text || **text < '0' || **text > '9' || value < min || value > max)
-		return -1;
-	*text = end;
-	return (int)value;
-}
-
 /* "1..64", "5", "2,4,8..16" */
 static int read_ranks(const char *text, struct tt_verify *ret_what)
 {
 	for (const char *at = text;; at++) {
-		int first = read_number(&at, 1, TT_VERIFY_MAX), last = first;
+		int first = tt_parse_number(&at, 1, TT_VERIFY_MAX), last = first;
 
 		if (!strncmp(at, "..", 2)) {
 			at += 2;
-			last = read_number(&at, 1, TT_VERIFY_MAX);
+			last = tt_parse_number(&at, 1, TT_VERIFY_MAX);
 		}
 		if (first < 0 || last < first || (*at && *at != ',')) {
 			fprintf(stderr,
@@ -129,50 +118,6 @@ static int read_ranks(const char *text, struct tt_verify *ret_what)
 		if (!*at)
 			return 0;
 	}
-}
-
-/* "3": ranks spread evenly over three hosts; "2,3,1": so many on each. */
-static int read_hosts(const char *text, int nranks, struct tt_placement *ret_placement)
-{
-	int sizes[TT_MAX_PLACED], nhosts = 0, sum = 0;
-	const char *at = text;
-
-	do {
-		int size = nhosts < nranks ? read_number(&at, 1, nranks) : -1;
-
-		if (size < 0 || (*at && *at != ',')) {
-			fprintf(stderr,
-				"tutti plan: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks "
-				"are on each, as 2,3,1\n",
-				text, nranks, nranks);
-			return 2;
-		}
-		sizes[nhosts++] = size;
-		sum += size;
-	} while (*at++);
-	if (nhosts == 1 && sum <= nranks) {
-		nhosts = sizes[0];
-		for (int h = 0; h < nhosts; h++)
-			sizes[h] = nranks / nhosts + (h < nranks % nhosts);
-	} else if (sum != nranks) {
-		fprintf(stderr, "tutti plan: --hosts %s: these are %d ranks, but --np says %d\n",
-			text, sum, nranks);
-		return 2;
-	}
-	tt_placement_consecutive(sizes, nhosts, ret_placement);
-	return 0;
-}
-
-static int find_collective(const char *name)
-{
-	for (int c = 0; c < TT_SENDRECV; c++)
-		if (!strcmp(tt_collective_name((enum tt_collective)c), name))
-			return c;
-	fprintf(stderr, "tutti plan: --collective %s: not one of", name);
-	for (int c = 0; c < TT_SENDRECV; c++)
-		fprintf(stderr, " %s", tt_collective_name((enum tt_collective)c));
-	fprintf(stderr, "\n");
-	return -1;
 }
 
 /* ---- what it does ---------------------------------------------------------------------------- */
@@ -192,7 +137,7 @@ static int verify(const char *name, const struct values *v)
 
 	if (rc)
 		return rc;
-	if (v->collective && find_collective(v->collective) < 0)
+	if (v->collective && tt_imagine_collective(usage.tool, v->collective) < 0)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
 	    strcmp(v->format, "table"))
@@ -236,7 +181,8 @@ static int build_and_print(const char *name, const struct values *v,
 
 int tt_cmd_plan(int argc, char **argv)
 {
-	struct tt_placement placement;
+	int host_of[TT_MAX_PLACED];
+	struct tt_topology topology;
 	struct values v;
 	const char *name, *np;
 	int rc = take_name(&argc, argv, &name);
@@ -254,7 +200,7 @@ int tt_cmd_plan(int argc, char **argv)
 		return tt_refuse(usage.tool,
 			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
-	nranks = read_number(&np, 1, TT_MAX_PLACED);
+	nranks = tt_parse_number(&np, 1, TT_MAX_PLACED);
 	if (nranks < 0 || *np)
 		return tt_refuse(usage.tool, "--np %s: not a number of ranks from 1 to %d", v.np,
 				 TT_MAX_PLACED);
@@ -266,10 +212,11 @@ int tt_cmd_plan(int argc, char **argv)
 		return tt_refuse(usage.tool, "--plain or --fused, not both");
 	if (!tt_print_find(v.format))
 		return tt_refuse(usage.tool, "%s", tt_error_text());
-	collective = find_collective(v.collective ? v.collective : "allreduce");
-	if (collective < 0 || read_hosts(v.hosts, nranks, &placement))
+	collective = tt_imagine_collective(usage.tool, v.collective ? v.collective : "allreduce");
+	if (collective < 0 ||
+	    tt_imagine_hosts(usage.tool, v.hosts, nranks, host_of, &topology))
 		return 2;
 	if (v.root && !tt_collective_rooted((enum tt_collective)collective))
 		return tt_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
-	return build_and_print(name, &v, &placement.topology, collective);
+	return build_and_print(name, &v, &topology, collective);
 }

@@ -93,10 +93,9 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 				name);
 		do {
 			struct tt_tune_run *run = &t->runs[t->nruns];
-			char *end = NULL;
-			long n = at ? strtol(at, &end, 10) : 0;
+			int n = at ? tt_parse_number(&at, 2, 1024) : 0;
 
-			if (at && (end == at || n < 2 || n > 1024 || (*end && *end != ',')))
+			if (n < 0 || (at && *at && *at != ','))
 				return tt_refuse(usage.tool,
 					"--np %s: use a number of ranks from 2 to 1024, or several with "
 					"commas between", v->np);
@@ -104,10 +103,10 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 				return tt_refuse(usage.tool,
 					"--np, --transport: more than %d runs; make several tables, or leave "
 					"some out", MOST_RUNS);
-			*run = (struct tt_tune_run){ .np = (int)n, .transport = name, .nhosts = 1 };
+			*run = (struct tt_tune_run){ .np = n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
-			at = at && *end ? end + 1 : NULL;
+			at = at && *at ? at + 1 : NULL;
 		} while (at);
 	}
 	return 0;

@@ -7,50 +7,37 @@
 
 #include "perf/imagined.h"
 
-static int bad_hosts(const struct tt_imagine *what)
+int tt_imagine_hosts(const char *tool, const char *text, int nranks, int *host_of,
+		     struct tt_topology *ret_topology)
 {
-	fprintf(stderr,
-		"%s: --hosts %s: not a number of hosts from 1 to %d, nor how many of the %d ranks are on each, as "
-		"2,3,1\n",
-		what->tool, what->hosts, (int)what->np, (int)what->np);
-	return 2;
-}
+	int hosts = 0, ranks = 0, each, larger;
+	const char *at = text;
 
-/* How many ranks the next host of the list gets; -1: this is no number. */
-static long next_size(const char **text)
-{
-	char *end;
-	long value = strtol(*text, &end, 10);
+	do {
+		int size = tt_parse_number(&at, 1, nranks);
 
-	if (end == *text || **text < '0' || **text > '9' || (*end && *end != ',') || value < 1)
-		return -1;
-	*text = end;
-	return value;
-}
-
-/* "3": spread evenly over three hosts; "2,3,1": so many on each. */
-static int place(const struct tt_imagine *what, struct tt_topology *t, int *host_of)
-{
-	const char *at = what->hosts;
-	long size = next_size(&at), filled = 0, hosts = 0;
-
-	t->nranks = (int)what->np;
-	t->host_of = host_of;
-	if (size > 0 && size <= t->nranks && !*at) {
-		for (int r = 0; r < t->nranks; r++)
-			host_of[r] = (int)((int64_t)r * size / t->nranks);
-		t->nhosts = (int)size;
-		return 0;
-	}
-	for (; size > 0 && filled + size <= t->nranks; size = next_size(&at)) {
-		while (size--)
-			host_of[filled++] = (int)hosts;
+		if (size < 0 || (*at && *at != ','))
+			return tt_refuse(tool, "--hosts %s: not a number of hosts from 1 to %d, nor how many of the "
+				"%d ranks are on each, as 2,3,1", text, nranks, nranks);
+		for (int i = 0; i < size; i++, ranks++)
+			if (ranks < nranks)
+				host_of[ranks] = hosts;
 		hosts++;
-		if (!*at++)
-			break;
+	} while (*at++);
+	if (hosts > 1 && ranks != nranks)
+		return tt_refuse(tool, "--hosts %s: these are %d ranks, but --np says %d", text,
+				 ranks, nranks);
+	if (hosts == 1) {
+		hosts = ranks;
+		each = nranks / hosts;
+		larger = nranks % hosts * (each + 1);    /* so many ranks are on hosts with one more */
+		for (int r = 0; r < nranks; r++)
+			host_of[r] = r < larger ? r / (each + 1) :
+						  nranks % hosts + (r - larger) / each;
 	}
-	t->nhosts = (int)hosts;
-	return size == -1 && filled == t->nranks && !at[-1] ? 0 : bad_hosts(what);
+	*ret_topology = (struct tt_topology){ .nranks = nranks, .nhosts = hosts,
+					      .host_of = host_of };
+	return 0;
 }
 
 static int read_costs(const struct tt_imagine *what, struct tt_imagined *ret)
@@ -92,7 +79,8 @@ int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret)
 	else if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
 		rc = tt_refuse(what->tool, "--transport %s: use auto, shm or tcp", transport);
 	else
-		rc = place(what, &ret->topology, host_of);
+		rc = tt_imagine_hosts(what->tool, what->hosts, (int)what->np, host_of,
+				      &ret->topology);
 	if (!rc && ret->topology.nhosts > 1 && !strcmp(transport, "shm"))
 		rc = tt_refuse(what->tool, "--transport shm does not reach other hosts; use auto");
 	if (!rc)

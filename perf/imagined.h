@@ -1,7 +1,7 @@
 /*
  * imagined.h - ranks, hosts and costs as a command line describes them, for simulating and choosing
  *
- * Called by cmd_simulate.c, cmd_info.c and cmd_tune.c.
+ * Called by cmd_simulate.c, cmd_info.c, cmd_plan.c and cmd_tune.c.
  */
 #ifndef TT_IMAGINED_H
 #define TT_IMAGINED_H
@@ -27,6 +27,11 @@ struct tt_imagined {
 /* 0 | 1, 2: a sentence went to stderr; the exit status. */
 int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret_world);
 void tt_imagined_free(struct tt_imagined *world);
+
+/* "3": ranks spread evenly over three hosts; "2,3,1": so many on each; host_of: [nranks]. 0 | 2
+ * after a sentence */
+int tt_imagine_hosts(const char *tool, const char *text, int nranks, int *host_of,
+		     struct tt_topology *ret_topology);
 
 /* Number of a collective by name, -1 after a sentence. */
 int tt_imagine_collective(const char *tool, const char *name);
