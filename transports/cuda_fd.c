@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "comm/gpu.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -134,20 +135,11 @@ int tt_fd_box_open(struct tt_fd_box *box)
 
 int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_card *to, int fd)
 {
-	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { 0 };
 	struct parcel parcel = { .token = to->token, .from = rank };
-	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
 	struct sockaddr_un sa;
-	struct msghdr msg = { .msg_name = &sa, .msg_namelen = address(to->name, &sa),
-			      .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	socklen_t bytes = address(to->name, &sa);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	if (sendmsg(box->socket, &msg, MSG_NOSIGNAL) == (ssize_t)sizeof(parcel))
+	if (tt_sock_give_fd(box->socket, (struct sockaddr *)&sa, bytes, &parcel, sizeof(parcel), fd))
 		return 0;
 	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m",
 		       rank);
@@ -156,20 +148,11 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 /* One datagram; *ret_fd is -1 if it was a stranger's. false: there is none. */
 static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
 {
-	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { 0 };
 	struct parcel parcel = { 0 };
-	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
-	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	ssize_t n = recvmsg(box->socket, &msg, MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+	ssize_t n = tt_sock_take_fd(box->socket, &parcel, sizeof(parcel), ret_fd);
 
-	*ret_fd = -1;
 	if (n < 0)
 		return false;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
 	if (*ret_fd >= 0 && (n != sizeof(parcel) || parcel.token != box->card.token)) {
 		close(*ret_fd);
 		*ret_fd = -1;

@@ -26,6 +26,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "transports/shm_segment.h"
 
 #define MAGIC 0x54554d53u
@@ -138,21 +139,6 @@ static int make(struct tt_shm_segment *s, const struct card *card)
 	return 0;
 }
 
-static bool send_fd(int to, int fd)
-{
-	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control = { 0 };
-	struct iovec one = { .iov_base = "", .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
-}
-
 /* The members said hello before they answered, so whoever has not said it by now is a stranger. */
 static bool serve(struct meeting *m, int fd, int segment_fd)
 {
@@ -166,7 +152,7 @@ static bool serve(struct meeting *m, int fd, int segment_fd)
 	    hello.rank == rank)
 		return false;
 	m->could[hello.rank] = 0;
-	send_fd(fd, segment_fd);
+	tt_sock_give_fd(fd, NULL, 0, "", 1, segment_fd);
 	return true;
 }
 
@@ -209,34 +195,20 @@ static int approach(struct meeting *m)
 	return send(m->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
 }
 
-static int receive_fd(int from, int *ret_fd)
-{
-	union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } control;
-	char byte;
-	struct iovec one = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
-	ssize_t n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
-
-	if (!c || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
-		return n < 0 ? errno : EMFILE;      /* no room for a descriptor came */
-	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
-	return 0;
-}
-
 /* A sealed file of the right size cannot shrink under the mapping. */
 static int join(struct meeting *m, struct tt_shm_segment *s)
 {
 	const struct card *card = &m->cards[m->leader];
 	struct stat st;
+	char byte;
 	int rc;
 
 	if (!readable_by(m->link, m->world->deadline_ns))
 		return ETIMEDOUT;
-	rc = receive_fd(m->link, &s->fd);
-	if (rc)
-		return rc;
+	if (tt_sock_take_fd(m->link, &byte, 1, &s->fd) < 0)
+		return errno;
+	if (s->fd < 0)
+		return EMFILE;           /* or the leader closed, since it could not serve */
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;

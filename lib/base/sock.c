@@ -278,46 +278,42 @@ static int await(int fd, short events, const struct tt_patience *p)
 	return 0;
 }
 
+/* After a call that moved n bytes or none: 0 go on | why not */
+static int judge(int fd, ssize_t n, short events, const struct tt_patience *patience)
+{
+	if (n >= 0 || errno == EINTR)
+		return 0;
+	if (errno == EAGAIN)
+		return await(fd, events, patience);
+	return tt_fail(TT_REMOTE, "connection lost: %m");
+}
+
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience)
 {
-	const char *p = data;
-	int rc;
+	const char *p = data, *end = p + bytes;
+	int rc = 0;
 
-	while (bytes > 0) {
-		ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL);
+	while (p < end && !rc) {
+		ssize_t n = send(fd, p, (size_t)(end - p), MSG_NOSIGNAL);
 
-		if (n < 0 && errno == EAGAIN) {
-			if ((rc = await(fd, POLLOUT, patience)))
-				return rc;
-		} else if (n < 0 && errno != EINTR) {
-			return tt_fail(TT_REMOTE, "connection lost: %m");
-		} else if (n > 0) {
-			p += n;
-			bytes -= (size_t)n;
-		}
+		rc = judge(fd, n, POLLOUT, patience);
+		p += n > 0 ? n : 0;
 	}
-	return 0;
+	return rc;
 }
 
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience)
 {
-	char *p = data;
-	int rc;
+	char *p = data, *end = p + bytes;
+	int rc = 0;
 
-	while (bytes > 0) {
-		ssize_t n = recv(fd, p, bytes, 0);
+	while (p < end && !rc) {
+		ssize_t n = recv(fd, p, (size_t)(end - p), 0);
 
 		if (n == 0)
 			return tt_fail(TT_REMOTE, "connection closed by the other side");
-		if (n < 0 && errno == EAGAIN) {
-			if ((rc = await(fd, POLLIN, patience)))
-				return rc;
-		} else if (n < 0 && errno != EINTR) {
-			return tt_fail(TT_REMOTE, "connection lost: %m");
-		} else if (n > 0) {
-			p += n;
-			bytes -= (size_t)n;
-		}
+		rc = judge(fd, n, POLLIN, patience);
+		p += n > 0 ? n : 0;
 	}
-	return 0;
+	return rc;
 }

@@ -9,6 +9,8 @@
 #ifndef TT_SOCK_H
 #define TT_SOCK_H
 
+#include <sys/socket.h>
+
 #include "base/base.h"
 
 struct tt_address {
@@ -46,11 +48,11 @@ bool tt_ifname_chooses(const char *filter, const char *name);
  * 0 | TT_ARG (the filter chooses no interface: names those there are) | TT_SYSTEM */
 int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], int *ret_n);
 
-/* The name of the interface by which the kernel would send to a; "?" when it would not. */
-#define TT_IFNAME 16
 /* Is the loopback interface up? In a fresh network namespace it is not. */
 bool tt_loopback_is_up(void);
 
+/* The name of the interface by which the kernel would send to a; "?" when it would not. */
+#define TT_IFNAME 16
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME]);
 
 /* The addresses of a host name or numeric address. 0 | TT_ARG (unknown name) */
@@ -117,5 +119,14 @@ void tt_sock_set_blocking(int fd, bool blocking);
 /* Own fd (returned), also made elsewhere; close it. A plain close of an owned fd is harmless. */
 int tt_sock_own(int fd);
 void tt_sock_close(int fd);
+
+/* sock_fd.c ------------------------------------------------------------------------------------ */
+
+/* Hands fd over a unix socket, with `bytes` of data, without waiting; to: of a datagram, else NULL,
+ * 0. false: errno says why not */
+bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
+		     size_t bytes, int fd);
+/* Takes what there is; *ret_fd is -1 where no descriptor came along. As recv. */
+ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd);
 
 #endif

@@ -1,0 +1,45 @@
+/*
+ * sock_fd.c - descriptors that travel over unix sockets, beside a few bytes
+ *
+ * Called by transports: the memory that processes share is a descriptor of each.
+ */
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/sock.h"
+
+union control { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
+
+bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
+		     size_t bytes, int fd)
+{
+	union control control = { 0 };
+	struct iovec one = { .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
+	struct msghdr msg = { .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_bytes,
+			      .msg_iov = &one, .msg_iovlen = 1,
+			      .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(via, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
+{
+	union control control = { 0 };
+	struct iovec one = { .iov_base = data, .iov_len = bytes };
+	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	ssize_t n = recvmsg(via, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+
+	*ret_fd = -1;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+	    c->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return n;
+}
