@@ -117,6 +117,16 @@ struct tt_device_ops {
 			const float *gradient, float *velocity, float *weight);
 };
 
+/* What a device computes, but for the matrix product: functions PREFIX_gather and so on, and their
+ * row of the table. */
+#define TT_DEVICE_WORK(X, prefix)                                                                  \
+	X(prefix, gather) X(prefix, bias) X(prefix, bias_back) X(prefix, add) X(prefix, blend)     \
+	X(prefix, unfold) X(prefix, fold) X(prefix, pool) X(prefix, pool_back)                     \
+	X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
+#define TT_DEVICE_FUNCTION(prefix, name)                                                           \
+	__typeof__(*((struct tt_device_ops *)NULL)->name) prefix##_##name;
+#define TT_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,
+
 extern const struct tt_device_ops tt_device_cpu, tt_device_blas, tt_device_sim,
 	tt_device_cuda;
 extern const struct tt_device_ops *const tt_devices[];    /* ends with NULL */

@@ -285,17 +285,6 @@ const struct tt_device_ops tt_device_cuda = {
 	.beside = cuda_beside,
 	.lead = cuda_lead,
 	.join = cuda_join,
-	.gather = tt_on_cuda_gather,
-	.gemm = tt_on_cuda_gemm,
-	.bias = tt_on_cuda_bias,
-	.bias_back = tt_on_cuda_bias_back,
-	.add = tt_on_cuda_add,
-	.blend = tt_on_cuda_blend,
-	.unfold = tt_on_cuda_unfold,
-	.fold = tt_on_cuda_fold,
-	.pool = tt_on_cuda_pool,
-	.pool_back = tt_on_cuda_pool_back,
-	.relu_back = tt_on_cuda_relu_back,
-	.loss = tt_on_cuda_loss,
-	.descend = tt_on_cuda_descend,
+	TT_DEVICE_WORK(TT_DEVICE_MEMBER, tt_on_cuda)
+	TT_DEVICE_MEMBER(tt_on_cuda, gemm)
 };

@@ -51,30 +51,7 @@ void tt_on_cuda_copy(struct tt_device *d, tt_cuptr to, const char *from, size_t 
 /* So much memory of the device's own; 0 after a failure. Grows when a larger batch comes. */
 tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t bytes);
 
-/* As in device.h */
-void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
-			size_t rows, size_t pixels, float mean, float *x);
-void tt_on_cuda_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
-		      struct tt_matrix b, float *to, size_t ldc);
-void tt_on_cuda_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
-		      float *y);
-void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy,
-			  float *dbias);
-void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float *to);
-void tt_on_cuda_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
-		      float *to);
-void tt_on_cuda_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
-			float *patches);
-void tt_on_cuda_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
-		      float *x);
-void tt_on_cuda_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x,
-		      uint8_t *which);
-void tt_on_cuda_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
-			   const uint8_t *which, float *dy);
-void tt_on_cuda_relu_back(struct tt_device *d, size_t count, const float *y, float *dy);
-void tt_on_cuda_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
-		      float *logits, float *loss);
-void tt_on_cuda_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
-			 const float *gradient, float *velocity, float *weight);
+TT_DEVICE_WORK(TT_DEVICE_FUNCTION, tt_on_cuda)
+TT_DEVICE_FUNCTION(tt_on_cuda, gemm)
 
 #endif

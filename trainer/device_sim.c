@@ -125,18 +125,7 @@ const struct tt_device_ops tt_device_sim = {
 	.free = sim_free,
 	.put = sim_put,
 	.get = sim_get,
-	.gather = sim_gather,
-	.gemm = sim_gemm,
-	.bias = sim_bias,
-	.bias_back = sim_bias_back,
-	.add = sim_add,
-	.blend = sim_blend,
 	.copy = sim_copy,
-	.unfold = sim_unfold,
-	.fold = sim_fold,
-	.pool = sim_pool,
-	.pool_back = sim_pool_back,
-	.relu_back = sim_relu_back,
-	.loss = sim_loss,
-	.descend = sim_descend,
+	TT_DEVICE_WORK(TT_DEVICE_MEMBER, sim)
+	TT_DEVICE_MEMBER(sim, gemm)
 };
