@@ -16,7 +16,8 @@
  *   mail.c       make, thread, who is gone, close
  *   mail_conn.c  sockets: letters out and in
  *   mail_send.c  a caller's letter, dialling
- *   mail_box.c   letters that have come, and who waits for them
+ *   mail_box.c   letters that have come
+ *   mail_recv.c  who waits for them
  */
 #ifndef TT_MAIL_H
 #define TT_MAIL_H

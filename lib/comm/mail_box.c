@@ -1,7 +1,7 @@
 /*
- * mail_box.c - letters that have come, and who waits for them
+ * mail_box.c - where letters go that come: to who waits for them, into the box, or nowhere yet
  *
- * Called by callers (receive, cancel) and by the connections. A letter that somebody waits for is
+ * Called by the connections, by mail_recv.c, and to cancel. A letter that somebody waits for is
  * read straight into his buffer; others are kept, as many as there is room for. Beyond that a
  * connection is held: its letter's head can be seen and asked for, its body stays with the sender.
  */
@@ -10,7 +10,7 @@
 
 #include "comm/mail_inside.h"
 
-static bool fits(const struct tt_mail_want *want, const struct tt_letter_head *h)
+bool tt_box_fits(const struct tt_mail_want *want, const struct tt_letter_head *h)
 {
 	return want->kind == h->kind && (want->source < 0 || want->source == h->source) &&
 	       (want->tag < 0 || want->tag == h->tag);
@@ -22,12 +22,12 @@ static struct tt_waiter *find_waiter(struct tt_mail *mail, const struct tt_lette
 {
 	for (struct tt_waiter *w = mail->waiters; w; w = w->next)
 		if (w->state == TT_W_WAITING && !w->want->look && w->want->room >= h->bytes &&
-		    fits(w->want, h))
+		    tt_box_fits(w->want, h))
 			return w;
 	return NULL;
 }
 
-static struct tt_letter *make_letter(struct tt_mail *mail, const struct tt_letter_head *h)
+struct tt_letter *tt_box_letter(struct tt_mail *mail, const struct tt_letter_head *h)
 {
 	struct tt_letter *l = aligned_alloc(64, (sizeof(*l) + h->bytes + 63) / 64 * 64);
 
@@ -45,7 +45,7 @@ static struct tt_letter *find_room(struct tt_mail *mail, const struct tt_letter_
 	if (h->kind == TT_M_MESSAGE &&
 	    (h->bytes > TT_MAIL_BOX || mail->box_bytes > TT_MAIL_BOX - h->bytes))
 		return NULL;
-	return make_letter(mail, h);
+	return tt_box_letter(mail, h);
 }
 
 void tt_box_place(struct tt_mail *mail, struct tt_mail_conn *c)
@@ -81,7 +81,7 @@ static void hand_over(struct tt_mail *mail, struct tt_waiter *w, const struct tt
 	pthread_cond_broadcast(&mail->changed);
 }
 
-static void unlink_letter(struct tt_mail *mail, struct tt_letter **at)
+void tt_box_unlink(struct tt_mail *mail, struct tt_letter **at)
 {
 	struct tt_letter *l = *at;
 
@@ -94,7 +94,7 @@ static void discard(struct tt_mail *mail, struct tt_letter **at)
 {
 	struct tt_letter *l = *at;
 
-	unlink_letter(mail, at);
+	tt_box_unlink(mail, at);
 	mail->box_bytes -= l->head.bytes;
 	free(l);
 }
@@ -185,10 +185,7 @@ int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const vo
 	return 1;
 }
 
-/* ---- receiving ------------------------------------------------------------------------------- */
-
-/* There is room again: those that were held read on. */
-static void make_way(struct tt_mail *mail)
+void tt_box_make_way(struct tt_mail *mail)
 {
 	for (struct tt_mail_conn *c = mail->conns; c; c = c->next) {
 		if (c->dead || !c->held)
@@ -201,161 +198,6 @@ static void make_way(struct tt_mail *mail)
 	pthread_cond_broadcast(&mail->changed);  /* letters to oneself wait as well */
 }
 
-static int too_large(struct tt_mail *mail, const struct tt_letter_head *h, size_t room)
-{
-	return tt_fail(TT_ARG,
-		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
-		mail->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
-}
-
-/* From the box: 0 | 1 none there | TT_ARG. Locked, but not while it copies. */
-static int take_kept(struct tt_mail *mail, struct tt_waiter *w, struct tt_letter_head *ret_head)
-{
-	const struct tt_mail_want *want = w->want;
-	struct tt_letter **at = &mail->box, *l;
-
-	while ((l = *at) && !fits(want, &l->head))
-		at = &l->next;
-	if (!l)
-		return 1;
-	if (!want->look && l->head.bytes > want->room)
-		return too_large(mail, &l->head, want->room);
-	*ret_head = l->head;
-	if (want->look)
-		return 0;
-	w->state = TT_W_DONE;                    /* nothing else is to be read into its buffer */
-	unlink_letter(mail, at);
-	mail->box_bytes -= l->head.bytes;
-	make_way(mail);
-	pthread_mutex_unlock(&mail->lock);
-	if (l->head.bytes)
-		memcpy(want->to, l->data, l->head.bytes);
-	free(l);
-	pthread_mutex_lock(&mail->lock);
-	return 0;
-}
-
-/* A connection that is held with such a letter: 0 seen (only to look) | 1 none, or it is being read
- * for waiter | TT_ARG */
-static int ask_held(struct tt_mail *mail, struct tt_waiter *waiter, struct tt_letter_head *ret_head)
-{
-	const struct tt_mail_want *want = waiter->want;
-	struct tt_mail_conn *c = mail->conns;
-
-	while (c && (c->dead || !c->held || !fits(want, &c->head)))
-		c = c->next;
-	if (!c)
-		return 1;
-	if (!want->look && c->head.bytes > want->room)
-		return too_large(mail, &c->head, want->room);
-	*ret_head = c->head;
-	if (want->look)
-		return 0;
-	c->held = false;
-	c->waiter = waiter;
-	c->to = want->to;
-	waiter->state = TT_W_FILLING;
-	tt_mail_conn_watch(mail, c);
-	return 1;
-}
-
-/* Nobody who could still send it. */
-static bool hopeless(const struct tt_mail *mail, int source)
-{
-	for (int r = 0; r < mail->nranks; r++)
-		if ((source < 0 ? r != mail->rank : source == r) &&
-		    (!mail->gone[r] || tt_mail_live(mail, r)))
-			return false;
-	return mail->nranks > 1 && source != mail->rank;
-}
-
-static int no_hope(struct tt_mail *mail, int source)
-{
-	if (source < 0)
-		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
-			       mail->rank);
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and nothing more of it can come",
-		       mail->rank, source,
-		       mail->gone[source] == tuttiRankLeft ? "has left" : "is dead");
-}
-
-/* The time is over amid a body: the rest of it goes to a letter. false: no memory */
-static bool withdraw(struct tt_mail *mail, struct tt_waiter *w)
-{
-	struct tt_mail_conn *c = mail->conns;
-	struct tt_letter *l;
-
-	while (c->waiter != w)
-		c = c->next;
-	l = make_letter(mail, &c->head);
-	if (!l)
-		return false;
-	if (c->have)
-		memcpy(l->data, c->to, c->have);
-	c->letter = l;
-	c->to = l->data;
-	c->waiter = NULL;
-	return true;
-}
-
-static int wait_for(struct tt_mail *mail, struct tt_waiter *w, uint64_t deadline_ns,
-		    struct tt_letter_head *ret_head)
-{
-	uint64_t patience_ns = mail->timeout_ms * 1000000ull;
-	int rc;
-
-	for (;;) {
-		if (w->state == TT_W_DONE) {
-			*ret_head = w->head;
-			return 0;
-		}
-		if (mail->cut)
-			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
-				       mail->rank);
-		if (w->state == TT_W_CANCELLED)
-			return 1;
-		if (w->state == TT_W_CALLED)
-			w->state = TT_W_WAITING;
-		if (w->state == TT_W_WAITING && (rc = take_kept(mail, w, ret_head)) <= 0)
-			return rc;
-		if (w->state == TT_W_WAITING && (rc = ask_held(mail, w, ret_head)) <= 0)
-			return rc;
-		if (w->state == TT_W_WAITING && hopeless(mail, w->want->source))
-			return no_hope(mail, w->want->source);
-		if (tt_mail_await(mail, deadline_ns))
-			continue;
-		if (w->state == TT_W_WAITING || patience_ns == 0)
-			return 1;
-		deadline_ns = tt_now_ns() + patience_ns;         /* its bytes are coming */
-		patience_ns = 0;
-	}
-}
-
-int tt_mail_recv(struct tt_mail *mail, const struct tt_mail_want *want, uint64_t deadline_ns,
-		 struct tt_letter_head *ret_head)
-{
-	struct tt_waiter w = { .want = want }, **at;
-	int rc;
-
-	pthread_mutex_lock(&mail->lock);
-	*mail->waiters_last = &w;
-	mail->waiters_last = &w.next;
-	rc = wait_for(mail, &w, deadline_ns, ret_head);
-	while (w.state == TT_W_FILLING && !withdraw(mail, &w))
-		tt_mail_await(mail, tt_now_ns() + 1000000);
-	if (rc && w.state == TT_W_DONE) {        /* the last bytes came while there was no memory */
-		*ret_head = w.head;
-		rc = 0;
-	}
-	for (at = &mail->waiters; *at != &w; at = &(*at)->next)
-		;
-	*at = w.next;
-	if (mail->waiters_last == &w.next)
-		mail->waiters_last = at;
-	pthread_mutex_unlock(&mail->lock);
-	return rc;
-}
-
 /* ---- cancel ---------------------------------------------------------------------------------- */
 
 static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint64_t version)
@@ -364,7 +206,7 @@ static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint
 	uint64_t dropped = 0;
 
 	while ((l = *at)) {
-		if (fits(such, &l->head) && (l->head.version < version || version == UINT64_MAX)) {
+		if (tt_box_fits(such, &l->head) && (l->head.version < version || version == UINT64_MAX)) {
 			discard(mail, at);
 			dropped++;
 		} else {
@@ -394,7 +236,7 @@ uint64_t tt_mail_cancel(struct tt_mail *mail, int source, int tag, uint64_t vers
 		if (w->state == TT_W_WAITING && w->want->kind == TT_M_MESSAGE &&
 		    w->want->source == source && w->want->tag == tag)
 			w->state = TT_W_CANCELLED;
-	make_way(mail);
+	tt_box_make_way(mail);
 	pthread_cond_broadcast(&mail->changed);
 	pthread_mutex_unlock(&mail->lock);
 	return dropped;

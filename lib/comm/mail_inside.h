@@ -122,6 +122,13 @@ void tt_box_lost(struct tt_mail *mail, struct tt_mail_conn *conn);      /* it en
 /* A letter of this rank to itself: 1 taken | 0 no room now | TT_SYSTEM */
 int tt_box_put(struct tt_mail *mail, const struct tt_letter_head *head, const void *data);
 void tt_box_free(struct tt_mail *mail);
+/* For mail_recv.c: */
+bool tt_box_fits(const struct tt_mail_want *want, const struct tt_letter_head *head);
+/* Room for one, which counts from now on. NULL: no memory */
+struct tt_letter *tt_box_letter(struct tt_mail *mail, const struct tt_letter_head *head);
+void tt_box_unlink(struct tt_mail *mail, struct tt_letter **at);
+/* There is room again: connections that were held read on. */
+void tt_box_make_way(struct tt_mail *mail);
 
 /* quorum.c, locked: rank 0 */
 /* A contribution begins: where its body goes; NULL: it is not wanted, and has been answered */
