@@ -6,7 +6,7 @@
  *   crew.c        joins the communicators, lets ranks agree on figures
  *   cards.c       who the other ranks are, and what they have: memory, GPUs
  *   sweep.c       types, operations, roots, sizes, algorithms: one row each
- *   measure.c     one cell of a row: check, warm up, time, check
+ *   measure.c     one cell of a row: check, warm up, time, check; figure.c: of all ranks
  *   graph.c       the same calls as a CUDA graph
  *   seat.c        one rank's inputs and results: make, fill, judge (values.c)
  *   buffer.c      where they are: host memory, or a GPU's (cuda_device.c)
@@ -245,6 +245,19 @@ struct tt_figure {
 	uint64_t shm_bytes, tcp_bytes, verbs_bytes;     /* sent in one call, all ranks */
 	double *iter_us;                   /* [iters] with -I 1: the slowest rank of each; free */
 };
+
+/* What a rank measured of it. */
+struct tt_share {
+	double time_us, cpu_us, p50_us, p99_us;
+	int64_t wrong;
+	uint64_t shm_bytes, tcp_bytes, verbs_bytes;
+};
+
+/* figure.c; shares, mine_us: [nseats], [iters]. 0 | 1 after a sentence */
+int tt_figure_of(struct tt_crew *c, const struct tt_cell *cell, const struct tt_share *shares,
+		 struct tt_figure *f);
+/* -I 1: of every iteration the time of the slowest rank. */
+int tt_figure_slowest(struct tt_crew *c, const double *mine_us, struct tt_figure *f);
 
 int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *ret_figure);
 

@@ -24,13 +24,6 @@ struct run {
 	int64_t done;                    /* timed iterations so far */
 };
 
-/* What a rank tells the others of a cell. */
-struct share {
-	double time_us, cpu_us, p50_us, p99_us;
-	int64_t wrong;
-	uint64_t shm_bytes, tcp_bytes, verbs_bytes;
-};
-
 static int by_size(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -87,7 +80,7 @@ static int write_inputs(struct run *m, uint64_t first, int calls, bool poison)
 	return 0;
 }
 
-static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct share *shares)
+static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct tt_share *shares)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		uint64_t wrong;
@@ -101,7 +94,7 @@ static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct
 }
 
 /* One call that is not timed, on fresh data. */
-static int single(struct run *m, bool judged, struct share *shares)
+static int single(struct run *m, bool judged, struct tt_share *shares)
 {
 	uint64_t number = m->c->calls++;
 	int rc = write_inputs(m, number, 1, true);
@@ -113,7 +106,7 @@ static int single(struct run *m, bool judged, struct share *shares)
 	return rc || !judged ? rc : judge(m, 0, number, true, shares);
 }
 
-static int before(struct run *m, struct share *shares)
+static int before(struct run *m, struct tt_share *shares)
 {
 	const struct tt_line *line = m->c->line;
 	int rc = 0;
@@ -127,7 +120,7 @@ static int before(struct run *m, struct share *shares)
 
 /* The results that the timed calls left; where each call
  * overwrote the input of the next, one more call. */
-static int after(struct run *m, struct share *shares)
+static int after(struct run *m, struct tt_share *shares)
 {
 	const struct tt_line *line = m->c->line;
 	int last = (m->made - 1) % m->cell->slots, rc = 0;
@@ -247,9 +240,9 @@ static int time_all(struct run *m)
 	return rc;
 }
 
-/* ---- figures of all ranks -------------------------------------------------------------------- */
+/* ---- what this thread measured --------------------------------------------------------------- */
 
-static void count_bytes(struct run *m, struct share *shares, int sign)
+static void count_bytes(struct run *m, struct tt_share *shares, int sign)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		tuttiCounters_t n = { .size = sizeof(n) };
@@ -261,7 +254,7 @@ static void count_bytes(struct run *m, struct share *shares, int sign)
 	}
 }
 
-static void fill_shares(struct run *m, struct share *shares)
+static void fill_shares(struct run *m, struct tt_share *shares)
 {
 	const struct tt_line *line = m->c->line;
 	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate,
@@ -286,85 +279,7 @@ static void fill_shares(struct run *m, struct share *shares)
 	free(sorted);
 }
 
-/* One of four figures of all ranks as -a says. */
-static double over_ranks(const struct share *all, int n, size_t offset, int64_t how)
-{
-	double result = *(const double *)((const char *)&all[0] + offset);
-
-	for (int r = 1; r < n && how; r++) {
-		double x = *(const double *)((const char *)&all[r] + offset);
-
-		if (how == 1)
-			result += x;
-		else if (how == 2 ? x < result : x > result)
-			result = x;
-	}
-	return how == 1 ? result / n : result;
-}
-
-static int summarize(struct run *m, const struct share *shares, struct tt_figure *f)
-{
-	int n = m->c->nranks, rc;
-	struct share *all = calloc((size_t)n, sizeof(*all));
-	int64_t how = m->c->line->average;
-	size_t sent = m->cell->send_bytes, received = m->cell->recv_bytes;
-	double gb = (double)(sent > received ? sent : received) / 1e9;
-
-	if (!all) {
-		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", m->c->first, n);
-		return 1;
-	}
-	rc = tt_crew_gather(m->c, shares, sizeof(*shares), all);
-	f->measured = true;
-	f->time_us = over_ranks(all, n, offsetof(struct share, time_us), how);
-	f->cpu_us = over_ranks(all, n, offsetof(struct share, cpu_us), how);
-	f->p50_us = over_ranks(all, n, offsetof(struct share, p50_us), how);
-	f->p99_us = over_ranks(all, n, offsetof(struct share, p99_us), how);
-	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
-	f->bus_gbps = f->alg_gbps * m->cell->bench->bus_factor(n);
-	f->memory_gbps = 0;
-	if (m->c->one_gpu)
-		f->memory_gbps =
-			f->alg_gbps * m->cell->bench->memory_factor(n, m->cell->in_place);
-	f->wrong = m->c->line->check ? 0 : -1;
-	f->shm_bytes = f->tcp_bytes = f->verbs_bytes = 0;
-	for (int r = 0; r < n; r++) {
-		f->wrong += all[r].wrong;
-		f->shm_bytes += all[r].shm_bytes;
-		f->tcp_bytes += all[r].tcp_bytes;
-		f->verbs_bytes += all[r].verbs_bytes;
-	}
-	free(all);
-	return rc;
-}
-
-/* -I 1: of every iteration the time of the slowest rank. */
-static int slowest(struct run *m, struct tt_figure *f)
-{
-	size_t n = (size_t)m->c->line->iters, bytes = n * sizeof(double);
-	double *mine = malloc(bytes * (size_t)m->c->nseats),
-	       *all = malloc(bytes * (size_t)m->c->nranks);
-	int rc = 1;
-
-	f->iter_us = calloc(n, sizeof(double));
-	if (!mine || !all || !f->iter_us) {
-		fprintf(stderr, "rank %d: no memory for %zu times of %d ranks\n", m->c->first, n,
-			m->c->nranks);
-		goto free_tables;
-	}
-	for (int i = 0; i < m->c->nseats; i++)
-		memcpy(mine + (size_t)i * n, m->iter_us, bytes);
-	rc = tt_crew_gather(m->c, mine, bytes, all);
-	for (size_t i = 0; i < n * (size_t)m->c->nranks; i++)
-		if (all[i] > f->iter_us[i % n])
-			f->iter_us[i % n] = all[i];
-free_tables:
-	free(mine);
-	free(all);
-	return rc;
-}
-
-static int prepare(struct run *m, struct share **ret_shares)
+static int prepare(struct run *m, struct tt_share **ret_shares)
 {
 	struct tt_crew *c = m->c;
 	int slots = m->cell->slots;
@@ -386,7 +301,7 @@ int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *
 {
 	struct run m = { .c = c, .cell = cell };
 	struct tt_figure f = { .wrong = -1 };
-	struct share *shares = NULL;
+	struct tt_share *shares = NULL;
 	int rc = prepare(&m, &shares);
 
 	if (!rc)
@@ -400,10 +315,10 @@ int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *
 		rc = after(&m, shares);
 	if (!rc) {
 		fill_shares(&m, shares);
-		rc = summarize(&m, shares, &f);
+		rc = tt_figure_of(c, cell, shares, &f);
 	}
 	if (!rc && c->line->per_iter)
-		rc = slowest(&m, &f);
+		rc = tt_figure_slowest(c, m.iter_us, &f);
 	free(m.calls);
 	free(m.iter_us);
 	free(shares);
