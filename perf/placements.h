@@ -1,7 +1,7 @@
 /*
  * placements.h - ways to put n ranks on hosts, to prove plans for
  *
- * Called by plan_verify.c and cmd_plan.c.
+ * Called by plan_prove.c and cmd_plan.c.
  */
 #ifndef TT_PLACEMENTS_H
 #define TT_PLACEMENTS_H
