@@ -75,6 +75,49 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
+/* The program captures something of its own; meanwhile the communicator is used in every way. */
+static int beside_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int ones[1000], wrong = 0;
+	void *graph = NULL, *exec;
+	tuttiComm_t other = NULL;
+	tt_custream s, busy;
+	tt_cuptr p, q;
+
+	(void)arg;
+	for (int i = 0; i < 1000; i++)
+		ones[i] = 1;
+	cu->mem_alloc(&p, sizeof(ones)), cu->mem_alloc(&q, 1 << 20);
+	cu->htod(p, ones, sizeof(ones));
+	cu->stream_create(&s, TT_CU_STREAM_APART), cu->stream_create(&busy, TT_CU_STREAM_APART);
+	wrong += tuttiBarrier(*comm, NULL);
+	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
+	cu->memset8_async(q, (unsigned char)rank, 1 << 20, s);
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000, tuttiInt32,
+				tuttiSum, *comm, NULL) != tuttiSuccess;
+	wrong += tuttiCommSplit(*comm, 0, rank, &other, NULL) != tuttiSuccess;
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000, tuttiInt32,
+				tuttiSum, other, busy) != tuttiSuccess;
+	wrong += tuttiCommDestroy(other) != tuttiSuccess;
+	wrong += cu->end_capture(s, &graph) != 0;
+	wrong += tuttiBarrier(*comm, NULL);
+	if (wrong)
+		return wrong;
+	wrong += cu->graph_instantiate(&exec, graph, 0) || cu->graph_launch(exec, s);
+	cu->stream_synchronize(s), cu->stream_synchronize(busy);
+	cu->dtoh(ones, p, sizeof(ones));
+	wrong += ones[0] != n * n || ones[999] != n * n;
+	cu->graph_exec_destroy(exec), cu->graph_destroy(graph);
+	cu->stream_destroy(s), cu->stream_destroy(busy), cu->mem_free(p), cu->mem_free(q);
+	return wrong;
+}
+
+static void calls_beside_a_capture_work_and_do_not_spoil_it(void)
+{
+	claim(team_play_all_ways(2, beside_a_capture) == 0);
+}
+
 static void calls_on_different_streams_run_in_call_order(void)
 {
 	claim(team_play_all_ways(3, on_many_streams) == 0);
@@ -293,6 +336,7 @@ static void kernels_of_many_communicators_fit_beside_each_other(void)
 
 const struct gpu_case gpu_order[] = {
 	GPU_CASE(calls_on_different_streams_run_in_call_order),
+	GPU_CASE(calls_beside_a_capture_work_and_do_not_spoil_it),
 	GPU_CASE(kernels_of_many_communicators_fit_beside_each_other),
 	GPU_CASE(calls_on_different_streams_run_in_call_order_however_slow_a_stream_is),
 	GPU_CASE(a_graph_is_replayed_with_new_inputs),

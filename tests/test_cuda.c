@@ -114,7 +114,6 @@ Test(cuda, a_graph_repeats_what_was_captured_and_runs_nothing_before)
 	cu->stream_create(&s, 0);
 	cu->begin_capture(s, TT_CU_CAPTURE_THREAD);
 	cu->host_func(s, add_one, &seen);
-	cr_assert_neq(cu->stream_synchronize(s), 0);
 	cr_assert_eq(cu->end_capture(s, &graph), 0);
 	cr_assert_eq(cu->stream_synchronize(s), 0);
 	cr_assert_eq(seen, 0);
@@ -126,6 +125,26 @@ Test(cuda, a_graph_repeats_what_was_captured_and_runs_nothing_before)
 	cr_assert_eq(seen, 3);
 	cu->graph_exec_destroy(exec);
 	cu->stream_destroy(s);
+}
+
+Test(cuda, a_capture_is_spoiled_by_a_thread_that_waits_unless_its_mode_is_relaxed)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	int mode = TT_CU_CAPTURE_RELAXED;
+	tt_custream s, other;
+	void *graph;
+
+	cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->stream_create(&other, TT_CU_STREAM_APART);
+	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
+	cr_assert_neq(cu->stream_synchronize(other), 0);
+	cr_assert_neq(cu->end_capture(s, &graph), 0);
+	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
+	cu->capture_mode(&mode);
+	cr_assert_eq(cu->stream_synchronize(other), 0);
+	cu->capture_mode(&mode);
+	cr_assert_eq(cu->end_capture(s, &graph), 0);
+	cu->graph_destroy(graph);
 }
 
 /* The parent has CUDA and exports; the child, a process of its own, opens and writes. */

@@ -93,11 +93,9 @@ tuttiResult_t tt_group_request(const struct tt_request *r)
 /* On the device of the caller, whichever thread this is. */
 static int run_join(struct tt_joining *j)
 {
-	int rc;
+	int mode = tt_gpu_enter(j->ctx), rc = j->run(j);
 
-	tt_gpu_enter(j->ctx);
-	rc = j->run(j);
-	tt_gpu_leave(j->ctx);
+	tt_gpu_leave(j->ctx, mode);
 	return rc;
 }
 

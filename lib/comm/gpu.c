@@ -21,16 +21,26 @@ tt_cuctx tt_gpu_context(void)
 	return cu && !cu->ctx_current(&ctx) ? ctx : NULL;
 }
 
-void tt_gpu_enter(tt_cuctx ctx)
+int tt_gpu_enter(tt_cuctx ctx)
 {
-	if (ctx)
-		tt_cuda_here()->ctx_push(ctx);
+	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+	int mode = TT_CU_CAPTURE_RELAXED;
+
+	if (cu) {
+		cu->ctx_push(ctx);
+		cu->capture_mode(&mode);
+	}
+	return mode;
 }
 
-void tt_gpu_leave(tt_cuctx ctx)
+void tt_gpu_leave(tt_cuctx ctx, int mode)
 {
-	if (ctx)
-		tt_cuda_here()->ctx_pop(&ctx);
+	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+
+	if (cu) {
+		cu->capture_mode(&mode);
+		cu->ctx_pop(&ctx);
+	}
 }
 
 int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
@@ -318,24 +328,26 @@ int tt_gpu_meet(tuttiComm_t c)
 void tt_gpu_settle(tuttiComm_t c)
 {
 	struct tt_gpu *d = c->gpu;
+	int mode;
 
 	if (!d)
 		return;
-	tt_gpu_enter(d->ctx);
+	mode = tt_gpu_enter(d->ctx);
 	if (d->any)
 		d->cu->event_synchronize(d->last);
 	d->cu->stream_synchronize(d->own);
-	tt_gpu_leave(d->ctx);
+	tt_gpu_leave(d->ctx, mode);
 }
 
 void tt_gpu_close(tuttiComm_t c)
 {
 	struct tt_gpu *d = c->gpu;
+	int mode;
 
 	if (!d)
 		return;
 	tt_gpu_settle(c);
-	tt_gpu_enter(d->ctx);
+	mode = tt_gpu_enter(d->ctx);
 	if (d->close_stages)
 		d->close_stages(d);
 	tt_gpu_unwatch(d);
@@ -348,7 +360,7 @@ void tt_gpu_close(tuttiComm_t c)
 		tt_area_give(d->area);
 	d->cu->event_destroy(d->last);
 	d->cu->stream_destroy(d->own);
-	tt_gpu_leave(d->ctx);
+	tt_gpu_leave(d->ctx, mode);
 	if (d->free_programs)
 		d->free_programs(d->programs);
 	pthread_cond_destroy(&d->work);

@@ -73,9 +73,11 @@ struct tt_gpu {
 /* The context in which a rank joins: its caller's, also where other threads do the joining. NULL:
  * no CUDA, or none. */
 tt_cuctx tt_gpu_context(void);
-/* Make ctx current, and what was current again; nothing for NULL. */
-void tt_gpu_enter(tt_cuctx ctx);
-void tt_gpu_leave(tt_cuctx ctx);
+/* Around calls of the driver: makes ctx current, and a capture by somebody else none of our business:
+ * the driver would refuse whatever does more than put something on a stream, and spoil the capture.
+ * leave takes what enter returned, and undoes both. Nothing for NULL. */
+int tt_gpu_enter(tt_cuctx ctx);
+void tt_gpu_leave(tt_cuctx ctx, int mode);
 
 /* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0
  * | TT_CUDA */

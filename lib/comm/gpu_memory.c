@@ -12,14 +12,14 @@
 /* In the communicator's context: the thread that asks may have none. */
 static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
 {
-	int rc;
+	int mode, rc;
 
 	*ret = (struct tt_mem){ .kind = TT_MEM_HOST };
 	if (!d)
 		return 0;
-	tt_gpu_enter(d->ctx);
+	mode = tt_gpu_enter(d->ctx);
 	rc = tt_cuda_classify(d->cu, p, ret);
-	tt_gpu_leave(d->ctx);
+	tt_gpu_leave(d->ctx, mode);
 	return rc;
 }
 
@@ -36,15 +36,15 @@ tt_cuctx tt_gpu_context_of(tuttiComm_t c, const void *p)
 int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
 	tt_cuctx ctx = tt_gpu_context_of(c, from);
-	int rc;
+	int mode, rc;
 
 	if (!ctx) {
 		memcpy(to, from, bytes);
 		return 0;
 	}
-	tt_gpu_enter(ctx);
+	mode = tt_gpu_enter(ctx);
 	rc = c->gpu->cu->dtoh(to, (uintptr_t)from, bytes);
-	tt_gpu_leave(ctx);
+	tt_gpu_leave(ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
 		  : 0;
 }
@@ -88,7 +88,7 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 {
 	struct tt_gpu *d = c->gpu;
 	struct tt_mem m;
-	int rc = classify(d, from, &m);
+	int mode, rc = classify(d, from, &m);
 
 	if (rc)
 		return rc;
@@ -96,12 +96,12 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 		memcpy(to, from, bytes);
 		return 0;
 	}
-	tt_gpu_enter(d->ctx);
+	mode = tt_gpu_enter(d->ctx);
 	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
 	if (!rc && m.kind == TT_MEM_PINNED)
 		memcpy(to, from, bytes);
 	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes)))
 		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
-	tt_gpu_leave(d->ctx);
+	tt_gpu_leave(d->ctx, mode);
 	return rc;
 }

@@ -120,23 +120,6 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Makes the device current; stages may be allocated while something is captured. tt_gpu_end_calls
- * undoes both. */
-int tt_gpu_begin_calls(struct tt_gpu *d)
-{
-	int mode = TT_CU_CAPTURE_RELAXED;
-
-	tt_gpu_enter(d->ctx);
-	d->cu->capture_mode(&mode);
-	return mode;
-}
-
-void tt_gpu_end_calls(struct tt_gpu *d, int mode)
-{
-	d->cu->capture_mode(&mode);
-	tt_gpu_leave(d->ctx);
-}
-
 /* Behind the communicator's newest operation, wherever that is; also where it seems to be the same
  * stream, since handles are used again, and each thread's default stream has the same one. What is
  * captured keeps the graph's order only. */
@@ -186,7 +169,7 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 
 	if (rc)
 		return rc;
-	mode = tt_gpu_begin_calls(d);
+	mode = tt_gpu_enter(d->ctx);
 	rc = begin(d, stream, &capturing);
 	if (!rc) {
 		rc = launch(call, stream);
@@ -194,7 +177,7 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 		ended = end(d, stream, capturing);
 		rc = rc ? rc : ended;
 	}
-	tt_gpu_end_calls(d, mode);
+	tt_gpu_leave(d->ctx, mode);
 	return rc ? failed(c, rc) : 0;
 }
 
@@ -211,7 +194,7 @@ static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 	}
 	if (rc)
 		return rc;
-	mode = tt_gpu_begin_calls(d);
+	mode = tt_gpu_enter(d->ctx);
 	rc = begin(d, stream, &capturing);
 	for (size_t i = 0; i < n && !rc; i++)
 		tt_straight_choose(&calls[i]);
@@ -219,7 +202,7 @@ static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 		rc = tt_gpu_stage(d, calls, n, stream, capturing);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	tt_gpu_end_calls(d, mode);
+	tt_gpu_leave(d->ctx, mode);
 	return rc ? failed(calls[0].request->comm, rc) : 0;
 }
 
@@ -339,13 +322,13 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 		*calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
 	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	tt_cuctx ctx = context_of(requests, n);
+	int mode = tt_gpu_enter(ctx);
 
-	tt_gpu_enter(ctx);
 	for (size_t i = 0; i < n && !rc; i++)
 		rc = look_at(&requests[i], &calls[i]);
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
-	tt_gpu_leave(ctx);
+	tt_gpu_leave(ctx, mode);
 	if (calls != &one)
 		tt_spare_give(calls);
 	return rc;

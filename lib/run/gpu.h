@@ -14,11 +14,6 @@
  * stream and run there in order; with a NULL stream this waits. 0 | what the call returns */
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream);
 
-/* gpu.c: around calls of the driver: the context is current, and a capture by somebody else is none
- * of our business. */
-int tt_gpu_begin_calls(struct tt_gpu *d);
-void tt_gpu_end_calls(struct tt_gpu *d, int mode);
-
 /* A buffer of a request, and whether a GPU must move it. */
 struct tt_gpu_call {
 	const struct tt_request *request;

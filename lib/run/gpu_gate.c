@@ -64,14 +64,14 @@ int tt_gate_begin(struct tt_op *op, bool whole)
 	g->gone = 0;
 	g->late = op->request->op == tuttiAvg;         /* it is divided at the end */
 	__atomic_store_n(g->word, 0, __ATOMIC_RELEASE);
-	mode = tt_gpu_begin_calls(g->d);
+	mode = tt_gpu_enter(g->d->ctx);
 	if (g->in)
 		rc = fetch(op);
 	if (!rc && whole && g->in) {
 		rc = g->d->cu->stream_synchronize(g->d->copies_in);
 		g->come = op->ntiles;
 	}
-	tt_gpu_end_calls(g->d, mode);
+	tt_gpu_leave(g->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of input from device %d",
 				 op->comm->rank, g->in_bytes, g->d->device)
 		  : 0;
@@ -90,10 +90,10 @@ bool tt_gate_look(struct tt_op *op, uint32_t tile)
 static int give(struct tt_op *op, uint32_t until)
 {
 	struct tt_gate *g = op->gate;
-	int mode = tt_gpu_begin_calls(g->d), rc;
+	int mode = tt_gpu_enter(g->d->ctx), rc;
 
 	rc = copy(op, g->stage_out, g->out, g->out_bytes, g->gone, until, true);
-	tt_gpu_end_calls(g->d, mode);
+	tt_gpu_leave(g->d->ctx, mode);
 	g->gone = until;
 	return rc ? tt_cuda_fail(rc, "rank %d: copy output to device %d", op->comm->rank,
 				 g->d->device)

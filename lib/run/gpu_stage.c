@@ -49,12 +49,12 @@ static void let_stream_go(struct tt_staged *s)
 static void done(void *arg, int rc)
 {
 	struct tt_staged *s = arg;
-	int mode = tt_gpu_begin_calls(s->d);
+	int mode = tt_gpu_enter(s->d->ctx);
 	bool failed = s->d->cu->stream_synchronize(s->d->copies_in) ||
 		      s->d->cu->stream_synchronize(s->d->copies_out);
 
 	(void)rc;
-	tt_gpu_end_calls(s->d, mode);
+	tt_gpu_leave(s->d->ctx, mode);
 	for (size_t i = 0; i < s->n; i++)
 		failed |= s->gates[i].failed || s->straights[i].failed, free(s->straights[i].host);
 	if (failed)

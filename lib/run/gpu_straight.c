@@ -113,9 +113,9 @@ static int settle(struct tt_op *op)
 	if (!s->dirty)
 		return 0;
 	s->dirty = false;
-	mode = tt_gpu_begin_calls(s->d);
+	mode = tt_gpu_enter(s->d->ctx);
 	rc = s->d->cu->flush_writes(TT_CU_FLUSH_CONTEXT, TT_CU_ORDERED_FOR_OWNER);
-	tt_gpu_end_calls(s->d, mode);
+	tt_gpu_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: make visible to device %d what a card wrote",
 				 op->comm->rank, s->d->device)
 		  : 0;
@@ -142,13 +142,13 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 		return 0;
 	}
 	atomic_fetch_add(&s->d->bounced, reads != writes);
-	mode = tt_gpu_begin_calls(s->d);
+	mode = tt_gpu_enter(s->d->ctx);
 	rc = reads && writes ? cu->dtod_async((uintptr_t)to, (uintptr_t)from, bytes, stream)
 	     : reads	     ? cu->dtoh_async(to, (uintptr_t)from, bytes, stream)
 			     : cu->htod_async((uintptr_t)to, from, bytes, stream);
 	if (!rc)
 		rc = cu->stream_synchronize(stream);
-	tt_gpu_end_calls(s->d, mode);
+	tt_gpu_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of a message beside device %d",
 				 op->comm->rank, bytes, s->d->device)
 		  : 0;
@@ -176,7 +176,7 @@ static int exchange(struct tt_op *op, bool back)
 	struct tt_straight *s = op->straight;
 	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
-	int mode = tt_gpu_begin_calls(s->d), rc = 0;
+	int mode = tt_gpu_enter(s->d->ctx), rc = 0;
 
 	if (back && out)
 		rc = cu->htod_async(s->out, (char *)s->host + in, out, s->d->copies_in);
@@ -184,7 +184,7 @@ static int exchange(struct tt_op *op, bool back)
 		rc = cu->dtoh_async(s->host, s->in, in, s->d->copies_in);
 	if (!rc)
 		rc = cu->stream_synchronize(s->d->copies_in);
-	tt_gpu_end_calls(s->d, mode);
+	tt_gpu_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy a call's buffer beside device %d",
 				 op->comm->rank, s->d->device)
 		  : 0;

@@ -135,7 +135,7 @@ EXPORT int cuMemAlloc_v2(tt_cuptr *ret_ptr, size_t bytes)
 	void *p;
 	int rc;
 
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	rc = make(bytes, TT_CU_TYPE_DEVICE, 0, &p);
 	if (!rc)
 		*ret_ptr = (tt_cuptr)(uintptr_t)p;
@@ -147,7 +147,7 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 	void *p;
 	int rc;
 
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	(void)flags;
 	rc = make(bytes, TT_CU_TYPE_DEVICE, 1, &p);
 	if (!rc)
@@ -157,28 +157,28 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 
 EXPORT int cuMemFree_v2(tt_cuptr ptr)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	stand_in_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }
 
 EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	(void)flags;
 	return make(bytes, TT_CU_TYPE_HOST, 0, ret_ptr);
 }
 
 EXPORT int cuMemFreeHost(void *ptr)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	stand_in_idle();
 	return release(take(ptr, true, false));
 }
 
 EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	(void)flags;
 	add((struct piece){
 		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
@@ -187,7 +187,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 
 EXPORT int cuMemHostUnregister(void *ptr)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	stand_in_idle();
 	return release(take(ptr, true, true));
 }
@@ -266,7 +266,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 	struct piece *x;
 	bool shareable;
 
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	pthread_mutex_lock(&stand_in_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
@@ -289,7 +289,7 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 	struct handle h;
 	char path[64];
 
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	(void)flags;
 	memcpy(&h, &handle, sizeof(h));
 	if (h.pid == getpid())
@@ -310,7 +310,7 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 
 EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	stand_in_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }

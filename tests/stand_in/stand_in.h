@@ -13,6 +13,7 @@
  *   a block of a kernel that waits for peers keeps its place on the device, of which there are 32
  *   a kernel's first launch, and freeing memory, wait for all that runs on the device
  *   the default stream, and copies without a stream, wait for streams that were made with flags 0
+ *   what does more than put something on a stream fails beside a capture, and spoils it (capture.c)
  *
  * What it is not: device memory can be read by the host; capture knows events only within one
  * graph, in which all nodes run one after the other.
@@ -59,6 +60,14 @@ int stand_in_fault(const char *symbol);
 		if (stand_in_device() < 0)				\
 			return TT_CU_BAD_CONTEXT;			\
 	} while (0)
+/* The same in functions that a capture forbids (capture.c). */
+#define ENTER_FREELY()								\
+	do {									\
+		ENTER_CONTEXT();						\
+		if (stand_in_forbidden())					\
+			return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */	\
+	} while (0)
+bool stand_in_forbidden(void);
 
 /* One lock for everything but the running of nodes; `changed` is told whenever something is. */
 extern pthread_mutex_t stand_in_lock;
@@ -113,7 +122,12 @@ struct event {
 void stand_in_reach(struct event *e, uint64_t number);
 void stand_in_await(struct event *e, uint64_t number);
 
-struct graph { struct node *first, **last; };
+struct graph {
+	struct node *first, **last;
+	pthread_t thread;                      /* that captures it */
+	int mode;
+	bool spoilt;                           /* by a call that it forbids */
+};
 
 /* Never freed, since others may still wait for what it was given. */
 struct stream {
@@ -127,6 +141,8 @@ struct stream {
 	bool stop;
 	struct graph *graph;                   /* capturing */
 };
+
+extern struct stream *stand_in_all;    /* under the lock */
 
 /* stream.c: adds a copy of the node to the stream, or to the graph that it is being captured to */
 int stand_in_add(tt_custream stream, const struct node *node);

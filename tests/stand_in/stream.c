@@ -13,7 +13,8 @@
 #include "stand_in.h"
 
 __thread unsigned stand_in_block, stand_in_blocks;
-static struct stream *all, *legacy;    /* under the lock, as what follows: */
+struct stream *stand_in_all;
+static struct stream *legacy;          /* under the lock, as what follows: */
 static unsigned streams, places_taken[MAX_DEVICES];
 static struct connection { uint64_t given, through; } connections[32];
 static __thread struct stream *per_thread;
@@ -194,8 +195,8 @@ static struct stream *make(bool blocking)
 	s->device = stand_in_device();
 	pthread_mutex_lock(&stand_in_lock);
 	s->connection = streams++ % count_connections();
-	s->next = all;
-	all = s;
+	s->next = stand_in_all;
+	stand_in_all = s;
 	pthread_mutex_unlock(&stand_in_lock);
 	if (pthread_create(&s->thread, NULL, work, s))
 		abort();
@@ -251,7 +252,7 @@ int stand_in_add(tt_custream stream, const struct node *node)
 	bool ok = true;
 
 	pthread_mutex_lock(&stand_in_lock);
-	for (struct stream *x = all; x && s == legacy && !s->graph; x = x->next)
+	for (struct stream *x = stand_in_all; x && s == legacy && !s->graph; x = x->next)
 		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
 	if (s->blocking && !s->graph && legacy)
 		ok = put_behind(s, legacy);
@@ -288,7 +289,7 @@ void stand_in_idle(void)
 	struct stream *first;
 
 	pthread_mutex_lock(&stand_in_lock);
-	first = all;
+	first = stand_in_all;
 	pthread_mutex_unlock(&stand_in_lock);
 	for (struct stream *s = first; s; s = s->next)
 		if (s->device == device)
@@ -297,7 +298,7 @@ void stand_in_idle(void)
 
 EXPORT int cuStreamSynchronize(tt_custream stream)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	return stand_in_settle(stand_in_stream(stream));
 }
 
@@ -306,7 +307,7 @@ EXPORT int cuStreamQuery(tt_custream stream)
 	struct stream *s = stand_in_stream(stream);
 	bool idle;
 
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	pthread_mutex_lock(&stand_in_lock);
 	idle = s->done == s->given;
 	pthread_mutex_unlock(&stand_in_lock);
@@ -328,7 +329,7 @@ EXPORT int cuStreamDestroy_v2(tt_custream stream)
 
 EXPORT int cuCtxSynchronize(void)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	stand_in_idle();
 	return 0;
 }

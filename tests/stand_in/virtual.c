@@ -26,7 +26,7 @@ EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cupro
 {
 	int fd;
 
-	ENTER();
+	ENTER_FREELY();
 	if (bytes % GRANULARITY || flags || prop->type != TT_CU_PINNED ||
 	    prop->handles != TT_CU_BY_FD)
 		return TT_CU_BAD_VALUE;
@@ -69,7 +69,7 @@ EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 {
 	struct stat st;
 
-	ENTER();
+	ENTER_FREELY();
 	if (flags || fstat(fd_of(handle), &st) || offset + bytes > (size_t)st.st_size)
 		return TT_CU_BAD_VALUE;
 	if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd_of(handle),
@@ -81,7 +81,7 @@ EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 
 EXPORT int cuMemSetAccess(tt_cuptr at, size_t bytes, const struct tt_cuaccess *access, size_t n)
 {
-	ENTER();
+	ENTER_FREELY();
 	(void)n;
 	if (access->flags != TT_CU_READ_WRITE)
 		return TT_CU_BAD_VALUE;
@@ -90,7 +90,7 @@ EXPORT int cuMemSetAccess(tt_cuptr at, size_t bytes, const struct tt_cuaccess *a
 
 EXPORT int cuMemUnmap(tt_cuptr at, size_t bytes)
 {
-	ENTER();
+	ENTER_FREELY();
 	if (!stand_in_take_virtual((char *)(uintptr_t)at))
 		return TT_CU_BAD_VALUE;
 	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE,

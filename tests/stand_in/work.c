@@ -1,6 +1,6 @@
 /*
  * work.c - what the stand-in's streams are given to do: copies, host functions, memory operations,
- * kernels, graphs
+ * kernels
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +26,13 @@ static int copy_now(void *to, const void *from, size_t bytes)
 
 EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	return copy_now(to, (void *)(uintptr_t)from, bytes);
 }
 
 EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	return copy_now((void *)(uintptr_t)to, from, bytes);
 }
 
@@ -100,7 +100,7 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 
 EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 {
-	ENTER_CONTEXT();
+	ENTER_FREELY();
 	*ret_module = (void *)(uintptr_t)image;
 	return 0;
 }
@@ -168,104 +168,4 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 	load(k);
 	memcpy(n.params, params[0], k->bytes);
 	return stand_in_add(stream, &n);
-}
-
-/* ---- capture --------------------------------------------------------------------------------- */
-
-EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
-{
-	static __thread int now;
-	int was = now;
-
-	now = *mode;
-	*mode = was;
-	return 0;
-}
-
-EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
-{
-	struct stream *s = stand_in_stream(stream);
-	struct graph *g = calloc(1, sizeof(*g));
-
-	ENTER_CONTEXT();
-	(void)mode;
-	g->last = &g->first;
-	pthread_mutex_lock(&stand_in_lock);
-	s->graph = g;
-	pthread_mutex_unlock(&stand_in_lock);
-	return 0;
-}
-
-EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
-{
-	ENTER_CONTEXT();
-	*ret_status = stand_in_stream(stream)->graph != NULL;
-	return 0;
-}
-
-EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
-{
-	struct stream *s = stand_in_stream(stream);
-
-	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
-	*ret_graph = s->graph;
-	s->graph = NULL;
-	pthread_mutex_unlock(&stand_in_lock);
-	return *ret_graph ? 0 : TT_CU_BAD_VALUE;
-}
-
-EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned long long flags)
-{
-	const struct graph *from = graph;
-	struct graph *g = calloc(1, sizeof(*g));
-
-	ENTER_CONTEXT();
-	(void)flags;
-	g->last = &g->first;
-	for (const struct node *n = from->first; n; n = n->next) {
-		struct node *twin = malloc(sizeof(*twin));
-
-		*twin = *n;
-		twin->next = NULL;
-		*g->last = twin;
-		g->last = &twin->next;
-	}
-	*ret_exec = g;
-	return 0;
-}
-
-EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
-{
-	const struct graph *g = exec;
-	int rc = 0;
-
-	ENTER_CONTEXT();
-	for (const struct node *n = g->first; n && !rc; n = n->next)
-		rc = stand_in_add(stream, n);
-	return rc;
-}
-
-static int free_graph(struct graph *g)
-{
-	struct node *next;
-
-	for (struct node *n = g->first; n; n = next) {
-		next = n->next;
-		free(n);
-	}
-	free(g);
-	return 0;
-}
-
-EXPORT int cuGraphExecDestroy(void *exec)
-{
-	ENTER_CONTEXT();
-	return free_graph(exec);
-}
-
-EXPORT int cuGraphDestroy(void *graph)
-{
-	ENTER_CONTEXT();
-	return free_graph(graph);
 }
