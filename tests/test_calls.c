@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "must.h"
@@ -41,6 +42,31 @@ Test(calls, a_group_of_sends_and_receives_runs_at_once, .timeout = 60)
 {
 	for (int n = 1; n <= 4; n++)
 		run_both(exchange, n);
+}
+
+/* More tiles than may be under way at once: they wait in the group for their own receive. */
+static int to_oneself(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { LEN = 6 << 20 };
+	short *out = malloc(LEN * sizeof(short)), *in = calloc(LEN, sizeof(short));
+
+	(void)n, (void)arg;
+	for (int i = 0; i < LEN; i++)
+		out[i] = (short)(i * 31 + rank);
+	MUST(tuttiGroupStart());
+	MUST(tuttiSend(out, LEN, tuttiFloat16, rank, *comm, NULL));
+	MUST(tuttiRecv(in, LEN, tuttiFloat16, rank, *comm, NULL));
+	MUST(tuttiGroupEnd());
+	WANT(!memcmp(in, out, LEN * sizeof(short)));
+	free(out);
+	free(in);
+	return 0;
+}
+
+Test(calls, a_rank_sends_itself_many_tiles, .timeout = 60)
+{
+	run_both(to_oneself, 1);
+	run_both(to_oneself, 2);
 }
 
 static int ping_pong(tuttiComm_t *comm, int rank, int n, void *arg)

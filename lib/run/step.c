@@ -42,7 +42,8 @@ static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes
 	int rc;
 
 	if (op->npending == TT_MAX_PENDING) {
-		l->t->progress(l->ep);
+		if (l->t->progress)
+			l->t->progress(l->ep);
 		tt_op_settled(op);
 		if (op->npending == TT_MAX_PENDING)
 			return 0;
