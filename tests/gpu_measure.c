@@ -2,9 +2,10 @@
  * gpu_measure.c - how fast collectives on device memory are, beside what the same GPU copies and
  * signals in the same run
  *
- * Called by tests/gpu/run; prints rows of a Markdown table. With TUTTI_TEST_GPU set it runs on
- * device 0, else on the stand-in, which shows that it works and whose figures mean nothing. Each
- * measurement runs in processes of its own.
+ * Called by tests/gpu/run; prints rows of a Markdown table, or with the argument `look` only which
+ * device there is. With TUTTI_TEST_GPU set it runs on device 0, else on the stand-in, which shows
+ * that it works and whose figures mean nothing. Each measurement runs in processes of its own; one
+ * in which anything failed has no row.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@ static size_t large = 256u << 20;      /* bytes a rank */
 static int rounds = 20;
 /* of the driver, bytes read + written in a us; shared by all processes */
 static double *copy_rate;
+static __thread int refused;          /* calls of this rank that the driver or Tutti refused */
+
+#define COMPUTE_MODE 20                /* CUDA's number of that attribute */
 
 struct team { struct ranks ranks; rank_fn *fn; };
 
@@ -37,7 +41,11 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 		fprintf(stderr, "rank %d: there are no kernels (TUTTI_LOG=info says why)\n", rank);
 		return 1;
 	}
-	return t->fn(comm, rank, n, NULL);
+	refused += t->fn(comm, rank, n, NULL);
+	if (refused)
+		fprintf(stderr, "rank %d of %d: %d calls failed: %s\n", rank, n, refused,
+			tuttiGetLastError(NULL));
+	return refused != 0;
 }
 
 static int play(int n, bool threads, rank_fn *fn)
@@ -59,9 +67,11 @@ static int play(int n, bool threads, rank_fn *fn)
 	return status;
 }
 
+/* Of something that went well: what failed took no time. */
 static void row(const char *what, int n, double us, const char *figure)
 {
-	printf("| %s | %d | %.2f | %s |\n", what, n, us, figure);
+	if (!refused && us > 0)
+		printf("| %s | %d | %.2f | %s |\n", what, n, us, figure);
 }
 
 static char *rate(char text[120], double bytes, double us)
@@ -89,14 +99,15 @@ static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *ar
 	tt_cuevent a, b;
 	float ms = 0;
 
-	cu->event_create(&a, 0), cu->event_create(&b, 0);
+	refused += cu->event_create(&a, 0) != 0;
+	refused += cu->event_create(&b, 0) != 0;
 	fn(arg), fn(arg);
-	cu->event_record(a, s);
+	refused += cu->event_record(a, s) != 0;
 	for (int i = 0; i < rounds; i++)
 		fn(arg);
-	cu->event_record(b, s);
-	cu->event_synchronize(b);
-	cu->event_elapsed(&ms, a, b);
+	refused += cu->event_record(b, s) != 0;
+	refused += cu->event_synchronize(b) != 0;
+	refused += cu->event_elapsed(&ms, a, b) != 0;
 	return (double)ms * 1e3 / rounds;
 }
 
@@ -114,7 +125,7 @@ static void copy(void *arg)
 {
 	struct local *l = arg;
 
-	l->cu->dtod_async(l->out, l->in[0], large, l->s);
+	refused += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
 }
 
 static void add(void *arg)
@@ -122,8 +133,8 @@ static void add(void *arg)
 	struct local *l = arg;
 	void *params[] = { &l->job };
 
-	l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1, TT_DEV_THREADS, 1,
-		      1, 0, l->s, params, NULL);
+	refused += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
+				 TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
 }
 
 static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -156,15 +167,21 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 
 /* ---- allreduce ------------------------------------------------------------------------------- */
 
-struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; int wrong; };
+struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
 
 static void sum(void *arg)
 {
 	struct call *c = arg;
 
-	c->wrong +=
-		tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
-			       tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
+	refused += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
+				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
+}
+
+static void broken(tuttiComm_t comm)
+{
+	tuttiResult_t state = tuttiSuccess;
+
+	refused += tuttiCommGetAsyncError(comm, &state) || state;
 }
 
 static int much(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -179,11 +196,12 @@ static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 	c.in = memory(cu, large, c.s), c.out = memory(cu, large, c.s);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
+	broken(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->meets ? "allreduce, large, threads"
 					: "allreduce, large, processes",
 		    n, us, rate(text, 2.0 * n * (double)large, us));
-	return c.wrong;
+	return 0;
 }
 
 #define IN_GRAPH 100
@@ -192,7 +210,7 @@ static void replay(void *arg)
 {
 	void **both = arg;
 
-	tt_cuda_here()->graph_launch(both[0], both[1]);
+	refused += tt_cuda_here()->graph_launch(both[0], both[1]) != 0;
 }
 
 static int little(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -223,11 +241,12 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	both[1] = c.s;
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, replay, both) / IN_GRAPH;
+	broken(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads"
 					: "allreduce of 8 KiB in a graph, processes",
 		    n, us, text);
-	return c.wrong;
+	return 0;
 }
 
 /* ---- what streams of processes can at best: a word there, a word back ------------------------ */
@@ -260,7 +279,7 @@ static void signal_all(void *arg)
 								TT_CU_WAIT_EQ, 0,   0 };
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, own, 0, 0, 0, 0 };
 			}
-		c->wrong += d->cu->stream_batch(c->s, n, ops, 0) != 0;
+		refused += d->cu->stream_batch(c->s, n, ops, 0) != 0;
 	}
 }
 
@@ -274,16 +293,38 @@ static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 	cu->stream_create(&c.s, TT_CU_STREAM_APART);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, signal_all, &c);
+	broken(*comm);
 	if (rank == 0)
 		row("all streams tell all streams, twice, processes", n, us,
 		    "what an allreduce of few bytes is to be compared with");
-	return c.wrong;
+	return 0;
 }
 
-int main(void)
+static int look(void)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	int version = 0, blocks = 0, blocking = 0;
+	char name[80] = "a device without a name";
+
+	if (!cu)
+		return 1;
+	cu->driver_version(&version);
+	cu->device_name(name, sizeof(name), 0);
+	cu->device_attribute(&blocks, TT_CU_ATTR_SMS, 0);
+	cu->device_attribute(&blocking, COMPUTE_MODE, 0);
+	printf("%s, %d multiprocessors, driver for CUDA %d.%d%s\n", name, blocks, version / 1000,
+	       version % 1000 / 10,
+	       blocking ? ", COMPUTE MODE NOT DEFAULT: only one process at a time can use it" : "");
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	int bad = 0;
 
+	if (argc > 1 && !strcmp(argv[1], "look"))
+		return look();
+	setenv("TUTTI_LOG", "info", 0);        /* why there are no kernels */
 	if (!getenv("TUTTI_TEST_GPU"))
 		large = 4u << 20, rounds = 3;
 	copy_rate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -15,6 +15,7 @@ const struct tt_cuda *harness_cuda(void)
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
 	tt_cuctx ctx;
+	int rc;
 
 	if (n < 0)
 		return NULL;
@@ -30,7 +31,12 @@ const struct tt_cuda *harness_cuda(void)
 	cu = tt_cuda_here();
 	if (!cu && getenv("TUTTI_TEST_GPU"))
 		cu = tt_cuda_load();
-	if (!cu || cu->ctx_retain(&ctx, 0) || cu->ctx_set(ctx))
-		return NULL;
+	if (!cu)
+		fprintf(stderr, "%s\n", tt_error_text());
+	else if ((rc = cu->ctx_retain(&ctx, 0)) || (rc = cu->ctx_set(ctx))) {
+		tt_cuda_fail(rc, "device 0 cannot be used");
+		fprintf(stderr, "%s\n", tt_error_text());
+		cu = NULL;
+	}
 	return cu;
 }

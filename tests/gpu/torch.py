@@ -17,7 +17,6 @@ import time
 # This file has PyTorch's name; its folder must not be searched for it.
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != os.path.dirname(os.path.abspath(__file__))]
 
-LIMIT_S = 240
 DEAD_LIMIT_S = 90      # in which the survivors of a killed rank must have come to an error
 
 
@@ -28,6 +27,7 @@ def parse():
     p.add_argument("--backend", default="nccl", choices=["nccl", "gloo"])
     p.add_argument("--preload", default="")
     p.add_argument("--largest", type=int, default=1 << 20, help="elements")
+    p.add_argument("--limit", type=int, default=240, help="seconds of a part")
     p.add_argument("--part", default="all", choices=["all", "collectives", "ddp", "killed"])
     return p.parse_args()
 
@@ -43,10 +43,11 @@ def free_port():
 def start(args, part):
     env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(args.np),
                CUBLAS_WORKSPACE_CONFIG=":4096:8", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
+    env.setdefault("GLOO_SOCKET_IFNAME", "lo")         # gloo asks for the host's name, which may have no address
     if args.preload:
         env["LD_PRELOAD"] = args.preload
     command = [sys.executable, os.path.abspath(__file__), "--np", str(args.np), "--device", args.device,
-               "--backend", args.backend, "--largest", str(args.largest), "--part", part]
+               "--backend", args.backend, "--largest", str(args.largest), "--part", part, "--preload", args.preload]
     return [subprocess.Popen(command, env=dict(env, RANK=str(r), LOCAL_RANK="0")) for r in range(args.np)]
 
 
@@ -73,7 +74,7 @@ def parent(args):
     parts = ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]
     good = True
     for n, part in enumerate(parts, 1):
-        codes = wait(start(args, part), DEAD_LIMIT_S if part == "killed" else LIMIT_S)
+        codes = wait(start(args, part), min(args.limit, DEAD_LIMIT_S) if part == "killed" else args.limit)
         # The last rank kills itself; the others end by an error that they, or PyTorch's watchdog, saw.
         right = codes == [0] * args.np
         if part == "killed":
@@ -270,9 +271,19 @@ def killed(torch, dist, device, _):
     expect(False, "a rank was killed, and nobody told")
 
 
+def in_use():
+    """The files that this process has loaded as libnccl."""
+    with open("/proc/self/maps") as maps:
+        return {os.path.realpath(line.split()[-1]) for line in maps if "/libnccl.so" in line}
+
+
 def rank(args):
     import torch
     import torch.distributed as dist
+    ours = [p for p in args.preload.split(":") if "libnccl" in p]
+    if ours:
+        expect(os.path.realpath(ours[0]) in in_use(), f"{ours[0]} was not loaded, but {in_use()}: could LD_PRELOAD find it, "
+               "and what it needs?")
     device = torch.device("cuda:0" if args.device == "cuda" else "cpu")
     if args.device == "cuda":
         torch.cuda.set_device(device)
