@@ -53,6 +53,9 @@ Test(verbs, places_are_those_of_the_systems_header, .timeout = 30)
 	PLACE(tt_ib_port_attr, lid, ibv_port_attr, lid);
 	PLACE(tt_ib_port_attr, active_width, ibv_port_attr, active_width);
 	PLACE(tt_ib_port_attr, link_layer, ibv_port_attr, link_layer);
+	PLACE(tt_ib_port_attr, flags, ibv_port_attr, flags);
+	PLACE(tt_ib_port_attr, pkey_tbl_len, ibv_port_attr, pkey_tbl_len);
+	PLACE(tt_ib_qp_attr, pkey_index, ibv_qp_attr, pkey_index);
 	PLACE(tt_ib_device_attr, max_cqe, ibv_device_attr, max_cqe);
 	PLACE(tt_ib_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
 	PLACE(tt_ib_qp_attr, ah, ibv_qp_attr, ah_attr);
@@ -71,6 +74,8 @@ Test(verbs, numbers_are_those_of_the_systems_header, .timeout = 30)
 {
 	NUMBER(TT_IB_ERR, IBV_QPS_ERR);
 	NUMBER(TT_IB_RTS, IBV_QPS_RTS);
+	NUMBER(TT_IB_GRH_REQUIRED, IBV_QPF_GRH_REQUIRED);
+	NUMBER(TT_IB_TRANSPORT, IBV_TRANSPORT_IB);
 	NUMBER(TT_IB_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
 	NUMBER(TT_IB_SIGNALED, IBV_SEND_SIGNALED);
 	NUMBER(TT_IB_INLINE, IBV_SEND_INLINE);
@@ -127,7 +132,7 @@ Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 	struct tt_ib_port_card a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
 	struct tt_ib_port_card b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
 			       none = { .link_layer = TT_IB_LINK_ETHERNET };
-	struct tt_ib_port_card infiniband = { .link_layer = TT_IB_LINK_INFINIBAND };
+	struct tt_ib_port_card plain = { .link_layer = TT_IB_LINK_INFINIBAND };
 	struct tt_ib_offer mine, theirs;
 
 	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs));
@@ -141,8 +146,103 @@ Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
 	cr_assert_not(tt_ib_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert_not(tt_ib_choose_gids(&a, &none, &mine, &theirs));
-	cr_assert_not(tt_ib_choose_gids(&a, &infiniband, &mine, &theirs));
-	cr_assert(tt_ib_choose_gids(&infiniband, &infiniband, &mine, &theirs));
+	cr_assert_not(tt_ib_choose_gids(&a, &plain, &mine, &theirs));
+	cr_assert(tt_ib_choose_gids(&plain, &plain, &mine, &theirs));
+}
+
+static struct tt_ib_port_card infiniband(int subnet, uint16_t pkey)
+{
+	struct tt_ib_port_card c = { .link_layer = TT_IB_LINK_INFINIBAND, .ngids = 1,
+				     .lid = 1, .pkey = pkey };
+
+	memcpy(c.gid[0].gid, (uint8_t[16]){ 0xfe, 0x80, [7] = (uint8_t)subnet, [15] = 1 }, 16);
+	return c;
+}
+
+Test(verbs, infiniband_ports_meet_in_one_subnet_and_partition, .timeout = 30)
+{
+	struct tt_ib_port_card full = infiniband(0, 0x8005), limited = infiniband(0, 0x0005),
+			       other = infiniband(0, 0xffff), far = infiniband(1, 0x8005),
+			       bare = { .link_layer = TT_IB_LINK_INFINIBAND, .pkey = 0x8005 };
+	struct tt_ib_offer a, b;
+
+	cr_expect(tt_ib_choose_gids(&full, &full, &a, &b) && a.gid[0] == 0xfe);
+	cr_expect(tt_ib_choose_gids(&full, &limited, &a, &b));
+	cr_expect_not(tt_ib_choose_gids(&limited, &limited, &a, &b));
+	cr_expect_not(tt_ib_choose_gids(&full, &other, &a, &b));
+	cr_expect_not(tt_ib_choose_gids(&full, &far, &a, &b));
+	cr_expect(tt_ib_choose_gids(&full, &bare, &a, &b));
+	bare.grh = 1;
+	cr_expect_not(tt_ib_choose_gids(&full, &bare, &a, &b));
+}
+
+Test(verbs, an_address_of_another_namespace_is_the_last_choice, .timeout = 30)
+{
+	struct tt_ib_offer foreign = v4(1, 1, 2, 3), other = v4(1, 2, 2, 4);
+	struct tt_ib_port_card a, b;
+	struct tt_ib_offer mine, theirs;
+
+	foreign.prefix = other.prefix = 0;
+	a = port(foreign, v6(1, 1, 5), v6(2, 1, 6));
+	b = port(other, v6(1, 2, 7), v6(2, 2, 8));
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 5 && theirs.index == 7);
+	a.ngids = 1;
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 3 && theirs.index == 4);
+}
+
+/* ---- ports that go together ------------------------------------------------------------------ */
+
+static struct tt_ib_card card_of(int n, const int *subnet, int host)
+{
+	struct tt_ib_card c = { .usable = 1, .nrails = (uint8_t)n };
+
+	for (int i = 0; i < n; i++) {
+		c.rail[i] = port(v4(subnet[i], host, 2, 3), v4(0, 0, 0, 0), v4(0, 0, 0, 0));
+		c.rail[i].ngids = 1;
+	}
+	return c;
+}
+
+/* As "low high" for each path */
+static void expect_paths(struct tt_ib_card low, struct tt_ib_card high, const char *wanted)
+{
+	struct tt_ib_path path[TT_IB_RAILS];
+	char text[64] = "";
+	int n = tt_ib_paths(&low, &high, path);
+
+	for (int i = 0; i < n; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d%d", i ? " " : "",
+			 path[i].low, path[i].high);
+	cr_expect_str_eq(text, wanted);
+}
+
+Test(verbs, ports_of_one_subnet_go_together_however_hosts_number_them, .timeout = 30)
+{
+	struct tt_ib_card straight = card_of(3, (int[]){ 1, 2, 3 }, 1),
+			  crossed = card_of(3, (int[]){ 3, 1, 2 }, 2),
+			  one = card_of(1, (int[]){ 2 }, 3), same = card_of(3, (int[]){ 1, 1, 1 }, 4),
+			  none = { .nrails = 3 };
+
+	expect_paths(straight, straight, "00 11 22");
+	expect_paths(straight, crossed, "01 12 20");
+	expect_paths(crossed, straight, "02 10 21");
+	expect_paths(straight, one, "10");
+	expect_paths(one, straight, "01");
+	expect_paths(same, same, "00 11 22");
+	expect_paths(same, none, "");
+	same.rail[0].link_layer = TT_IB_LINK_INFINIBAND;
+	expect_paths(same, same, "11 22 00");
+	expect_paths(straight, same, "01 12");
+}
+
+Test(verbs, speeds_of_ports_compare_by_lanes, .timeout = 30)
+{
+	enum { SINGLE = 1, FOUR = 2, TWO = 16, FDR = 16, EDR = 32, HDR = 64, NDR = 128 };
+
+	cr_expect(tt_ib_speed(FOUR, HDR) > tt_ib_speed(TWO, HDR));
+	cr_expect_eq(tt_ib_speed(FOUR, EDR), tt_ib_speed(TWO, HDR));
+	cr_expect(tt_ib_speed(FOUR, NDR) > tt_ib_speed(FOUR, HDR));
+	cr_expect(tt_ib_speed(SINGLE, NDR) > tt_ib_speed(FOUR, FDR));
 }
 
 /* ---- near cards ------------------------------------------------------------------------------ */

@@ -69,6 +69,18 @@ claim $? "two cards a host are right"
 says 'channel 0: standin0 port 1, from GID 3 (10.77.0.1) to GID 3 (10.77.0.1)' "channel 0 runs over the first"
 says 'channel 1: standin1 port 1, from GID 3 (10.77.0.2) to GID 3 (10.77.0.2)' "channel 1 over the second"
 port=$((port + 1))
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,1)
+env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,2)
+crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
+claim $? "where only the first cards reach each other: right"
+says 'host of rank 1 is not reached by verbs over standin1: .*retry counter' "the second is found out by the trial"
+says 'channel 1: standin0 port 1' "and both channels run over the first"
+for ib in 1 grh; do
+	port=$((port + 1)) env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_IB=$ib) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_IB=$ib)
+	crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'standin0 port 1, .*InfiniBand' "$tmp/out" && grep -q 'rank 1 by verbs' "$tmp/out"
+	claim $? "InfiniBand's link layer, partitions, ${ib/1/LIDs}: right"
+done
+port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=0) env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug)
 crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without a card falls back to tcp"

@@ -182,10 +182,10 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 static bool verbs_reaches(struct tt_endpoint *base, int peer)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-	const struct tt_ib_card *mine = &ep->cards[base->world->rank], *theirs = &ep->cards[peer];
+	struct tt_ib_path way[TT_IB_RAILS];
 
-	return peer != base->world->rank && ep->reached[ep->host[peer]] &&
-	       tt_ib_common_rails(mine, theirs) > 0 && tt_ib_wanted(base->world, mine, theirs);
+	return peer != base->world->rank && tt_ib_ways(ep, peer, way) > 0 &&
+	       tt_ib_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]);
 }
 
 static bool verbs_emulated(const struct tt_endpoint *base, int peer)
@@ -197,18 +197,22 @@ static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
+/* Channels of a pair go over its ways in turn, beginning with the port that its lower rank begins
+ * with. */
 static void choose_path(struct tt_ib_link *l)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 	int me = ep->base.world->rank, peer = l->base.peer;
-	int n = tt_ib_common_rails(&ep->cards[me], &ep->cards[peer]);
-	int r = (ep->cards[me < peer ? me : peer].first + l->base.channel) % n;
-	const struct tt_ib_port_card *mine = &ep->cards[me].rail[r],
-				     *theirs = &ep->cards[peer].rail[r];
+	struct tt_ib_path way[TT_IB_RAILS];
+	const struct tt_ib_port_card *mine, *theirs;
 	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
 	const char *kind = "InfiniBand";
 
-	l->rail = &ep->rail[r];
+	way[0] = way[tt_ib_path_of(ep, peer, l->base.channel, way)];
+	mine = &ep->cards[me].rail[me < peer ? way[0].low : way[0].high];
+	theirs = &ep->cards[peer].rail[me < peer ? way[0].high : way[0].low];
+	l->rail = &ep->rail[mine - ep->cards[me].rail];
+	l->global = mine->link_layer == TT_IB_LINK_ETHERNET || mine->grh || theirs->grh;
 	if (me < peer)
 		tt_ib_choose_gids(mine, theirs, &l->mine, &l->theirs);
 	else

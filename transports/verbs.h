@@ -1,8 +1,8 @@
 /*
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
- * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards, ports and GIDs,
- * verbs_near.c the one to begin with; verbs_try.c tries whom they reach; verbs_queue.c makes a
+ * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards and ports, verbs_gid.c their
+ * addresses and pairs, verbs_near.c the one to begin with; verbs_try.c tries whom they reach; verbs_queue.c makes a
  * queue pair and connects it; verbs_ring.c moves messages by the work requests of verbs_post.c;
  * verbs_direct.c those that go past the rings, verbs_memory.c keeps what they need registered;
  * verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
@@ -26,7 +26,8 @@
 
 /* ports that one endpoint uses at most; channel c takes rail (first + c) % nrails */
 #define TT_IB_RAILS 4
-#define TT_IB_GIDS 3           /* of a port, offered to the peers */
+#define TT_IB_ALL_PATHS ((1u << TT_IB_RAILS) - 1)
+#define TT_IB_GIDS 6           /* of a port, offered to the peers */
 #define TT_IB_MESSAGES 64      /* of a link and direction under way at most */
 #define TT_IB_SENDS 128        /* depth of a send queue: messages and words */
 /* work requests for one that tells of its completion, unless memory runs short */
@@ -34,8 +35,9 @@
 /* depth of a receive queue: a peer that keeps to its credits never finds none */
 #define TT_IB_RECVS (TT_IB_MESSAGES + 32)
 #define TT_IB_REPOST 8
-/* completions of a link that nobody has looked at, at most */
-#define TT_IB_LINK_CQES (TT_IB_RECVS + 16)
+/* completions of a link that nobody has looked at, at most: of all it can receive, and of posts,
+ * each of which is signalled */
+#define TT_IB_LINK_CQES (TT_IB_RECVS + TT_IB_MESSAGES + 16)
 #define TT_IB_INLINE_ASK 256   /* bytes we would like the card to take without reading memory */
 #define TT_IB_RING_MIN (16u << 10)
 #define TT_IB_RING_PARTS 4     /* a part of a ring that is freed is told at once */
@@ -58,7 +60,9 @@
 /* What one rank tells of one port. */
 struct tt_ib_port_card {
 	uint8_t link_layer, mtu, ngids, port;
-	uint16_t lid;
+	uint8_t grh;                   /* InfiniBand: its messages need GIDs, too */
+	uint8_t zero;
+	uint16_t lid, pkey;
 	struct tt_ib_offer { uint8_t gid[16], type, prefix, index; } gid[TT_IB_GIDS];
 };
 
@@ -102,6 +106,7 @@ struct tt_ib_rail {
 	_Atomic uint64_t down_ns, up_ns;
 	char name[64];
 	bool software;
+	uint16_t pkey_index;
 	struct tt_ib_port_card card;
 };
 
@@ -146,6 +151,7 @@ struct tt_ib_link {
 	size_t greeted;                /* bytes of the peer's hello */
 	struct tt_ib_hello hello;
 	struct tt_ib_offer mine, theirs;        /* GIDs of this pair; all zero without GRH */
+	bool global;                   /* messages carry the GIDs */
 	uint32_t max_inline, psn;
 
 	/* two of ring_bytes: sending, then receiving; then the peer's wishes */
@@ -198,7 +204,9 @@ struct tt_ib_ep {
 	int nrails, bell, nowing, nholding;     /* links that owe a word, that hold wishes */
 	struct tt_ib_card *cards;      /* [nranks] */
 	int *host;                     /* [nranks] hosts by number, from 0 on */
-	bool *reached;                 /* by host: messages went both ways; one's own is, untried */
+	/* by host: a bit for each path of the leaders by which messages went both ways; of one's own
+	 * all, untried; NULL: during the trial itself */
+	uint8_t *reached;
 	struct tt_ib_link **links;     /* [nranks * nchannels] */
 	struct tt_ib_link **list;      /* [nlist] the same without holes */
 	uint32_t nlist;
@@ -220,13 +228,27 @@ struct tt_ib_ep {
  * sentence that names the remedy. */
 int tt_ib_open_rails(struct tt_ib_ep *ep);
 void tt_ib_close_rails(struct tt_ib_ep *ep);
-/* Rails that this rank and a peer share: rail i of one reaches rail i of the other. 0: none. The
- * same on both sides. */
-int tt_ib_common_rails(const struct tt_ib_card *a, const struct tt_ib_card *b);
-/* The pair of GIDs for two ports: same type, same family, same subnet if there is one. False: none
- * fits. a is the lower rank's port on both sides, so that they agree. */
-bool tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b,
-		       struct tt_ib_offer *ret_a, struct tt_ib_offer *ret_b);
+uint64_t tt_ib_speed(uint8_t width, uint8_t speed);    /* of a port, by its two codes */
+
+/* verbs_gid.c ---------------------------------------------------------------------------------- */
+
+/* The port's offers; fixed: the index of the only one, < 0: any. 0 | TT_SYSTEM */
+int tt_ib_list_gids(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int fixed);
+/* The pair of GIDs for two ports: same type, same family, same subnet if there is one, both all
+ * zero where LIDs do. How well they fit, 0: none does. a is the lower rank's port on both sides, so
+ * that they agree. */
+int tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b,
+		      struct tt_ib_offer *ret_a, struct tt_ib_offer *ret_b);
+/* Rails of two ranks that go together, those that fit best first. Returns their number, the same on
+ * both sides. */
+struct tt_ib_path { uint8_t low, high; };      /* of the lower rank, of the higher */
+int tt_ib_paths(const struct tt_ib_card *low, const struct tt_ib_card *high,
+		struct tt_ib_path path[TT_IB_RAILS]);
+/* The paths between this rank and that one by which messages go. Returns their number. */
+int tt_ib_ways(const struct tt_ib_ep *ep, int peer, struct tt_ib_path way[TT_IB_RAILS]);
+/* Which of them channel goes over: its number */
+int tt_ib_path_of(const struct tt_ib_ep *ep, int peer, int channel,
+		  struct tt_ib_path way[TT_IB_RAILS]);
 #define TT_IB_GID_TEXT 64
 const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
 

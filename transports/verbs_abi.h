@@ -14,6 +14,9 @@
 
 enum { TT_IB_LINK_INFINIBAND = 1, TT_IB_LINK_ETHERNET = 2 };
 enum { TT_IB_PORT_ACTIVE = 4 };
+enum { TT_IB_GRH_REQUIRED = 1 };       /* flag of a port */
+enum { TT_IB_TRANSPORT = 0 };          /* of a device: InfiniBand or RoCE */
+enum { TT_IB_PKEY_PARTITION = 0x7fff, TT_IB_PKEY_FULL = 0x8000 };
 enum { TT_IB_RC = 2 };
 enum { TT_IB_RESET, TT_IB_INIT, TT_IB_RTR, TT_IB_RTS, TT_IB_ERR = 6 };
 enum { TT_IB_WRITE, TT_IB_WRITE_IMM };

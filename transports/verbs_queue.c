@@ -115,6 +115,7 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 	};
 	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT,
 				      .port_num = l->rail->card.port,
+				      .pkey_index = l->rail->pkey_index,
 				      .access = TT_IB_REMOTE_WRITE };
 	int rc;
 
@@ -242,7 +243,6 @@ static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, 
 static int connect_qp(struct tt_ib_link *l)
 {
 	const struct tt_ib_settings *set = l->base.ep->world->ib;
-	bool global = l->theirs.prefix || l->rail->card.link_layer == TT_IB_LINK_ETHERNET;
 	struct tt_ib_qp_attr rtr = {
 		.qp_state = TT_IB_RTR,
 		.path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
@@ -250,7 +250,7 @@ static int connect_qp(struct tt_ib_link *l)
 		.rq_psn = l->hello.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
-		.ah = { .dlid = l->hello.lid, .is_global = global, .port_num = l->rail->card.port,
+		.ah = { .dlid = l->hello.lid, .is_global = l->global, .port_num = l->rail->card.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_ib_qp_attr rts = {

@@ -21,6 +21,8 @@
 	X(int, query_device, (struct tt_ib_context *context, struct tt_ib_device_attr *attr))	\
 	X(int, query_port, (struct tt_ib_context *context, uint8_t port,			\
 			struct tt_ib_port_attr *attr))						\
+	X(int, query_pkey, (struct tt_ib_context *context, uint8_t port, int index,		\
+			uint16_t *ret_key))							\
 	X(struct tt_ib_pd *, alloc_pd, (struct tt_ib_context *context))				\
 	X(int, dealloc_pd, (struct tt_ib_pd *pd))						\
 	X(struct tt_ib_mr *, reg_mr, (struct tt_ib_pd *pd, void *addr, size_t bytes,		\

@@ -4,8 +4,8 @@
  *
  * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
  * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
- * each makes a queue pair, sends a message and waits for the other's; what they saw is told to all,
- * and two hosts reach each other when both saw theirs. The trial has an endpoint of its own, which
+ * each makes a queue pair for each pair of ports, sends a message and waits for the other's; what
+ * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an endpoint of its own, which
  * its failures end with. What was found is remembered by a process for its other communicators; a
  * pair is tried anew unless both sides remember the same.
  */
@@ -25,7 +25,10 @@
 #define SOFTWARE_MS 8000
 #define KNOWN 64               /* peers that a process remembers */
 
-enum { UNKNOWN, YES, NO };
+/* A verdict on two hosts: of each path a bit, and that they were tried. */
+#define UNKNOWN 0
+#define TRIED 0x80
+_Static_assert(TT_IB_ALL_PATHS < TRIED, "a verdict has a bit for each path");
 
 static struct known { struct tt_ib_card mine, theirs; uint8_t verdict; } known[KNOWN];
 static int nknown;             /* the oldest is forgotten; under: */
@@ -84,20 +87,18 @@ static int number_hosts(struct tt_ib_ep *ep, int *leader)
 	return hosts;
 }
 
-/* Is the pair of this rank and that one to be looked at? By
- * cards alone, so that both sides say the same. */
-static bool fits(const struct tt_ib_ep *ep, int peer)
+/* Is the pair of two ranks to be looked at? By cards alone, so that all say the same. */
+static bool fits(const struct tt_ib_ep *ep, int a, int b)
 {
-	const struct tt_world *w = ep->base.world;
-	const struct tt_ib_card *mine = &ep->cards[w->rank], *theirs = &ep->cards[peer];
+	const struct tt_ib_card *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
+	struct tt_ib_path path[TT_IB_RAILS];
 
-	return peer != w->rank && tt_ib_common_rails(mine, theirs) > 0 &&
-	       tt_ib_wanted(w, mine, theirs);
+	return a != b && tt_ib_paths(low, high, path) > 0 && tt_ib_wanted(ep->base.world, low, high);
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
 
-struct trial { struct tt_link *link; int peer; bool sent, over; uint64_t until_ns; };
+struct trial { struct tt_link *link; int peer, host, path; bool sent, over; uint64_t until_ns; };
 
 /* This trial came to nothing, for the reason in this thread's sentence; the first is kept. */
 static void give_up(struct tt_ib_ep *ep, struct trial *t)
@@ -105,7 +106,9 @@ static void give_up(struct tt_ib_ep *ep, struct trial *t)
 	int me = ep->base.world->rank;
 
 	t->over = true;
-	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs: %s", me, t->peer,
+	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me,
+	       t->peer, ep->nrails > 1 && t->link ? " over " : "",
+	       ep->nrails > 1 && t->link ? ((struct tt_ib_link *)t->link)->rail->name : "",
 	       tt_error_text());
 	if (!ep->text[0])
 		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s",
@@ -149,7 +152,7 @@ static bool step(struct tt_ib_ep *own, struct trial *t)
 	return false;
 }
 
-/* Try all of them at once; ok[i] says how the i-th went. */
+/* Try all of them at once; ok[host] gets a bit for each path. */
 static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials, int n, uint8_t *ok)
 {
 	int open = 1;
@@ -160,7 +163,7 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 			if (trials[i].over)
 				continue;
 			if (step(own, &trials[i]))
-				ok[i] = YES;
+				ok[trials[i].host] |= (uint8_t)(1u << trials[i].path);
 			else if (trials[i].over)
 				give_up(ep, &trials[i]);
 			open += !trials[i].over;
@@ -178,14 +181,35 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 	}
 }
 
-/* peers[i]: < 0 none. */
-static void try_all(struct tt_ib_ep *ep, const int *peers, int n, uint8_t *ok)
+/* A trial for each path to each of the peers (< 0: none), by channels. Returns their number. */
+static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, int hosts,
+		 struct trial *trials)
+{
+	struct tt_ib_path way[TT_IB_RAILS];
+	int made = 0;
+
+	for (int h = 0; h < hosts; h++) {
+		int n = peers[h] < 0 ? 0 : tt_ib_ways(own, peers[h], way);
+
+		for (int channel = 0; channel < n && channel < ep->base.world->nchannels; channel++) {
+			struct trial *t = &trials[made++];
+
+			*t = (struct trial){ .peer = peers[h], .host = h };
+			t->path = tt_ib_path_of(own, peers[h], channel, way);
+			if (own->base.t->connect(&own->base, peers[h], channel, &t->link))
+				give_up(ep, t);
+		}
+	}
+	return made;
+}
+
+static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *ok)
 {
 	struct tt_ib_settings set = {
 		.devices = "", .gid_index = -1, .timeout = -1, .retries = -1
 	};
 	struct tt_world world = *ep->base.world;
-	struct trial *trials = calloc((size_t)n, sizeof(*trials));
+	struct trial *trials = calloc((size_t)hosts * TT_IB_RAILS, sizeof(*trials));
 	struct tt_ib_ep *own = NULL;
 
 	if (world.ib)
@@ -195,15 +219,8 @@ static void try_all(struct tt_ib_ep *ep, const int *peers, int n, uint8_t *ok)
 		set.retries = set.retries < 0 ? CARD_RETRIES : set.retries;
 	}
 	world.ib = &set;
-	if (trials && !tt_ib_endpoint(&world, ep->cards, &own)) {
-		for (int i = 0; i < n; i++) {
-			trials[i] = (struct trial){ .peer = peers[i], .over = peers[i] < 0 };
-			if (peers[i] >= 0 &&
-			    own->base.t->connect(&own->base, peers[i], 0, &trials[i].link))
-				give_up(ep, &trials[i]);
-		}
-		run(ep, own, trials, n, ok);
-	}
+	if (trials && !tt_ib_endpoint(&world, ep->cards, &own))
+		run(ep, own, trials, begin(ep, own, peers, hosts, trials), ok);
 	if (own)
 		own->base.t->close(&own->base);
 	free(trials);
@@ -227,11 +244,11 @@ static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const
 	int me = ep->host[w->rank];
 
 	for (int h = 0; h < hosts; h++) {
-		peers[h] = h != me && fits(ep, leader[h]) && !joint(all, leader, hosts, me, h)
+		peers[h] = h != me && fits(ep, w->rank, leader[h]) && !joint(all, leader, hosts, me, h)
 				   ? leader[h]
 				   : -1;
 		if (peers[h] >= 0)
-			mine[h] = NO;
+			mine[h] = TRIED;
 	}
 	try_all(ep, peers, hosts, mine);
 	for (int h = 0; h < hosts; h++)
@@ -243,14 +260,10 @@ static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const
 static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all)
 {
 	for (int a = 0; a < hosts; a++)
-		for (int b = 0; b < a; b++) {
-			const struct tt_ib_card *x = &ep->cards[leader[a]],
-						*y = &ep->cards[leader[b]];
-
+		for (int b = 0; b < a; b++)
 			if ((!all || !joint(all, leader, hosts, a, b)) &&
-			    tt_ib_common_rails(x, y) > 0 && tt_ib_wanted(ep->base.world, x, y))
+			    fits(ep, leader[a], leader[b]))
 				return true;
-		}
 	return false;
 }
 
@@ -262,7 +275,7 @@ static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t 
 	bool leads = leader[me] == w->rank;
 
 	for (int h = 0; h < hosts; h++)
-		mine[h] = leads && h != me && fits(ep, leader[h])
+		mine[h] = leads && h != me && fits(ep, w->rank, leader[h])
 				  ? recall(&ep->cards[w->rank], &ep->cards[leader[h]])
 				  : UNKNOWN;
 	rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
@@ -272,10 +285,11 @@ static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t 
 		rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	}
 	for (int h = 0; h < hosts && !rc; h++)
-		ep->reached[h] = h == me || (all[leader[me] * hosts + h] == YES &&
-					     all[leader[h] * hosts + me] == YES);
+		ep->reached[h] = h == me ? TT_IB_ALL_PATHS
+					 : all[leader[me] * hosts + h] &
+						   all[leader[h] * hosts + me] & TT_IB_ALL_PATHS;
 	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
-		if (mine[h] == NO)
+		if (mine[h] == TRIED)
 			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
 				     ep->text[0] ? ep->text
 						 : "a host is not reached, as was found before");
@@ -300,7 +314,7 @@ int tt_ib_try(struct tt_ib_ep *ep)
 	else if (anything(ep, leader, hosts, NULL))
 		rc = try_hosts(ep, leader, hosts, mine, mine + n, leader + n);
 	else
-		ep->reached[ep->host[w->rank]] = true;
+		ep->reached[ep->host[w->rank]] = TT_IB_ALL_PATHS;
 	free(mine);
 	free(leader);
 	return rc;

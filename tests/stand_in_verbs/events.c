@@ -96,3 +96,10 @@ bool ports_are_down(bool lose)
 
 	return cut || how == 1 || (how && !lose);
 }
+
+int wire_of(int card)
+{
+	const char *set = getenv("TUTTI_TEST_VERBS_WIRES");
+
+	return set ? set[2 * card] - '0' : 0;
+}

@@ -1,4 +1,5 @@
 /* objects.c - the stand-in's cards, registrations, queues and queue pairs */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -79,6 +80,7 @@ struct tt_ib_context *ibv_open_device(struct tt_ib_device *device);
 int ibv_close_device(struct tt_ib_context *context);
 int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr);
 int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr);
+int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint16_t *ret_key);
 ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes);
 struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context);
@@ -151,15 +153,47 @@ int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *at
 	return 0;
 }
 
+static bool infiniband(void)
+{
+	return getenv("TUTTI_TEST_VERBS_IB") != NULL;
+}
+
+/* InfiniBand: may messages do without GIDs? */
+static bool wants_grh(void)
+{
+	return infiniband() && !strcmp(getenv("TUTTI_TEST_VERBS_IB"), "grh");
+}
+
+/* One of a card in a process, as if each were a host */
+static uint16_t lid_of(const struct tt_ib_context *context)
+{
+	return infiniband() ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
+							     0xbfff)
+			    : 0;
+}
+
+/* On Ethernet the default partition; else in two, and full member of the second only. */
+int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint16_t *ret_key)
+{
+	static const uint16_t keys[3] = { 0x7fff, 0, 0x8005 };
+
+	if (index < 0 || index >= (infiniband() ? 3 : 1) || port != 1 || !context)
+		return EINVAL;
+	*ret_key = htons(infiniband() ? keys[index] : 0xffff);
+	return 0;
+}
+
 int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr)
 {
-	(void)context;
 	*attr = (struct tt_ib_port_attr){ .state = port == 1 && !ports_are_down(false)
 							   ? TT_IB_PORT_ACTIVE
 							   : 1,
 					  .active_mtu = 5, .max_mtu = 5,
-					  .link_layer = TT_IB_LINK_ETHERNET, .active_width = 2,
-					  .active_speed = 32, .gid_tbl_len = 4 };
+					  .link_layer = infiniband() ? TT_IB_LINK_INFINIBAND
+								     : TT_IB_LINK_ETHERNET,
+					  .active_width = 2, .active_speed = 32, .gid_tbl_len = 4,
+					  .lid = lid_of(context), .flags = wants_grh(),
+					  .pkey_tbl_len = infiniband() ? 3 : 1 };
 	return 0;
 }
 
@@ -173,6 +207,14 @@ ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_ent
 
 	if (n < 3 || flags || bytes != sizeof(*entries))
 		return -EINVAL;
+	if (infiniband()) {
+		uint16_t lid = lid_of(context);
+
+		entries[0] = (struct tt_ib_gid_entry){ .port = 1, .type = TT_IB_GID_IB };
+		memcpy(entries[0].gid, local, 16);
+		memcpy(entries[0].gid + 12, &lid, 2);
+		return 1;
+	}
 	entries[0] = (struct tt_ib_gid_entry){ .index = 0, .port = 1, .type = TT_IB_GID_ROCE2 };
 	entries[1] = (struct tt_ib_gid_entry){ .index = 2, .port = 1, .type = TT_IB_GID_ROCE1 };
 	entries[2] = (struct tt_ib_gid_entry){ .index = 3, .port = 1, .type = TT_IB_GID_ROCE2 };
@@ -349,11 +391,24 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 		.send_depth = init->cap.max_send_wr,
 		.recv_depth = init->cap.max_recv_wr,
 		.inline_max = MAX_INLINE,
+		.lid = lid_of(pd->context),
+		.wire = wire_of(((struct context *)pd->context)->card),
 		.send_cq = ((struct cq *)init->send_cq)->index,
 		.recv_cq = ((struct cq *)init->recv_cq)->index,
 	};
 	unlock();
 	return &q->base;
+}
+
+/* RoCE: from a GID of the same family. InfiniBand: with GIDs if the port wants them, only then. */
+static bool is_route(const struct tt_ib_ah *ah)
+{
+	bool v4 = ah->grh.dgid[10] == 0xff;
+
+	if (infiniband())
+		return ah->dlid && ah->is_global == wants_grh() &&
+		       (!ah->is_global || (ah->grh.dgid[0] == 0xfe && !ah->grh.sgid_index));
+	return ah->is_global && v4 == (ah->grh.sgid_index > 1);
 }
 
 /* Only forward, one state at a time, and with everything that the state needs; or to the end. */
@@ -367,7 +422,6 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 			      TT_IB_QP_READS,
 	};
 	struct shared_qp *q = &all->qp[((struct qp *)qp)->index];
-	bool v4 = attr->ah.grh.dgid[10] == 0xff;
 	int rc = 0;
 
 	lock();
@@ -376,13 +430,16 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 	else if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS ||
 		 attr->qp_state != q->state + 1 || mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
 		rc = EINVAL;
-	else if (attr->qp_state == TT_IB_RTR &&
-		 (!attr->ah.is_global || v4 != (attr->ah.grh.sgid_index > 1)))
-		rc = EINVAL;                   /* a route must be from a GID of the same family */
+	else if (attr->qp_state == TT_IB_RTR && !is_route(&attr->ah))
+		rc = EINVAL;
+	else if (attr->qp_state == TT_IB_INIT && attr->pkey_index != (infiniband() ? 2 : 0))
+		rc = EINVAL;                   /* of the others it is no full member */
 	else
 		q->state = attr->qp_state;
-	if (!rc && attr->qp_state == TT_IB_RTR)
+	if (!rc && attr->qp_state == TT_IB_RTR) {
 		q->dest = attr->dest_qp_num;
+		q->dlid = attr->ah.dlid;
+	}
 	unlock();
 	return rc;
 }

@@ -19,6 +19,9 @@
  * device memory, refused as by a card whose driver takes none.
  * A port that is down says so and loses what is written; TUTTI_TEST_VERBS_DOWN=1: they are,
  * now; 2: but lose nothing.
+ * TUTTI_TEST_VERBS_WIRES=0,1: the first card of this process hangs on wire 0, the second on wire 1;
+ * unless set both hang on wire 0. TUTTI_TEST_VERBS_IB=1: they are InfiniBand's, with LIDs and two
+ * partitions; grh: and want GIDs.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
@@ -44,7 +47,8 @@ struct shared_qp {
 	bool used;
 	pid_t pid;
 	uint32_t number, dest, context, pd, pieces;
-	int state;
+	uint16_t lid, dlid;
+	int state, wire;
 	uint32_t send_depth, recv_depth, inline_max, send_cq, recv_cq;
 	uint64_t posted, freed;                /* work requests of the send queue */
 	uint64_t recvs[MAX_RECVS], recv_head, recv_tail;
@@ -116,6 +120,7 @@ bool hear(int fd, uint64_t *ret_what);
 bool fault(const char *kind, uint64_t count);          /* this time */
 bool fault_from(const char *kind, uint64_t value);     /* whenever it is that much */
 bool mood(const char *word);
+int wire_of(int card);
 void cut_ports(void);
 bool ports_are_down(bool lose);
 #pragma GCC visibility pop

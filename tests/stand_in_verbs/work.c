@@ -222,7 +222,7 @@ static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
 		return TT_IB_WC_LOC_PROT;
 	if (peer && peer->state == TT_IB_ERR)
 		return SILENCE;
-	if (!peer || peer->dest != q->number ||
+	if (!peer || peer->dest != q->number || peer->lid != q->dlid || peer->wire != q->wire ||
 	    (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
 		return TT_IB_WC_RETRY;
 	if (bytes)
