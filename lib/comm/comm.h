@@ -82,10 +82,14 @@ struct tt_ways {
 	/* meetings in a row that led to nothing; calls that did without */
 	unsigned in_vain, passed_by;
 	struct tt_trial {
-		uint32_t calls;
-		/* this rank's, by messages and by reading; 0: not known */
-		uint32_t ns[2];
-		bool prefers;                  /* reading was the quicker; agreed */
+		/* this rank's last two calls, by messages and by reading */
+		uint32_t ns[2][2];
+		bool timed;                    /* the call at hand goes there */
+		/* agreed: reading is taken now, and is the quicker as far as is known; the other
+		 * has won the last trial */
+		bool reads, prefers, won;
+		/* calls until the next trial begins or ends; between trials, 0: none was yet */
+		uint32_t left, gap;
 	} trial[2];                            /* not in place, in place */
 };
 

@@ -5,19 +5,26 @@
  * Called by direct.c, when the ranks have met and could read each other. The kernel's copy moves a
  * byte once where messages move it twice, but it looks up every page, only the reader works, and
  * caches are met differently: what is quicker depends on the machine, the collective, the size and
- * on whether it is in place. So both are taken and timed, and then the quicker; now and then the
- * other again, since what else the machine does changes. Which comes first is what was the quicker
- * for the next smaller size. What a rank measured it tells in the next meeting, so that all sum the
- * same numbers and decide alike. Where ranks share cores, sums by reading were never
- * quicker by more than the meetings cost (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not
- * tried; what is only copied goes by offers then (direct_offers.c).
+ * on whether it is in place. So both are tried, some calls of one and some of the other, and then
+ * the quicker is taken; now and then the other is tried again, since what else the machine does
+ * changes. Which comes first is what was the quicker for the next smaller size.
+ *
+ * Calls of one way follow each other, and the first is not timed: slots and pages are then in no
+ * cache (messages, n = 2, in place, 1 MiB: 322 us after a call that read, 196 after its like; a
+ * single call in between would always seem slow). Compared are the least of the last two calls of
+ * either way, which lie next to each other in time; and what was the slower must win two trials
+ * in a row, since other work on the machine decides some. What a rank measured it tells in the next
+ * meeting, so that all sum the same numbers and decide alike.
+ *
+ * Where ranks share cores, sums by reading were never quicker by more than the meetings cost
+ * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; what is only copied goes by offers
+ * then (direct_offers.c).
  */
 #include "run/direct.h"
 
-/* Calls of a row: 1, 2 one way, not timed the first time, as memory is new to it; 3 the other; then
- * the quicker. */
-#define TRIES 3
-#define AGAIN 64                 /* later one call in so many takes the other way, at first more */
+#define TRY 3                    /* calls of a trial */
+#define SOON 8                   /* calls until the next, after one that the other way has won, */
+#define LATE 128                 /* and at most: twice as many after each that it has lost */
 
 static struct tt_ways *ways_of(const struct tt_op *op)
 {
@@ -64,6 +71,11 @@ static bool in_place(const struct tt_op *op)
 	return in == out || in == out + mine || out == in + mine;
 }
 
+static uint32_t least_of(const uint32_t ns[2])
+{
+	return ns[0] < ns[1] ? ns[0] : ns[1];
+}
+
 void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine)
 {
 	const struct tt_ways *w = ways_of(op);
@@ -72,26 +84,41 @@ void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine)
 	mine->insists = op->comm->cma == TT_CMA_ON;
 	for (int place = 0; place < 2; place++)
 		for (int way = 0; way < 2; way++)
-			mine->ns[place][way] = w->trial[place].ns[way];
+			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
 }
 
-/* Soon only where the other way was not much slower. */
-static bool tries_again(uint32_t call, uint64_t ns, uint64_t other_ns)
+/* The calls of a stretch, or of a trial, are over; ns is what all ranks measured together. */
+static void next_stretch(struct tt_trial *t, const struct tt_trial *smaller, const uint64_t ns[2])
 {
-	if (call < AGAIN)
-		return call > 4 && (call & (call - 1)) == 0 && 2 * other_ns < 3 * ns;
-	return call % AGAIN == 0;
+	bool wins;
+
+	if (t->gap == 0) {                       /* the first call */
+		t->gap = SOON;
+		t->reads = t->prefers = smaller && smaller->prefers;
+		t->left = TRY;
+		t->won = true;
+	} else if (t->reads == t->prefers) {
+		t->reads = !t->prefers;
+		t->left = TRY;
+	} else {
+		wins = ns[t->reads] < ns[t->prefers];
+		t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
+		t->prefers = t->prefers != (wins && t->won);
+		t->won = wins && t->reads != t->prefers;
+		t->reads = t->prefers;
+		t->left = t->gap;
+	}
 }
 
-/* The way of the next call of a row, ns being what all ranks measured together. */
 static bool next_way(struct tt_trial *t, const struct tt_trial *smaller, const uint64_t ns[2])
 {
-	if (++t->calls == 1)
-		t->prefers = smaller && smaller->prefers;
-	if (t->calls <= TRIES)
-		return t->prefers != (t->calls == TRIES);
-	t->prefers = ns[true] < ns[false];
-	return t->prefers != tries_again(t->calls, ns[t->prefers], ns[!t->prefers]);
+	bool before = t->reads, first = t->gap == 0;
+
+	if (t->left == 0)
+		next_stretch(t, smaller, ns);
+	t->left--;
+	t->timed = !first && t->reads == before;
+	return t->reads;
 }
 
 bool tt_way_reads(struct tt_op *op)
@@ -115,20 +142,18 @@ bool tt_way_reads(struct tt_op *op)
 	return op->reads;
 }
 
-/* A slow average: what disturbs a single call counts for little. */
 void tt_way_learn(const struct tt_op *op)
 {
 	struct tt_trial *t = op->trial;
 	uint64_t took = tt_now_ns() - op->met_ns;
-	uint32_t *ns = &t->ns[op->reads], now = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+	uint32_t *ns = t->ns[op->reads];
 
-	if (t->calls > 1 && (!*ns || now < *ns))
-		*ns = now;
-	else if (t->calls > 1)
-		*ns += (now - *ns < *ns ? now - *ns : *ns) / 4;
-	if ((t->calls & (t->calls - 1)) == 0)
-		tt_log(TT_LOG_DEBUG,
-		       "rank %d: %s of %zu bytes: %u us by messages, %u us by reading",
+	if (!t->timed)
+		return;
+	ns[1] = ns[0];
+	ns[0] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+	if (t->left == 0)
+		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes %s: %u and %u us",
 		       op->comm->rank, tt_collective_name(op->request->collective), op->block,
-		       t->ns[false] / 1000, t->ns[true] / 1000);
+		       op->reads ? "by reading" : "by messages", ns[1] / 1000, ns[0] / 1000);
 }
