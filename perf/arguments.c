@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "algorithms/algorithm.h"
 #include "mem/reduce.h"
@@ -102,23 +101,6 @@ static const struct tt_option options[] = {
 };
 
 /* ---- what several options say together ------------------------------------------------------- */
-
-/* The folder must take a new file; seen now, not after an hour of measuring. */
-static int check_json(const struct tt_line *line, const char *tool)
-{
-	char folder[4096];
-	const char *slash;
-
-	if (!line->json)
-		return 0;
-	slash = strrchr(line->json, '/');
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - line->json) + 1 : 1,
-		 slash ? line->json : ".");
-	if (!access(folder, W_OK))
-		return 0;
-	fprintf(stderr, "%s: -J %s: %s: %s\n", tool, line->json, folder, strerror(errno));
-	return 2;
-}
 
 static int check_transport(const struct tt_line *line, const char *tool)
 {
@@ -230,5 +212,5 @@ int tt_line_read(const struct tt_bench *bench, const char *tool, int argc, char 
 		rc = check_algo(bench, line, tool);
 	if (!rc)
 		rc = check_values(bench, line, tool);
-	return rc ? rc : check_json(line, tool);
+	return rc || !line->json ? rc : tt_check_file(tool, "-J", line->json);
 }

@@ -334,6 +334,8 @@ void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double b
 		     const char *error);
 void tt_now_text(char *text, size_t bytes);
 
+/* Before long work: can a file be written there? 0 | 2 after a sentence */
+int tt_check_file(const char *tool, const char *option, const char *path);
 /* Writes text to path by way of a file beside it, so that path is never half written.
  * 0 | -1 with errno */
 int tt_write_file(const char *path, const char *text, size_t bytes);

@@ -282,15 +282,15 @@ int tt_cmd_tune(int argc, char **argv)
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
+	if (v.output && (v.print || v.check))
+		return tt_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
+				 v.print ? "--print" : "--check", v.output);
+	if (v.output && tt_check_file(usage.tool, "-o", v.output))
+		return 2;
 	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
 	if (rc) {
 		tt_refuse(usage.tool, "%s", tt_error_text());
 		return rc == TT_ARG ? 2 : 1;
-	}
-	if (v.output && (v.print || v.check)) {
-		tt_cost_free(cost);
-		return tt_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
-				 v.print ? "--print" : "--check", v.output);
 	}
 	names = strdup(v.transport);
 	if (v.print)

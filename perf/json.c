@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "perf/bench.h"
+#include "perf/options.h"
 
 static void text(FILE *to, const char *value)
 {
@@ -95,6 +96,21 @@ static bool write_to(const char *path, const char *content, size_t bytes)
 	bool good = f && fwrite(content, 1, bytes, f) == bytes;
 
 	return f && fclose(f) == 0 && good;
+}
+
+int tt_check_file(const char *tool, const char *option, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[4096];
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return tt_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
+	if (access(folder, W_OK))
+		return tt_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
+	return 0;
 }
 
 int tt_write_file(const char *path, const char *content, size_t bytes)

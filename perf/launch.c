@@ -49,7 +49,7 @@ static void send_all(const struct fleet *f, int signal)
 			kill(f->pids[i], signal);
 }
 
-/* Nobody reads any more what ranks say, also of each other: all stand still before one ends. */
+/* All stand still before one ends: nobody wants to read what ranks say of each other's deaths. */
 static void freeze_all(const struct fleet *f)
 {
 	siginfo_t how;
@@ -68,6 +68,26 @@ static void kill_within(struct fleet *f, uint32_t ms)
 		f->kill_at_ns = at;
 }
 
+/* A terminal sends its signal to all of us, and a rank may be the first that gets it. */
+static bool is_for_all(const struct fleet *f, int signal)
+{
+	struct timespec moment = { .tv_nsec = 100 * 1000 * 1000 };
+	sigset_t only;
+
+	sigemptyset(&only);
+	sigaddset(&only, signal);
+	return sigismember(&f->watched, signal) && sigtimedwait(&only, NULL, &moment) == signal;
+}
+
+static void take_signal(struct fleet *f, int signal)
+{
+	f->signal = signal;
+	freeze_all(f);
+	send_all(f, signal == SIGPIPE ? SIGKILL : signal);
+	send_all(f, SIGCONT);
+	kill_within(f, GRACE_SIGNAL_MS);
+}
+
 static void note_end(struct fleet *f, int process, int how)
 {
 	int status = WIFEXITED(how) ? WEXITSTATUS(how) : !f->launch->lenient;
@@ -75,6 +95,8 @@ static void note_end(struct fleet *f, int process, int how)
 	f->pids[process] = 0;
 	f->alive--;
 	f->ended += WIFEXITED(how);
+	if (WIFSIGNALED(how) && !f->signal && is_for_all(f, WTERMSIG(how)))
+		take_signal(f, WTERMSIG(how));
 	if (WIFSIGNALED(how) && !f->signal) {
 		print_who(f, process);
 		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how),
@@ -94,15 +116,6 @@ static void reap(struct fleet *f)
 		if (f->pids[i] && waitpid(f->pids[i], &how, WNOHANG) == f->pids[i])
 			note_end(f, i, how);
 	}
-}
-
-static void take_signal(struct fleet *f, int signal)
-{
-	f->signal = signal;
-	if (signal == SIGPIPE)
-		freeze_all(f);
-	send_all(f, signal == SIGPIPE ? SIGKILL : signal);
-	kill_within(f, GRACE_SIGNAL_MS);
 }
 
 static void wait_all(struct fleet *f)

@@ -143,8 +143,10 @@ static const char *read_int(const struct tt_option *o, const char *text, int64_t
 	}
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (end == text || *end || errno)
+	if (end == text || *end)
 		return "not a whole number";
+	if (errno)
+		return "out of range";
 	*field = value;
 	return in_range(o, (double)value) ? NULL : "out of range";
 }

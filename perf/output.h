@@ -3,7 +3,8 @@
 #define TT_OUTPUT_H
 
 /* First of all in main. A reader that has gone away ends the tool, quietly, whatever SIGPIPE was;
- * a standard descriptor that is closed stays useless instead of becoming a socket's number. */
+ * a standard descriptor that is closed stays useless instead of becoming a socket's number; a file
+ * beyond ulimit -f is one that cannot be written, not a death. */
 void tt_output_begin(void);
 
 /* Writes out what is left of standard output. Returns status; when not everything could be written
