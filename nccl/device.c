@@ -4,6 +4,7 @@
  * Called by init.c for each join, by jobs.c in the thread that runs it, and by collectives.c. A
  * process that has not loaded CUDA has none.
  */
+#include "comm/gpu.h"
 #include "mem/cuda.h"
 #include "nccl/layer.h"
 
@@ -91,15 +92,13 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 	const struct tt_cuda *cu = tt_cuda_here();
 	void *context = nc_context_of_caller();
 	tt_cuptr device;
-	int rc;
+	int rc, mode;
 
 	if (!ptr || !context)
 		return nc_result(nc_code(tuttiMemAlloc(ptr, size)));
-	rc = cu->ctx_push(context);
-	if (!rc) {
-		rc = cu->mem_alloc(&device, size ? size : 1);
-		cu->ctx_pop(&context);
-	}
+	mode = tt_gpu_enter(context);          /* pools grow while graphs are captured */
+	rc = cu->mem_alloc(&device, size ? size : 1);
+	tt_gpu_leave(context, mode);
 	if (rc)
 		return nc_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
 	*ptr = (void *)(uintptr_t)device;
@@ -110,16 +109,14 @@ NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct tt_mem m;
-	int rc = classify(cu, ptr, &m);
+	int rc = classify(cu, ptr, &m), mode;
 	void *context;
 
 	if (rc || m.kind < TT_MEM_DEVICE)
 		return nc_result(rc ? rc : nc_code(tuttiMemFree(ptr)));
 	context = nc_context_of_caller();
-	rc = cu->ctx_push(context);
-	if (!rc) {
-		rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
-		cu->ctx_pop(&context);
-	}
+	mode = tt_gpu_enter(context);
+	rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
+	tt_gpu_leave(context, mode);
 	return nc_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
 }

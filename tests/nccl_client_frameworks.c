@@ -115,11 +115,14 @@ int case_captured_groups(struct seat *seat, const ncclUniqueId *id)
 {
 	int n = seat->nranks, me = seat->rank, right = (me + 1) % n, left = (me + n - 1) % n;
 	int *x = seat->in, *y = seat->out;
+	void *more, *handle;
 	float half = 0.5f;
 	ncclRedOp_t op;
 
 	(void)id;
 	EXPECT(!memory_capture(seat));
+	OK(ncclMemAlloc(&more, 5000));                 /* a pool that grows */
+	OK(ncclCommRegister(seat->comm, more, 5000, &handle));
 	OK(ncclGroupStart());
 	for (int i = 0; i < 3; i++)
 		OK(ncclAllReduce(x + i, y + i, 1, ncclInt, ncclSum, seat->comm, seat->stream));
@@ -130,6 +133,8 @@ int case_captured_groups(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclRecv(y + 16, 3, ncclInt, left, seat->comm, seat->stream));
 	OK(ncclAllGather(x, y + 32, 1, ncclInt, seat->comm, seat->stream));
 	OK(ncclGroupEnd());
+	OK(ncclCommDeregister(seat->comm, handle));
+	OK(ncclMemFree(more));
 	EXPECT(!memory_captured(seat));
 	for (int times = 1; times <= 2; times++) {
 		float given = 4.0f * (float)times, got;

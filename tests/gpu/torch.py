@@ -198,6 +198,90 @@ def uneven(torch, dist, device):
     same(x, torch.full((1000,), sum(range(n)) / 2), "all_reduce of scaled inputs")
 
 
+def coalesced(torch, dist, device):
+    """Several calls that PyTorch hands over as one group, with parts of unequal size, or of none."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    inputs = [input_of(torch, r, 1000, torch.float32) for r in range(n)]
+    many = [inputs[me].to(device) for _ in range(3)]
+    with dist._coalescing_manager(device=device, async_ops=True) as manager:
+        for x in many:
+            dist.all_reduce(x)
+    manager.wait()
+    for x in many:
+        same(x, sum(inputs), "coalesced all_reduce")
+    outs = [torch.empty(n * 1000, device=device) for _ in range(2)]
+    with dist._coalescing_manager(device=device, async_ops=True) as manager:
+        for out in outs:
+            dist.all_gather_into_tensor(out, inputs[me].to(device))
+    manager.wait()
+    for out in outs:
+        same(out, torch.cat(inputs), "coalesced all_gather")
+    pieces = [torch.empty(10 + r, device=device) for r in range(n)]
+    dist.all_gather(pieces, torch.full((10 + me,), float(me)).to(device))
+    for r in range(n):
+        same(pieces[r], torch.full((10 + r,), float(r)), "all_gather of unequal parts")
+    part = torch.empty(10 + me, device=device)
+    dist.reduce_scatter(part, [torch.full((10 + r,), float(me)).to(device) for r in range(n)])
+    same(part, torch.full((10 + me,), float(sum(range(n)))), "reduce_scatter of unequal parts")
+    sizes = [2 if r == 0 else 0 for r in range(n)]          # rank 0 has something for all, the others nothing
+    out = torch.empty(2, device=device)
+    dist.all_to_all_single(out, torch.arange(2.0 * n if me == 0 else 0).to(device), sizes, [2] * n if me == 0 else [0] * n)
+    same(out, torch.tensor([2.0 * me, 2.0 * me + 1]), "all_to_all in which only one rank sends")
+    received = [torch.empty(r + me, device=device) for r in range(n)]
+    dist.all_to_all(received, [torch.full((me + p,), float(me)).to(device) for p in range(n)])
+    for r in range(n):
+        same(received[r], torch.full((r + me,), float(r)), "all_to_all of lists")
+    dist.all_reduce(torch.empty(0, device=device))
+    dist.broadcast(torch.empty(0, device=device), 0)
+    dist.barrier(device_ids=[device.index])
+
+
+def beyond(torch, dist, device):
+    """Objects, numbers that are pairs, groups that are split off and go, memory that is registered."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    inputs = [input_of(torch, r, 1000, torch.float32) for r in range(n)]
+    pairs = torch.view_as_complex(inputs[me].view(-1, 2)).to(device)
+    dist.all_reduce(pairs)
+    same(torch.view_as_real(pairs.cpu()).flatten(), sum(inputs), "all_reduce of complex numbers")
+    objects = [{"from": 0, "text": "x" * 3000} if me == 0 else None]
+    dist.broadcast_object_list(objects, 0, device=device)
+    expect(objects[0]["from"] == 0, "broadcast of an object")
+    half = dist.split_group(split_ranks=[list(range(n // 2)), list(range(n // 2, n))])
+    mine = list(range(n // 2)) if me < n // 2 else list(range(n // 2, n))
+    x = inputs[me].to(device)
+    dist.all_reduce(x, group=half)
+    same(x, sum(inputs[r] for r in mine), "all_reduce in a half")
+    dist.destroy_process_group(half)
+    backend = dist.group.WORLD._get_backend(device)
+    for options in [{}, {"symm": True}]:
+        pool = torch.cuda.MemPool(backend.mem_allocator)
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(1000, device=device)
+        x.copy_(inputs[me])
+        backend.register_mem_pool(pool, **options)
+        dist.all_reduce(x)
+        same(x, sum(inputs), f"all_reduce in a registered pool {options}")
+        backend.deregister_mem_pool(pool)
+        del x
+    dist.barrier()
+
+
+def in_a_graph(torch, dist, device):
+    n, me = dist.get_world_size(), dist.get_rank()
+    x, y = torch.zeros(1000, device=device), torch.zeros(n * 1000, device=device)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        dist.all_reduce(x)
+        dist.all_gather_into_tensor(y, x)
+    for times in range(1, 4):
+        x.copy_(torch.full((1000,), float(times * (me + 1))))
+        graph.replay()
+        want = float(times * n * (n + 1) / 2)
+        same(x, torch.full((1000,), want), "all_reduce in a graph")
+        same(y, torch.full((n * 1000,), want), "all_gather in a graph")
+
+
 def collectives(torch, dist, device, largest):
     if on_nccl(dist):
         expect(torch.cuda.nccl.version() == (2, 28, 9), f"version {torch.cuda.nccl.version()}")
@@ -214,6 +298,11 @@ def collectives(torch, dist, device, largest):
         dist.all_reduce(x)
         same(x, torch.tensor([True, False]), "all_reduce of truth values")
     others(torch, dist, device)
+    if on_nccl(dist):
+        coalesced(torch, dist, device)
+        beyond(torch, dist, device)
+        if "stand-in" not in torch.cuda.get_device_name():
+            in_a_graph(torch, dist, device)
     dist.barrier()
 
 
