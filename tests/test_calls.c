@@ -69,6 +69,43 @@ Test(calls, a_rank_sends_itself_many_tiles, .timeout = 60)
 	run_both(to_oneself, 2);
 }
 
+/* Nobody else can call the other half of what a rank sends itself. */
+static int halves(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	float x[11] = { 0 }, y[11];
+	tuttiComm_t c = *comm;
+	int bad = 0;
+
+	(void)n, (void)arg;
+#define ODD(call, word)										\
+	do {											\
+		tuttiResult_t rc = (call);							\
+		if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(NULL), word)) {	\
+			fprintf(stderr, "%s, %s: result %d: %s\n", #call, word, rc,		\
+					tuttiGetLastError(NULL));				\
+			bad = 1;								\
+		}										\
+	} while (0)
+	ODD(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
+	ODD(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
+	MUST(tuttiGroupStart());
+	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
+	ODD(tuttiGroupEnd(), "send of 10 float to itself has no receive");
+	MUST(tuttiGroupStart());
+	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
+	MUST(tuttiSend(x, 11, tuttiFloat32, rank, c, NULL));
+	MUST(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL));
+	MUST(tuttiRecv(y, 11, tuttiInt32, rank, c, NULL));
+	ODD(tuttiGroupEnd(), "sends itself 11 float, but receives 11 int32");
+	MUST(tuttiAllReduce(x, y, 10, tuttiFloat32, tuttiSum, c, NULL));
+	return bad;
+}
+
+Test(calls, a_send_to_oneself_without_its_receive_is_refused_at_once, .timeout = 60)
+{
+	run_both(halves, 2);
+}
+
 static int ping_pong(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	double x = 0;

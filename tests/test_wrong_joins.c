@@ -347,3 +347,15 @@ Test(wrong_joins, a_bad_environment_value_is_an_error_that_names_it, .timeout = 
 		unsetenv(bad[i][0]);
 	}
 }
+
+Test(wrong_joins, a_negative_time_out_is_refused)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	tuttiUniqueId id;
+	tuttiComm_t c;
+
+	config.timeout_ms = -1;
+	cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess);
+	cr_expect_eq(tuttiCommInitRankConfig(&c, 1, id, 0, &config), tuttiInvalidArgument);
+	cr_expect(strstr(tuttiGetLastError(NULL), "timeout_ms is -1"));
+}

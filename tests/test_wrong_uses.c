@@ -437,6 +437,9 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 	REFUSED(tuttiBroadcast(in, out, 10, tuttiFloat32, n, c, NULL), "root");
 	REFUSED(tuttiReduce(in, out, 10, tuttiFloat32, tuttiSum, -1, c, NULL), "root");
 	REFUSED(tuttiSend(in, 10, tuttiFloat32, n, c, NULL), "peer");
+	REFUSED(tuttiCommRegister(c, NULL, sizeof(in), &handle), "buff is NULL");
+	REFUSED(tuttiAllReduceQuorum(in, out, 10, tuttiFloat32, tuttiSum, n + 1, 0, c, NULL, NULL),
+		"want a k from 1");
 	REFUSED(tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, NULL, NULL), "comm");
 	REFUSED(tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, c, &bad), "stream");
 	REFUSED(tuttiMemFree(in), "tuttiMemAlloc");

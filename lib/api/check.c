@@ -78,6 +78,16 @@ static int check_buffers(const struct tt_request *r, const char *call)
 	return in && out && r->in != r->out ? check_overlap(r, call, in, out) : 0;
 }
 
+/* What one sends oneself is received in the same group, or never: nobody else can call. */
+static int check_self(struct tt_request *r, const char *call)
+{
+	r->to_self = r->root == r->comm->rank;
+	if (!r->to_self || tt_group_open())
+		return 0;
+	return tt_fail(TT_USAGE, "rank %d: %s: the peer is this rank itself; put its send and its receive between one tuttiGroupStart and tuttiGroupEnd",
+		       r->comm->rank, call);
+}
+
 int tt_request_check(struct tt_request *r, const char *call)
 {
 	tuttiComm_t c = r->comm;
@@ -95,5 +105,6 @@ int tt_request_check(struct tt_request *r, const char *call)
 		return tt_fail(TT_ARG, "rank %d: %s: %s %d is not in 0..%d", c->rank, call,
 			       r->collective == TT_SENDRECV ? "peer" : "root", r->root,
 			       c->nranks - 1);
-	return check_buffers(r, call);
+	rc = check_buffers(r, call);
+	return !rc && r->collective == TT_SENDRECV ? check_self(r, call) : rc;
 }

@@ -32,6 +32,9 @@ int tt_config_check(const tuttiConfig_t *config)
 	if (config->version / 10000 != TUTTI_MAJOR)
 		return tt_fail(TT_ARG, "config is of version %u, this library is %d",
 			       config->version, TUTTI_VERSION_CODE);
+	if (config->size >= offsetof(tuttiConfig_t, transport) && config->timeout_ms < 0)
+		return tt_fail(TT_ARG, "config: timeout_ms is %d; want milliseconds, or 0 for TUTTI_TIMEOUT_MS",
+			       config->timeout_ms);
 	return 0;
 }
 
@@ -207,7 +210,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
 		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
 		rc = tt_fail(TT_ARG,
-			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d",
+			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d; want a place for it, a list of so many, and TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
 			comm->rank, (void *)newcomm, excludeRanksCount, (void *)excludeRanksList,
 			shrinkFlags);
 	if (!rc && !(rc = tt_config_check(config)))

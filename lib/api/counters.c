@@ -73,7 +73,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text NULL or datatype %d unknown",
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text is NULL or has no room, or datatype %d is not known",
 			     comm->rank, datatype);
 	if (!rc)
 		rc = find_collective(collective, &which);

@@ -179,6 +179,40 @@ static int run_requests(struct tt_request *all, size_t n)
 	return rc;
 }
 
+/* The receive of the k-th send to oneself is the k-th one; NULL: there is none. */
+static const struct tt_request *own_half(const struct tt_request *all, size_t n, size_t i)
+{
+	size_t ahead = 0;
+
+	for (size_t j = 0; j < i; j++)
+		ahead += all[j].to_self && all[j].comm == all[i].comm &&
+			 all[j].send == all[i].send;
+	for (size_t j = 0; j < n; j++)
+		if (all[j].to_self && all[j].comm == all[i].comm && all[j].send != all[i].send &&
+		    ahead-- == 0)
+			return &all[j];
+	return NULL;
+}
+
+/* Sends and receives of ranks to themselves must match within the group. 0 | TT_USAGE */
+static int check_selves(const struct tt_request *all, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct tt_request *a = &all[i], *b = a->to_self ? own_half(all, n, i) : a;
+
+		if (!b)
+			return tt_fail(TT_USAGE, "rank %d: its %s of %zu %s %s itself has no %s in the same group",
+				       a->root, a->send ? "send" : "receive", a->count,
+				       tt_type_name(a->type), a->send ? "to" : "from",
+				       a->send ? "receive" : "send");
+		if (a->count != b->count || a->type != b->type)
+			return tt_fail(TT_USAGE, "rank %d: sends itself %zu %s, but receives %zu %s",
+				       a->root, a->count, tt_type_name(a->type), b->count,
+				       tt_type_name(b->type));
+	}
+	return 0;
+}
+
 TUTTI_API tuttiResult_t tuttiGroupStart(void)
 {
 	group.depth++;
@@ -196,7 +230,7 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 		return tuttiSuccess;
 	g = group;
 	memset(&group, 0, sizeof(group));
-	rc = g.error ? tt_fail(g.error, "%s", g.text) : 0;
+	rc = g.error ? tt_fail(g.error, "%s", g.text) : check_selves(g.requests, g.nrequests);
 	if (!rc && g.njoining)
 		rc = run_joins(g.joining, g.njoining);
 	if (!rc && g.nrequests)

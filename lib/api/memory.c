@@ -24,8 +24,8 @@ TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, si
 	if (rc)
 		return tt_result(rc);
 	if (!handle || (!buff && size))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: buff %p, handle %p", comm->rank,
-			     buff, (void *)handle);
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: %s is NULL", comm->rank,
+			     handle ? "buff" : "handle");
 	else
 		rc = tt_comm_register(comm, buff, size, handle);
 	atomic_fetch_sub(&comm->inside, 1);

@@ -18,7 +18,7 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
 		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
 		rc = tt_fail(TT_ARG,
-			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d",
+			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d; want two pointers, a datatype of tutti.h and a tuttiScalarResidence_t",
 			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
 	if (rc)
 		return tt_result(rc);

@@ -25,7 +25,7 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 			c->rank, quorum->size);
 	if (k < 1 || k > c->nranks || deadline_ms < 0)
 		return tt_fail(TT_ARG,
-			"rank %d: tuttiAllReduceQuorum: k = %d of %d ranks, deadline_ms = %d",
+			"rank %d: tuttiAllReduceQuorum: k = %d of %d ranks, deadline_ms = %d; want a k from 1 to the number of ranks, and a deadline of 0 or more",
 			c->rank, k, c->nranks, deadline_ms);
 	if (c->nranks > TUTTI_QUORUM_RANKS)
 		return tt_fail(TT_ARG,

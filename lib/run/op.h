@@ -29,6 +29,7 @@ struct tt_request {
 	tuttiRedOp_t op;
 	int root;                       /* SENDRECV: the peer */
 	bool send;                      /* SENDRECV: this side sends */
+	bool to_self;                   /* SENDRECV: the peer is this rank */
 	tuttiComm_t comm;
 	tuttiStream_t stream;
 	bool holds_turn;                /* of its communicator, for its batch (turn.c): */
