@@ -100,6 +100,19 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 	return n > 0;
 }
 
+/* A folder may come late, so only the end tells that it is missing. */
+static int give_up(const struct tt_store *s, char *path)
+{
+	int rc = tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
+			 s->job->rank, path);
+
+	*strrchr(path, '/') = '\0';
+	if (*path && access(path, F_OK))
+		rc = tt_fail(TT_TIMEOUT, "rank %d: TUTTI_ROOT: there is no folder %s on this host",
+			     s->job->rank, path);
+	return rc;
+}
+
 static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
 		    uint64_t deadline_ns)
 {
@@ -116,9 +129,7 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 		if (rc)
 			return rc > 0 ? 0 : rc;
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(TT_TIMEOUT,
-				"rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
-				s->job->rank, own->path);
+			return give_up(s, own->path);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 }
