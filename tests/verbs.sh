@@ -68,7 +68,12 @@ crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "two cards a host are right"
 says 'channel 0: standin0 port 1, from GID 3 (10.77.0.1) to GID 3 (10.77.0.1)' "channel 0 runs over the first"
 says 'channel 1: standin1 port 1, from GID 3 (10.77.0.2) to GID 3 (10.77.0.2)' "channel 1 over the second"
-port=$((port + 1))
+port=$((port + 1)) perf=perf/sendrecv_perf
+crew 2 -b 64K -e 8M -f 4 -n 2 -w 1 -c 1
+claim $? "messages of several tiles go over both: right"
+says 'channel 8: standin0 port 1' "one half of their tiles over the first"
+says 'channel 9: standin1 port 1' "one over the second"
+perf=perf/allreduce_perf port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,1)
 env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,2)
 crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring

@@ -62,6 +62,8 @@ struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
 	int peer, channel;
+	/* over which the channels of this pair go in turn, on both sides; 0: there is but one way */
+	int ports;
 	/* posts accepted, posts whose bytes may be overwritten; monotone */
 	uint64_t posted, completed;
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */

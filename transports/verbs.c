@@ -231,6 +231,7 @@ static void choose_path(struct tt_ib_link *l)
 static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_link **ret_link)
 {
 	struct tt_ib_link *l = calloc(1, sizeof(*l));
+	struct tt_ib_path way[TT_IB_RAILS];
 	int rc;
 
 	if (!l)
@@ -240,6 +241,7 @@ static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_li
 		.t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
+	l->base.ports = tt_ib_ways(ep, peer, way);
 	l->index = ep->nlist;
 	choose_path(l);
 	rc = tt_ib_queue_make(l);

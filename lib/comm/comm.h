@@ -22,7 +22,8 @@
 #define TT_COMM_MAGIC 0x7475746du
 #define TT_LANE_CHANNELS 8                     /* cursors of a collective, at most */
 #define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* Send and Recv have a channel of their own */
-#define TT_CHANNELS (TT_LANE_CHANNELS + 1)
+#define TT_P2P_CHANNELS 4                      /* or, by cards of several ports, one for each */
+#define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_ROADS 2
 #define TT_MEMOS 64

@@ -248,7 +248,7 @@ int tt_endpoints_open(tuttiComm_t c)
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->topology.host_of,
-		.nchannels = TT_CHANNELS,
+		.nchannels = TT_P2P_CHANNEL + 1,
 		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.cma = c->cma,
@@ -262,6 +262,7 @@ int tt_endpoints_open(tuttiComm_t c)
 		.ctx = c,
 	};
 	c->card_world = c->world;
+	c->card_world.nchannels = TT_CHANNELS;
 	c->card_world.dial = dial_card;
 	c->card_world.take = take_card;
 	c->card_world.software = is_software_worth(c);
