@@ -186,6 +186,70 @@ static void a_rank_that_dies_or_aborts_ends_the_others_calls(void)
 	claim(play_short(MEET, true) == 0);
 }
 
+static void streams_go_on_though_what_waits_holds_up_their_connection(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	fate = "die";
+	claim(play_short(ORDERED, false) == 1);
+	fate = "late";
+	claim(play_short(ORDERED, false) == 0);
+}
+
+/* A kernel of the program's has done something forbidden, so the last rank's context does nothing any
+ * more: at this call of the driver it comes out. */
+static const char *fails_at;
+
+static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiResult_t rc = tuttiSuccess;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_APART);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	if (rank == n - 1)
+		setenv("TUTTI_TEST_CUDA_FAIL", fails_at, 1);
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	for (int i = 0; i < 5000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(*comm, &rc);
+	}
+	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) || !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
+	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
+		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+		return 1;
+	}
+	cu->stream_synchronize(s);
+	return 0;
+}
+
+static void a_device_that_fails_ends_the_calls_of_all_ranks_in_words(void)
+{
+	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
+					     "cuStreamBatchMemOp_v2:1:719" };
+	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
+			  .fn = on_a_device_that_fails };
+
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	t.ranks.arg = &t;
+	for (int i = 0; i < 3; i++) {
+		fails_at = calls[i];
+		t.way = ORDERED;
+		unsetenv("TUTTI_GPU");
+		claim(team_failures(&t) == 0);
+		t.way = STAGED;
+		setenv("TUTTI_GPU", "staged", 1);
+		claim(i < 2 || team_failures(&t) == 0);
+	}
+}
+
 /* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment
  * before it is launched. */
 static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
@@ -261,6 +325,8 @@ const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(different_calls_are_an_error_on_every_rank),
 	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),
+	GPU_CASE(streams_go_on_though_what_waits_holds_up_their_connection),
+	GPU_CASE(a_device_that_fails_ends_the_calls_of_all_ranks_in_words),
 	GPU_CASE(a_call_that_is_slow_to_come_on_its_stream_ends_too),
 	GPU_CASE(threads_without_a_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),

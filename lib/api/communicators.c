@@ -230,8 +230,8 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 	if (rc)
 		return tt_result(rc);
 	atomic_store(&comm->finalized, true);
-	tt_run_drain(comm);
 	tt_gpu_settle(comm);
+	tt_run_drain(comm);
 	pthread_mutex_lock(&comm->lock);
 	rc = comm->error ? tt_fail(comm->error, "%s", comm->error_text) : 0;
 	pthread_mutex_unlock(&comm->lock);

@@ -3,7 +3,7 @@
  * made when it joins, tried with its peers, closed with it
  *
  * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who
- * could read the others' (a pattern is copied and compared) and wrote into them; who found there
+ * could read the others' (a kernel copies a pattern, which is compared) and wrote into them; who found there
  * what the others wrote. One no is a no for all, and no error: calls on device memory then go
  * through pinned host memory (run/gpu_stage.c).
  */
@@ -41,6 +41,14 @@ void tt_gpu_leave(tt_cuctx ctx, int mode)
 		cu->capture_mode(&mode);
 		cu->ctx_pop(&ctx);
 	}
+}
+
+/* What streams are given goes through connections to the device, of which there are few
+ * (CUDA_DEVICE_MAX_CONNECTIONS), and behind what waits there everything waits. Streams of different
+ * priorities are not known to share them, so these have the highest, which programs seldom use. */
+int tt_gpu_stream_before(const struct tt_cuda *cu, tt_custream *ret_stream)
+{
+	return cu->stream_create_before(ret_stream, TT_CU_STREAM_APART, TT_CU_BEFORE_ALL);
 }
 
 int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
@@ -131,30 +139,45 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	return 0;
 }
 
-/* Open what peer has, copy its proof through device memory, leave one there. */
+/* A kernel copies peer's proof here, and the stream writes one there, as calls will do. */
+static int exchange_proofs(struct tt_gpu *d, int peer, uint64_t left, uint64_t *ret_read)
+{
+	tt_cuptr to = d->area->at + TT_DEV_STAGED_AT, there = proof_at(d->at[peer], d->comm->rank);
+	struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
+				  .desk[0] = d->area->at, .report = d->area->report_at,
+				  .in[0] = proof_at(d->at[peer], peer), .out[0] = to,
+				  .piece[0] = { .from = 1, .to = 1, .bytes = sizeof(left) } };
+	struct tt_cumemop op[2] = {
+		{ .operation = TT_CU_WRITE_32, .address = there, .value = (uint32_t)left },
+		{ .operation = TT_CU_WRITE_32, .address = there + 4, .value = left >> 32 },
+	};
+	void *params[] = { &job };
+	int rc = d->cu->launch(d->k->fn[tuttiUint8], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
+			       params, NULL);
+
+	if (!rc)
+		rc = copy_back(d, ret_read, to, sizeof(*ret_read));
+	if (!rc)
+		rc = d->cu->stream_batch(d->own, 2, op, 0);
+	return rc ? rc : d->cu->stream_synchronize(d->own);
+}
+
 static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 {
 	tuttiComm_t c = d->comm;
-	uint64_t read = 0, left = proof_of(card->proof, c->rank);
+	uint64_t read = 0;
 	int rc = tt_area_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer],
 			       &d->opened[peer]);
 
 	if (rc)
 		return rc;
-	rc = d->cu->dtod_async(d->area->at + TT_DEV_STAGED_AT, proof_at(d->at[peer], peer),
-			       sizeof(read), d->own);
-	if (!rc)
-		rc = copy_back(d, &read, d->area->at + TT_DEV_STAGED_AT, sizeof(read));
-	if (!rc)
-		rc = d->cu->htod_async(proof_at(d->at[peer], c->rank), &left, sizeof(left), d->own);
-	if (!rc)
-		rc = d->cu->stream_synchronize(d->own);
+	rc = exchange_proofs(d, peer, proof_of(card->proof, c->rank), &read);
 	if (rc)
-		return tt_cuda_fail(rc, "rank %d: copy from and to rank %d's device memory",
+		return tt_cuda_fail(rc, "rank %d: read and write rank %d's device memory",
 				    c->rank, peer);
 	if (read != card->proof)
 		return tt_fail(TT_CUDA,
-			"rank %d: what was copied from rank %d's device memory is not what is there",
+			"rank %d: what was read in rank %d's device memory is not what is there",
 			c->rank, peer);
 	return 0;
 }
@@ -328,14 +351,16 @@ int tt_gpu_meet(tuttiComm_t c)
 void tt_gpu_settle(tuttiComm_t c)
 {
 	struct tt_gpu *d = c->gpu;
-	int mode;
+	int mode, rc;
 
 	if (!d)
 		return;
 	mode = tt_gpu_enter(d->ctx);
-	if (d->any)
-		d->cu->event_synchronize(d->last);
-	d->cu->stream_synchronize(d->own);
+	rc = d->any ? d->cu->event_synchronize(d->last) : 0;
+	if (!rc)
+		rc = d->cu->stream_synchronize(d->own);
+	if (rc && d->give_turns)
+		d->give_turns(d, rc);
 	tt_gpu_leave(d->ctx, mode);
 }
 

@@ -50,6 +50,7 @@ struct tt_gpu {
 	tt_custream copies_in, copies_out;     /* its: to and from stages; NULL: not yet */
 	atomic_uint_fast64_t overlaps;         /* inputs of which a part was seen; for tests */
 	void (*close_stages)(struct tt_gpu *d);
+	void (*give_turns)(struct tt_gpu *d, int trouble);     /* the device failed */
 
 	/* past the stages: cards read and write device memory (run/gpu_straight.c) */
 	enum { TT_STRAIGHT_UNKNOWN, TT_STRAIGHT_NO, TT_STRAIGHT_YES } straight;
@@ -79,6 +80,9 @@ tt_cuctx tt_gpu_context(void);
 int tt_gpu_enter(tt_cuctx ctx);
 void tt_gpu_leave(tt_cuctx ctx, int mode);
 
+/* A stream for what must get through while others wait: nothing that waits may be put on it. */
+int tt_gpu_stream_before(const struct tt_cuda *cu, tt_custream *ret_stream);
+
 /* This rank's part, before the others are asked: comm->gpu, or NULL where no context is current. 0
  * | TT_CUDA */
 int tt_gpu_open(struct tuttiComm *comm, const struct tt_env *env);
@@ -89,7 +93,7 @@ int tt_gpu_meet(struct tuttiComm *comm);
 void tt_gpu_close(struct tuttiComm *comm);
 /* 0 | TT_ARG: p lies in device memory, which call does not take. */
 int tt_gpu_refuse(struct tuttiComm *comm, const char *call, const void *p);
-/* Waits for what was given to it so far. */
+/* Waits for what was given to it so far; what a device that failed will never do is given up. */
 void tt_gpu_settle(struct tuttiComm *comm);
 /* The context in which to ask about p, if that is device memory; else NULL. */
 tt_cuctx tt_gpu_context_of(struct tuttiComm *comm, const void *p);

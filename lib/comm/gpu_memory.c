@@ -33,22 +33,6 @@ tt_cuctx tt_gpu_context_of(tuttiComm_t c, const void *p)
 	return NULL;
 }
 
-int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
-{
-	tt_cuctx ctx = tt_gpu_context_of(c, from);
-	int mode, rc;
-
-	if (!ctx) {
-		memcpy(to, from, bytes);
-		return 0;
-	}
-	mode = tt_gpu_enter(ctx);
-	rc = c->gpu->cu->dtoh(to, (uintptr_t)from, bytes);
-	tt_gpu_leave(ctx, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
-		  : 0;
-}
-
 int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 {
 	struct tt_mem m;
@@ -75,13 +59,31 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
 
-/* Not by the default stream: it waits for the program's, where kernels of other ranks of this
- * process may wait for this very thread. */
-static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
+/* Not by the default stream: it waits for the program's, which may wait for this very thread, as
+ * kernels of other ranks of this process may. */
+static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	int rc = d->cu->dtoh_async(to, from, bytes, d->own);
+	int rc = d->cu->dtoh_async(to, from, bytes, stream);
 
-	return rc ? rc : d->cu->stream_synchronize(d->own);
+	return rc ? rc : d->cu->stream_synchronize(stream);
+}
+
+/* While a call of the host's way runs, which `own` may be waiting for. */
+int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
+{
+	tt_cuctx ctx = tt_gpu_context_of(c, from);
+	int mode, rc;
+
+	if (!ctx) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	mode = tt_gpu_enter(ctx);
+	rc = copy(c->gpu, to, (uintptr_t)from, bytes,
+		  c->gpu->copies_in ? c->gpu->copies_in : c->gpu->own);
+	tt_gpu_leave(ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
+		  : 0;
 }
 
 int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiStream_t stream)
@@ -100,7 +102,7 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
 	if (!rc && m.kind == TT_MEM_PINNED)
 		memcpy(to, from, bytes);
-	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes)))
+	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes, d->own)))
 		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
 	tt_gpu_leave(d->ctx, mode);
 	return rc;

@@ -4,7 +4,8 @@
  * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps
  * while nothing is under way, else looks every few milliseconds.
  *
- *   a kernel gave up (its report says so), or streams stand still for the time-out:
+ *   a kernel gave up (its report says so), streams stand still for the time-out, or the device
+ *   failed, after which nothing that was given to it ever comes to an end:
  *           the communicator's error
  *   the communicator is broken:
  *           all waiting on the GPU is ended, kernels by the abort word, streams by writing what
@@ -35,12 +36,15 @@ static uint32_t word(const uint32_t *at)
 	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 
-static bool is_busy(struct tt_gpu *d)
+/* *ret_trouble: what the driver says of a device that failed, and from then on of everything */
+static bool is_busy(struct tt_gpu *d, int *ret_trouble)
 {
 	const struct tt_dev_report *r = d->area->report;
+	int rc = atomic_load(&d->given) ? d->cu->event_query(d->last) : 0;
 
-	return word(&r->begun) != word(&r->ended) || atomic_load(&d->enters) ||
-	       (atomic_load(&d->given) && d->cu->event_query(d->last) == TT_CU_NOT_READY);
+	/* at the end of the program the driver goes before this thread does */
+	*ret_trouble = rc == TT_CU_NOT_READY || rc == TT_CU_ENDED ? 0 : rc;
+	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enters);
 }
 
 /* One into every word that this rank's streams may wait for, as their peers write it: a copy could
@@ -123,8 +127,16 @@ static void other_call(struct tt_gpu *d)
 	give_up(c, TT_USAGE, (int)r->rank);
 }
 
+static void device_failed(struct tt_gpu *d, int trouble)
+{
+	tuttiComm_t c = d->comm;
+
+	give_up(c, tt_cuda_fail(trouble, "rank %d: operation %llu, on device %d", c->rank,
+				(unsigned long long)atomic_load(&d->given), d->device), c->rank);
+}
+
 /* given: when it was asked whether the device is busy */
-static void look(struct watch *w, uint64_t given, bool busy)
+static void look(struct watch *w, uint64_t given, bool busy, int trouble)
 {
 	struct tt_gpu *d = w->d;
 	tuttiComm_t c = d->comm;
@@ -144,6 +156,8 @@ static void look(struct watch *w, uint64_t given, bool busy)
 		tt_control_waiting(c->ctl, &stuck);
 	if (tt_control_broken(c->ctl))
 		end_all(w);
+	else if (trouble)
+		device_failed(d, trouble);
 	else if (word(&r->what) == TT_DEV_OTHER_CALL)
 		other_call(d);
 	else if (word(&r->what) == TT_DEV_LATE)
@@ -171,11 +185,12 @@ static void *watch(void *arg)
 	struct watch w = { .d = d, .since_ns = tt_now_ns() };
 	int relaxed = TT_CU_CAPTURE_RELAXED;
 	uint64_t done = 0;
+	int trouble;
 	bool busy;
 
 	/* else a question of ours could spoil a capture of the program's */
 	d->cu->capture_mode(&relaxed);
-	if (d->cu->ctx_set(d->ctx) || d->cu->stream_create(&w.rescue, TT_CU_STREAM_APART))
+	if (d->cu->ctx_set(d->ctx) || tt_gpu_stream_before(d->cu, &w.rescue))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
 	while (!d->stop) {
@@ -187,8 +202,8 @@ static void *watch(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&d->lock);
-		busy = is_busy(d);
-		look(&w, given, busy);
+		busy = is_busy(d, &trouble);
+		look(&w, given, busy, trouble);
 		if (!busy)
 			done = given;
 		pthread_mutex_lock(&d->lock);

@@ -23,9 +23,9 @@ typedef void *tt_custream, *tt_cuevent, *tt_cuctx, *tt_cufn;
 #define TT_CU_PER_THREAD ((tt_custream)2)
 
 /* What functions return: 0, and of the rest those that we tell apart. */
-enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_BAD_CONTEXT = 201, TT_CU_BAD_HANDLE = 400,
-	TT_CU_NOT_FOUND = 500,
-       TT_CU_NOT_READY = 600, TT_CU_PEER_ALREADY = 704 };
+enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_ENDED = 4, TT_CU_BAD_CONTEXT = 201,
+       TT_CU_BAD_HANDLE = 400, TT_CU_NOT_FOUND = 500, TT_CU_NOT_READY = 600,
+       TT_CU_BAD_ADDRESS = 700, TT_CU_PEER_ALREADY = 704 };
 
 /* of devices */
 enum { TT_CU_ATTR_SMS = 16, TT_CU_ATTR_L2_BYTES = 38, TT_CU_ATTR_MAJOR = 75,
@@ -39,6 +39,8 @@ enum { TT_CU_PTR_TYPE = 2, TT_CU_PTR_ID = 7, TT_CU_PTR_MANAGED = 8, TT_CU_PTR_DE
 enum { TT_CU_TYPE_HOST = 1, TT_CU_TYPE_DEVICE = 2 };
 /* cuMemHostAlloc, cuMemHostRegister */
 enum { TT_CU_HOST_PORTABLE = 1, TT_CU_HOST_MAPPED = 2 };
+/* The driver takes its highest priority for it. */
+#define TT_CU_BEFORE_ALL (-1000)
 enum { TT_CU_STREAM_APART = 1, TT_CU_EVENT_UNTIMED = 2, TT_CU_IPC_LAZY_PEERS = 1 };
 enum { TT_CU_CAPTURE_GLOBAL = 0, TT_CU_CAPTURE_THREAD = 1, TT_CU_CAPTURE_RELAXED = 2 };
 
@@ -135,6 +137,8 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 	F(memset8_async, cuMemsetD8Async, (tt_cuptr to, unsigned char value, size_t bytes,	\
 			tt_custream stream))							\
 	F(stream_create, cuStreamCreate, (tt_custream *ret_stream, unsigned flags))		\
+	F(stream_create_before, cuStreamCreateWithPriority,					\
+			(tt_custream *ret_stream, unsigned flags, int priority))		\
 	F(stream_destroy, cuStreamDestroy_v2, (tt_custream stream))				\
 	F(stream_synchronize, cuStreamSynchronize, (tt_custream stream))			\
 	F(stream_query, cuStreamQuery, (tt_custream stream))					\

@@ -281,7 +281,8 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 		int failure = c->gpu->cu->stream_synchronize(c->gpu->own);
 
 		if (failure && !rc)
-			rc = tt_cuda_fail(failure, "rank %d: wait for the device", c->rank);
+			rc = failed(c, tt_cuda_fail(failure, "rank %d: wait for the device",
+						    c->rank));
 		if (!rc)
 			rc = check_broken(c);
 	}

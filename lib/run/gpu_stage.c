@@ -322,6 +322,32 @@ static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, s
 	return rc;
 }
 
+/* After a failure of the device, CUDA does not call what was put on streams: what has a turn there
+ * would keep all behind it waiting. */
+static void give_turns(struct tt_gpu *d, int rc)
+{
+	tuttiComm_t c = d->comm;
+	struct tt_staged *oldest;
+
+	if (!d->staged)
+		return;
+	rc = tt_cuda_fail(rc, "rank %d: a call that was staged on device %d", c->rank, d->device);
+	tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
+	tt_comm_failed(c, rc);
+	do {
+		struct tt_batch *b;
+
+		oldest = NULL;
+		for (struct tt_staged *s = d->staged; s; s = s->next)
+			oldest = s->batch ? s : oldest;
+		if (oldest) {
+			b = oldest->batch;
+			oldest->batch = NULL;
+			tt_batch_run(b);
+		}
+	} while (oldest);
+}
+
 /* When the communicator goes: nothing of it is under way
  * any more but what its graphs may still do. */
 static void close_stages(struct tt_gpu *d)
@@ -346,9 +372,10 @@ static int open_worker(struct tt_gpu *d)
 	int rc;
 
 	d->close_stages = close_stages;
-	if (!d->copies_in && (rc = d->cu->stream_create(&d->copies_in, TT_CU_STREAM_APART)))
+	d->give_turns = give_turns;
+	if (!d->copies_in && (rc = tt_gpu_stream_before(d->cu, &d->copies_in)))
 		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
-	if (!d->copies_out && (rc = d->cu->stream_create(&d->copies_out, TT_CU_STREAM_APART)))
+	if (!d->copies_out && (rc = tt_gpu_stream_before(d->cu, &d->copies_out)))
 		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
 	return d->worker ? 0 : tt_stream_create(&d->worker);
 }

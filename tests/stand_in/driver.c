@@ -27,6 +27,26 @@ static void slow_down(const char *symbol)
 		usleep((unsigned)ms * 1000);
 }
 
+__thread bool stand_in_is_called;
+
+/* What the context answers from now on, once a kernel of it has done something forbidden */
+static int fatal;
+
+int stand_in_dead(void)
+{
+	return __atomic_load_n(&fatal, __ATOMIC_ACQUIRE);
+}
+
+static void die_of(int code)
+{
+	if (code < TT_CU_BAD_ADDRESS || code > 719 || code == TT_CU_PEER_ALREADY)
+		return;
+	pthread_mutex_lock(&stand_in_lock);
+	__atomic_store_n(&fatal, code, __ATOMIC_RELEASE);
+	pthread_cond_broadcast(&stand_in_changed);
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
 int stand_in_fault(const char *symbol)
 {
 	static __thread bool inside;
@@ -35,6 +55,10 @@ int stand_in_fault(const char *symbol)
 	char name[64];
 	int nth, code, hit = 0;
 
+	if (stand_in_is_called) {
+		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
+		abort();
+	}
 	slow_down(symbol);
 	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
 	    strcmp(name, symbol))
@@ -44,6 +68,8 @@ int stand_in_fault(const char *symbol)
 	hit = ++calls == nth;
 	pthread_mutex_unlock(&stand_in_lock);
 	inside = false;
+	if (hit)
+		die_of(code);
 	return hit ? code : 0;
 }
 

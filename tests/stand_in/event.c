@@ -102,7 +102,7 @@ EXPORT int cuEventSynchronize(tt_cuevent event)
 {
 	ENTER_FREELY();
 	stand_in_await(event, ((struct event *)event)->recorded);
-	return 0;
+	return stand_in_dead();
 }
 
 EXPORT int cuEventElapsedTime(float *ret_ms, tt_cuevent from, tt_cuevent to)

@@ -8,8 +8,8 @@
  * errors and bits of Tutti's side, and nothing about a GPU.
  *
  * Where a GPU could bring calls to a standstill, so does the stand-in:
- *   streams share CUDA_DEVICE_MAX_CONNECTIONS connections (8), in which what waits for its own
- *   stream, or for a word, an event or another stream, holds up what is behind it
+ *   streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS connections (8), in which what waits
+ *   for its own stream, or for a word, an event or another stream, holds up what is behind it
  *   a block of a kernel that waits for peers keeps its place on the device, of which there are 32
  *   a kernel's first launch, and freeing memory, wait for all that runs on the device
  *   the default stream, and copies without a stream, wait for streams that were made with flags 0
@@ -19,7 +19,8 @@
  * graph, in which all nodes run one after the other.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
- *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
+ *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE; one of
+ *               those that CUDA's contexts do not survive, as 700, is what all calls return then
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is
  *               wrong
@@ -53,12 +54,17 @@
 			return injected;			\
 	} while (0)
 int stand_in_fault(const char *symbol);
+extern __thread bool stand_in_is_called;       /* by a stream, as its host function */
+/* Nothing that was given to the context is done any more: its code, or 0. */
+int stand_in_dead(void);
 /* The same in functions that need a current context, as the driver's do. */
 #define ENTER_CONTEXT()							\
 	do {								\
 		ENTER();						\
 		if (stand_in_device() < 0)				\
 			return TT_CU_BAD_CONTEXT;			\
+		if (stand_in_dead())					\
+			return stand_in_dead();				\
 	} while (0)
 /* The same in functions that a capture forbids (capture.c). */
 #define ENTER_FREELY()								\
@@ -135,7 +141,7 @@ struct stream {
 	pthread_t thread;
 	struct node *first, **last;
 	uint64_t given, done;                  /* nodes */
-	unsigned connection;
+	struct connection *connection;
 	int device;
 	bool blocking;                         /* it and the default stream wait for each other */
 	bool stop;

@@ -12,11 +12,13 @@
 
 #include "stand_in.h"
 
+#define PRIORITIES 6                   /* 0 to -5 */
+
 __thread unsigned stand_in_block, stand_in_blocks;
 struct stream *stand_in_all;
 static struct stream *legacy;          /* under the lock, as what follows: */
-static unsigned streams, places_taken[MAX_DEVICES];
-static struct connection { uint64_t given, through; } connections[32];
+static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
+static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
 static __thread struct stream *per_thread;
 
 /* ---- what a node does ------------------------------------------------------------------------ */
@@ -44,8 +46,9 @@ static void run_batch(const struct node *n)
 			atomic_store(at, value);
 			continue;
 		}
-		while (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
-						       : (int)(atomic_load(at) - value) < 0)
+		while (!stand_in_dead() &&
+		       (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
+							: (int)(atomic_load(at) - value) < 0))
 			usleep(20);
 	}
 }
@@ -95,6 +98,8 @@ static void await_stream(struct stream *s, uint64_t number)
 
 void stand_in_run(const struct node *n)
 {
+	if (stand_in_dead() && n->kind != RECORD)
+		return;
 	dawdle();
 	switch (n->kind) {
 	case COPY:
@@ -106,7 +111,9 @@ void stand_in_run(const struct node *n)
 		memset(stand_in_shadow(n->to), n->value, n->bytes);
 		break;
 	case HOST_FUNC:
+		stand_in_is_called = true;
 		n->fn(n->arg);
+		stand_in_is_called = false;
 		break;
 	case RECORD:
 		stand_in_reach(n->event, n->number);
@@ -136,7 +143,7 @@ static bool holds_up(const struct node *n)
 /* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
 static struct node *next_node(struct stream *s)
 {
-	const struct connection *c = &connections[s->connection];
+	const struct connection *c = s->connection;
 	struct node *n;
 
 	while ((n = s->first) ? n->ticket != c->through : !s->stop)
@@ -150,7 +157,7 @@ static struct node *next_node(struct stream *s)
 
 static void pass(struct stream *s)
 {
-	connections[s->connection].through++;
+	s->connection->through++;
 	pthread_cond_broadcast(&stand_in_changed);
 }
 
@@ -186,7 +193,7 @@ static unsigned count_connections(void)
 	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
 }
 
-static struct stream *make(bool blocking)
+static struct stream *make(bool blocking, unsigned priority)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
@@ -194,7 +201,7 @@ static struct stream *make(bool blocking)
 	s->blocking = blocking;
 	s->device = stand_in_device();
 	pthread_mutex_lock(&stand_in_lock);
-	s->connection = streams++ % count_connections();
+	s->connection = &connections[priority][streams[priority]++ % count_connections()];
 	s->next = stand_in_all;
 	stand_in_all = s;
 	pthread_mutex_unlock(&stand_in_lock);
@@ -209,12 +216,12 @@ struct stream *stand_in_stream(tt_custream stream)
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 	if (stream == TT_CU_PER_THREAD)
-		return per_thread ? per_thread : (per_thread = make(true));
+		return per_thread ? per_thread : (per_thread = make(true, 0));
 	if (stream && stream != TT_CU_LEGACY)
 		return stream;
 	pthread_mutex_lock(&making);
 	if (!legacy)
-		legacy = make(false);
+		legacy = make(false, 0);
 	pthread_mutex_unlock(&making);
 	return legacy;
 }
@@ -230,7 +237,7 @@ static bool put(struct stream *s, const struct node *node)
 	n->next = NULL;
 	n->device = s->device < 0 ? 0 : s->device;
 	if (!s->graph) {
-		n->ticket = connections[s->connection].given++;
+		n->ticket = s->connection->given++;
 		s->given++;
 	}
 	**last = n;
@@ -265,7 +272,16 @@ int stand_in_add(tt_custream stream, const struct node *node)
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART));
+	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
+	return 0;
+}
+
+EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, int priority)
+{
+	unsigned p = priority > 0 ? 0 : priority <= -PRIORITIES ? PRIORITIES - 1 : -(unsigned)priority;
+
+	ENTER_CONTEXT();
+	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
 	return 0;
 }
 
@@ -280,7 +296,8 @@ int stand_in_settle(struct stream *s)
 	while (!capturing && s->done < given)
 		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
 	pthread_mutex_unlock(&stand_in_lock);
-	return capturing ? 900 : 0;            /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+	/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+	return capturing ? 900 : stand_in_dead();
 }
 
 void stand_in_idle(void)
