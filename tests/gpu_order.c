@@ -221,7 +221,7 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int i = 0; i < 100; i++)
 			wrong += x[i] != n * i + n * (n - 1) / 2;
 	}
-	wrong += tuttiCommCuDevice(*comm, &device) || device != (gpu ? 0 : -1);
+	wrong += tuttiCommCuDevice(*comm, &device) || device != (gpu ? team_device(rank) : -1);
 	if (gpu)
 		cu->stream_destroy(s), cu->mem_free(p);
 	return wrong;

@@ -10,6 +10,24 @@
 
 int gpu_broken, gpu_limit_s;
 
+int team_device(int rank)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
+	int devices = 1;
+
+	if (text && tt_cuda_here()->device_count(&devices) == 0 && atoi(text) < devices)
+		devices = atoi(text);
+	return rank % devices;
+}
+
+static bool enter_cuda(int rank)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	tt_cuctx ctx;
+
+	return cu && !cu->ctx_retain(&ctx, team_device(rank)) && !cu->ctx_set(ctx);
+}
+
 /* ranks.c would join before CUDA is there. */
 static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -18,7 +36,7 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 	bool gpu = !(t->mixed && rank == 0);
 
 	config.timeout_ms = t->ranks.timeout_ms;
-	if (gpu && !harness_cuda())
+	if (gpu && !enter_cuda(rank))
 		return 1;
 	if (tuttiCommInitRankConfig(comm, n, t->ranks.id, rank, &config)) {
 		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));

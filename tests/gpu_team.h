@@ -27,6 +27,8 @@ struct team {
 	bool mixed;                            /* rank 0 has no GPU */
 };
 
+/* Where a rank is: on device 0, or, with TUTTI_TEST_CUDA_DEVICES set, by turns on as many as there are. */
+int team_device(int rank);
 /* How many ranks failed; 100: the team as a whole. */
 int team_failures(struct team *t);
 /* The same for n ranks that run fn and have 20 s for a call. */

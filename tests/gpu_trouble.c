@@ -44,6 +44,40 @@ static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
 	claim(team_play(2, ORDERED, false, wrong_uses) == 0);
 }
 
+/* Where no kernel of this rank, or of its peer on another device, can read a buffer, a call with it
+ * would end the context. */
+static int with_memory_out_of_reach(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_cuctx other;
+	tt_cuptr p, virtual;
+	size_t bytes;
+	int fd, wrong = 0;
+
+	(void)arg;
+	cu->ctx_retain(&other, team_device(rank + 1)), cu->ctx_push(other);
+	wrong += cu->mem_alloc(&p, 4096) != 0;
+	cu->ctx_pop(&other);
+	wrong += tt_vmm_make(cu, 4096, &bytes, &fd, &virtual) != 0;
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 10, tuttiInt32,
+				tuttiSum, *comm, NULL) != tuttiInvalidArgument;
+	wrong += !strstr(tuttiGetLastError(NULL), "memory of device");
+	wrong += tuttiAllReduce((void *)(uintptr_t)virtual, (void *)(uintptr_t)virtual, 10,
+				tuttiInt32, tuttiSum, *comm, NULL) != tuttiInvalidArgument;
+	wrong += !strstr(tuttiGetLastError(NULL), "cuMemAlloc");
+	wrong += tuttiBarrier(*comm, NULL) != tuttiSuccess;
+	cu->mem_free(p), tt_vmm_unmap(cu, virtual, bytes), close(fd);
+	return wrong + (n != 2);
+}
+
+static void memory_that_kernels_cannot_reach_is_refused_in_words(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
+	claim(team_play(2, MEET, true, with_memory_out_of_reach) == 0);
+}
+
 /* One thread has both ranks: groups, with a stream each,
  * with none, and with one for both, which cannot be. */
 static void one_thread_drives_two_ranks_in_groups(void)
@@ -321,6 +355,7 @@ static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(v
 
 const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(what_cannot_be_is_refused_in_words_and_breaks_nothing),
+	GPU_CASE(memory_that_kernels_cannot_reach_is_refused_in_words),
 	GPU_CASE(one_thread_drives_two_ranks_in_groups),
 	GPU_CASE(different_calls_are_an_error_on_every_rank),
 	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),

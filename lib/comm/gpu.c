@@ -228,6 +228,7 @@ static void share_out(struct tt_gpu *d, const struct card *all)
 			beside += all[p].area.device == all[r].area.device;
 		most = (uint32_t)all[r].blocks / 2 / beside;
 		d->meets &= most && all[r].area.process == all[0].area.process;
+		d->apart |= all[r].area.device != all[0].area.device;
 		if (most < d->blocks)
 			d->blocks = most;
 	}

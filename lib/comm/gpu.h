@@ -31,7 +31,7 @@ struct tt_gpu {
 	bool staged_only;                      /* TUTTI_GPU=staged */
 
 	/* agreed, from joining on */
-	bool kernels, meets;
+	bool kernels, meets, apart;            /* apart: ranks are on several devices */
 	uint32_t blocks;                       /* of a rank whose kernels meet others', at most */
 	int holds;                             /* of the device's */
 	const struct tt_kernels *k;

@@ -21,14 +21,13 @@
 
 /* ---- which way ------------------------------------------------------------------------------- */
 
-static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, bool *ret_device,
-		     uint64_t *ret_id)
+static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, struct tt_mem *ret_mem,
+		     bool *ret_device, uint64_t *ret_id)
 {
-	struct tt_mem m = { .kind = TT_MEM_HOST };
-	int rc = bytes && d ? tt_cuda_classify(d->cu, p, &m) : 0;
+	int rc = bytes && d ? tt_cuda_classify(d->cu, p, ret_mem) : 0;
 
-	*ret_device = !rc && m.kind >= TT_MEM_DEVICE;
-	*ret_id = *ret_device && m.kind != TT_MEM_MANAGED ? m.id : 0;
+	*ret_device = !rc && ret_mem->kind >= TT_MEM_DEVICE;
+	*ret_id = *ret_device && ret_mem->kind != TT_MEM_MANAGED ? ret_mem->id : 0;
 	return rc;
 }
 
@@ -41,9 +40,9 @@ static int look_at(const struct tt_request *r, struct tt_gpu_call *ret)
 		return 0;
 	if (!tt_request_extents(r, &ret->in_bytes, &ret->out_bytes))
 		return TT_ARG;
-	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in_device, &ret->in_id);
-	return rc ? rc
-		  : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out_device, &ret->out_id);
+	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in, &ret->in_device, &ret->in_id);
+	return rc ? rc : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out,
+				   &ret->out_device, &ret->out_id);
 }
 
 static bool by_kernels(const struct tt_gpu_call *call)
@@ -160,6 +159,26 @@ static int check_call(const struct tt_gpu_call *call)
 	return check_broken(r->comm);
 }
 
+/* A kernel that touches what its device has no way to ends the context, and all that is in it. Peers
+ * on other devices reach memory of cuMemAlloc, by peer access. */
+static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, const void *p)
+{
+	tuttiComm_t c = call->request->comm;
+	const struct tt_gpu *d = c->gpu;
+
+	if (m->kind != TT_MEM_DEVICE && m->kind != TT_MEM_CUMEM)
+		return 0;
+	if (m->device != d->device)
+		return tt_fail(TT_ARG,
+			"rank %d: %p is memory of device %d, but the rank joined on device %d; use memory of that",
+			c->rank, p, m->device, d->device);
+	if (m->kind == TT_MEM_CUMEM && d->meets && d->apart)
+		return tt_fail(TT_ARG,
+			"rank %d: %p is virtual memory or a pool's, which ranks on other devices of this process "
+			"cannot read; use cuMemAlloc's, or join with TUTTI_GPU=staged", c->rank, p);
+	return 0;
+}
+
 static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 {
 	tuttiComm_t c = call->request->comm;
@@ -167,7 +186,8 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	bool capturing;
 	int mode, ended, rc = check_call(call);
 
-	if (rc)
+	if (rc || (rc = check_reach(call, &call->in, call->request->in)) ||
+	    (rc = check_reach(call, &call->out, call->request->out)))
 		return rc;
 	mode = tt_gpu_enter(d->ctx);
 	rc = begin(d, stream, &capturing);

@@ -18,6 +18,7 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 struct tt_gpu_call {
 	const struct tt_request *request;
 	size_t in_bytes, out_bytes;
+	struct tt_mem in, out;                 /* HOST: also where there is nothing */
 	bool in_device, out_device;
 	uint64_t in_id, out_id;                /* of allocations that may have a dma-buf; else 0 */
 	bool straight;                         /* cards read and write it where it lies */
