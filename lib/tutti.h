@@ -21,8 +21,8 @@
  *         every rank, not a hang.
  * Errors  every function returns a tuttiResult_t. After tuttiRemoteError, tuttiTimeout or
  *         tuttiInvalidUsage out of a collective the communicator is broken: every later call on it
- *         returns the same error, and only tuttiCommAbort or tuttiCommDestroy remain. sendbuff is
- *         intact (out of place), recvbuff is undefined.
+ *         returns the same error, and only tuttiCommShrink, messages, tuttiCommAbort and
+ *         tuttiCommDestroy remain. sendbuff is intact (out of place), recvbuff is undefined.
  * Threads different communicators: any threads at once. One communicator: one caller at a time,
  *         but tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError: from any thread.
  * Silence the library prints nothing unless TUTTI_LOG asks, never exits, and installs no signal
