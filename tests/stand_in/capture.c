@@ -16,6 +16,7 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 {
 	int was = own_mode;
 
+	ENTER();
 	own_mode = *mode;
 	*mode = was;
 	return 0;
@@ -45,9 +46,11 @@ bool stand_in_forbidden(void)
 EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 {
 	struct stream *s = stand_in_stream(stream);
-	struct graph *g = calloc(1, sizeof(*g));
+	struct graph *g;
 
 	ENTER_CONTEXT();
+	g = calloc(1, sizeof(*g));
+	stand_in_count(A_GRAPH, 1);
 	g->last = &g->first;
 	g->mode = mode;
 	g->thread = pthread_self();
@@ -77,6 +80,7 @@ static int free_graph(struct graph *g)
 		free(n);
 	}
 	free(g);
+	stand_in_count(A_GRAPH, -1);
 	return 0;
 }
 
@@ -106,10 +110,12 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned long long flags)
 {
 	const struct graph *from = graph;
-	struct graph *g = calloc(1, sizeof(*g));
+	struct graph *g;
 
 	ENTER_CONTEXT();
 	(void)flags;
+	g = calloc(1, sizeof(*g));
+	stand_in_count(A_GRAPH, 1);
 	g->last = &g->first;
 	for (const struct node *n = from->first; n; n = n->next) {
 		struct node *twin = malloc(sizeof(*twin));

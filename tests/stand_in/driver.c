@@ -1,11 +1,13 @@
 /*
  * driver.c - the stand-in's devices and contexts, errors, and injected failures
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "counts.h"
 #include "stand_in.h"
 
 pthread_mutex_t stand_in_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,31 +49,65 @@ static void die_of(int code)
 	pthread_mutex_unlock(&stand_in_lock);
 }
 
+static atomic_int hits;
+static __thread bool own;
+
 int stand_in_fault(const char *symbol)
 {
-	static __thread bool inside;
-	static int calls;
+	static atomic_int calls;
 	const char *want = getenv("TUTTI_TEST_CUDA_FAIL");
 	char name[64];
-	int nth, code, hit = 0;
+	int nth, code;
 
 	if (stand_in_is_called) {
 		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
 		abort();
 	}
 	slow_down(symbol);
-	if (!want || inside || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
-	    strcmp(name, symbol))
+	if (!want || own || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
+	    strcmp(name, symbol) || atomic_fetch_add(&calls, 1) + 1 != nth)
 		return 0;
-	inside = true;
-	pthread_mutex_lock(&stand_in_lock);
-	hit = ++calls == nth;
-	pthread_mutex_unlock(&stand_in_lock);
-	inside = false;
-	if (hit)
-		die_of(code);
-	return hit ? code : 0;
+	atomic_fetch_add(&hits, 1);
+	die_of(code);
+	return code;
 }
+
+/* ---- what tests ask (counts.h) --------------------------------------------------------------- */
+
+static atomic_int left[THINGS];
+
+void stand_in_count(enum thing thing, int n)
+{
+	atomic_fetch_add(&left[thing], n);
+}
+
+EXPORT int stand_in_hits(void)
+{
+	return atomic_load(&hits);
+}
+
+EXPORT void stand_in_own(bool is)
+{
+	own = is;
+}
+
+EXPORT const char *stand_in_left(int n, int *ret_left)
+{
+	static const char *const names[THINGS] = {
+		[A_PIECE] = "piece", [A_PAGE] = "page", [A_REGISTERED] = "registered",
+		[AN_OPENED] = "opened", [A_MAPPED] = "mapped", [A_RESERVED] = "reserved",
+		[A_HANDLE] = "handle", [A_STREAM] = "stream", [AN_EVENT] = "event",
+		[A_GRAPH] = "graph",
+	};
+
+	_Static_assert(THINGS <= STAND_IN_THINGS, "a test has room for all");
+	if (n >= THINGS)
+		return NULL;
+	*ret_left = atomic_load(&left[n]);
+	return names[n];
+}
+
+/* ---- devices and contexts -------------------------------------------------------------------- */
 
 bool stand_in_lacks(const char *word)
 {
@@ -138,18 +174,21 @@ EXPORT int cuDeviceGet(int *ret_device, int ordinal)
 
 EXPORT int cuDeviceGetName(char *text, int bytes, int device)
 {
+	ENTER();
 	snprintf(text, (size_t)bytes, "stand-in %d (no GPU)", device);
 	return 0;
 }
 
 EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
 {
+	ENTER();
 	snprintf(text, (size_t)bytes, "0000:%02x:00.0", device);
 	return 0;
 }
 
 EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
 {
+	ENTER();
 	memset(ret_uuid, 0, sizeof(*ret_uuid));
 	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "stand-in %d", device);
 	return 0;
@@ -183,6 +222,7 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 
 EXPORT int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
 {
+	ENTER();
 	*ret_can = device != peer;
 	return 0;
 }
@@ -198,6 +238,7 @@ EXPORT int cuDevicePrimaryCtxRetain(tt_cuctx *ret_ctx, int device)
 
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 {
+	ENTER();
 	(void)device;
 	return 0;
 }

@@ -37,6 +37,7 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 	ENTER_CONTEXT();
 	(void)flags;
 	*ret_event = calloc(1, sizeof(struct event));
+	stand_in_count(AN_EVENT, 1);
 	return *ret_event ? 0 : TT_CU_NO_MEMORY;
 }
 
@@ -46,6 +47,7 @@ EXPORT int cuEventDestroy_v2(tt_cuevent event)
 	/* CUDA's go on until they are reached; ours is freed then */
 	stand_in_await(event, ((struct event *)event)->recorded);
 	free(event);
+	stand_in_count(AN_EVENT, -1);
 	return 0;
 }
 

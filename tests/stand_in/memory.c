@@ -36,11 +36,21 @@ static struct piece *find(const void *p)
 	return NULL;
 }
 
+static enum thing thing_of(const struct piece *x)
+{
+	return x->virtual		     ? A_MAPPED
+	       : x->opened		     ? AN_OPENED
+	       : x->registered		     ? A_REGISTERED
+	       : x->type == TT_CU_TYPE_HOST ? A_PAGE
+					     : A_PIECE;
+}
+
 static void add(struct piece piece)
 {
 	struct piece *p = malloc(sizeof(*p));
 
 	*p = piece;
+	stand_in_count(thing_of(p), 1);
 	pthread_mutex_lock(&stand_in_lock);
 	p->id = ++ids;
 	p->next = pieces;
@@ -68,6 +78,7 @@ static int release(struct piece *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
+	stand_in_count(thing_of(x), -1);
 	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
 	if (x->reach)

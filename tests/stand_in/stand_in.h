@@ -57,6 +57,11 @@ int stand_in_fault(const char *symbol);
 extern __thread bool stand_in_is_called;       /* by a stream, as its host function */
 /* Nothing that was given to the context is done any more: its code, or 0. */
 int stand_in_dead(void);
+
+/* What is made, and must be given back: counted in driver.c for tests (counts.h). */
+enum thing { A_PIECE, A_PAGE, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
+	     AN_EVENT, A_GRAPH, THINGS };
+void stand_in_count(enum thing thing, int n);
 /* The same in functions that need a current context, as the driver's do. */
 #define ENTER_CONTEXT()							\
 	do {								\

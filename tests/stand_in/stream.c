@@ -273,6 +273,7 @@ EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
 	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
+	stand_in_count(A_STREAM, 1);
 	return 0;
 }
 
@@ -282,6 +283,7 @@ EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, i
 
 	ENTER_CONTEXT();
 	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
+	stand_in_count(A_STREAM, 1);
 	return 0;
 }
 
@@ -341,6 +343,7 @@ EXPORT int cuStreamDestroy_v2(tt_custream stream)
 	s->stop = true;
 	pthread_cond_broadcast(&stand_in_changed);
 	pthread_mutex_unlock(&stand_in_lock);
+	stand_in_count(A_STREAM, -1);
 	return 0;
 }
 

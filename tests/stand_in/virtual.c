@@ -34,12 +34,14 @@ EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cupro
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
 		return TT_CU_NO_MEMORY;
 	*ret_handle = (uint64_t)fd + 1;
+	stand_in_count(A_HANDLE, 1);
 	return 0;
 }
 
 EXPORT int cuMemRelease(uint64_t handle)
 {
 	ENTER();
+	stand_in_count(A_HANDLE, -1);
 	return close(fd_of(handle)) ? TT_CU_BAD_VALUE : 0;
 }
 
@@ -54,12 +56,14 @@ EXPORT int cuMemAddressReserve(tt_cuptr *ret_at, size_t bytes, size_t align, tt_
 	if (p == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
 	*ret_at = (uintptr_t)p;
+	stand_in_count(A_RESERVED, 1);
 	return 0;
 }
 
 EXPORT int cuMemAddressFree(tt_cuptr at, size_t bytes)
 {
 	ENTER();
+	stand_in_count(A_RESERVED, -1);
 	return munmap((void *)(uintptr_t)at, bytes) ? TT_CU_BAD_VALUE : 0;
 }
 
@@ -121,5 +125,6 @@ EXPORT int cuMemImportFromShareableHandle(uint64_t *ret_handle, void *fd, int ty
 	if (own < 0)
 		return TT_CU_BAD_VALUE;
 	*ret_handle = (uint64_t)own + 1;
+	stand_in_count(A_HANDLE, 1);
 	return 0;
 }

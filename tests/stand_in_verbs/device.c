@@ -52,6 +52,8 @@ struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t 
 	uint64_t within = offset % PAGE;
 	char *at, *held = NULL;
 
+	if (refused("reg_dmabuf_mr"))
+		return NULL;
 	errno = pread(fd, &d, sizeof(d), 0) < 0 ? EBADF : check(&d, offset, bytes, iova, access);
 	if (errno)
 		return NULL;

@@ -1,71 +1,14 @@
 /* objects.c - the stand-in's cards, registrations, queues and queue pairs */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "stand_in.h"
 
 #pragma GCC visibility push(default)
-
-/* ---- what all processes share ---------------------------------------------------------------- */
-
-static struct shared *all;
-
-static void map_file(void)
-{
-	const char *path = getenv("TUTTI_TEST_VERBS");
-	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-	pthread_mutexattr_t attr;
-	bool fresh;
-
-	if (fd < 0 || flock(fd, LOCK_EX))
-		return;
-	fresh = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*all);
-	if (!fresh || !ftruncate(fd, sizeof(*all)))
-		all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (all == MAP_FAILED)
-		all = NULL;
-	if (all && fresh) {
-		pthread_mutexattr_init(&attr);
-		pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-		pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-		pthread_mutex_init(&all->lock, &attr);
-		all->numbers = 0x100;
-	}
-	flock(fd, LOCK_UN);            /* the mapping would keep it */
-	close(fd);
-}
-
-struct shared *shared(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, map_file);
-	return all;
-}
-
-void lock(void)
-{
-	if (pthread_mutex_lock(&all->lock) == EOWNERDEAD)
-		pthread_mutex_consistent(&all->lock);
-}
-
-void unlock(void)
-{
-	pthread_mutex_unlock(&all->lock);
-}
-
-static uint32_t new_number(void)
-{
-	return __atomic_add_fetch(&all->numbers, 1, __ATOMIC_RELAXED);
-}
 
 /* ---- cards ----------------------------------------------------------------------------------- */
 
@@ -99,8 +42,9 @@ int ibv_destroy_qp(struct tt_ib_qp *qp);
 struct tt_ib_device **ibv_get_device_list(int *ret_n)
 {
 	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
-	struct tt_ib_device **list = calloc(3, sizeof(*list));
+	struct tt_ib_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
+	count_thing(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
 	for (int i = 0; list && i < *ret_n; i++)
 		list[i] = &cards[i];
@@ -109,6 +53,7 @@ struct tt_ib_device **ibv_get_device_list(int *ret_n)
 
 void ibv_free_device_list(struct tt_ib_device **list)
 {
+	count_thing(A_LIST, -1);
 	free(list);
 }
 
@@ -121,10 +66,11 @@ const char *ibv_get_device_name(struct tt_ib_device *device)
 
 struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)
 {
-	struct context *c = calloc(1, sizeof(*c));
+	struct context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
+	count_thing(A_CONTEXT, 1);
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	c->number = new_number();
 	c->card = (int)(device - cards);
@@ -139,6 +85,11 @@ struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)
 
 int ibv_close_device(struct tt_ib_context *context)
 {
+	int code = refused("close_device");
+
+	if (code)
+		return code;
+	count_thing(A_CONTEXT, -1);
 	close(context->async_fd);
 	free(context);
 	return 0;
@@ -150,7 +101,7 @@ int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *at
 	*attr = (struct tt_ib_device_attr){
 		.phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 2
 	};
-	return 0;
+	return refused("query_device");
 }
 
 static bool infiniband(void)
@@ -177,8 +128,10 @@ int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint1
 {
 	static const uint16_t keys[3] = { 0x7fff, 0, 0x8005 };
 
-	if (index < 0 || index >= (infiniband() ? 3 : 1) || port != 1 || !context)
-		return EINVAL;
+	int code = refused("query_pkey");
+
+	if (code || index < 0 || index >= (infiniband() ? 3 : 1) || port != 1 || !context)
+		return code ? code : EINVAL;
 	*ret_key = htons(infiniband() ? keys[index] : 0xffff);
 	return 0;
 }
@@ -194,7 +147,7 @@ int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_por
 					  .active_width = 2, .active_speed = 32, .gid_tbl_len = 4,
 					  .lid = lid_of(context), .flags = wants_grh(),
 					  .pkey_tbl_len = infiniband() ? 3 : 1 };
-	return 0;
+	return refused("query_port");
 }
 
 /* Three GIDs: link-local, RoCE v1, and the one that ought to be chosen. */
@@ -205,8 +158,10 @@ ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_ent
 	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
 	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->card) };
 
-	if (n < 3 || flags || bytes != sizeof(*entries))
-		return -EINVAL;
+	int code = refused("query_gid_table");
+
+	if (code || n < 3 || flags || bytes != sizeof(*entries))
+		return code ? -code : -EINVAL;
 	if (infiniband()) {
 		uint16_t lid = lid_of(context);
 
@@ -228,19 +183,28 @@ ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_ent
 
 struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context)
 {
-	struct tt_ib_pd *pd = calloc(1, sizeof(*pd));
+	struct tt_ib_pd *pd = refused("alloc_pd") ? NULL : calloc(1, sizeof(*pd));
 
 	if (pd)
 		*pd = (struct tt_ib_pd){ context, new_number() };
+	count_thing(A_PD, pd != NULL);
 	return pd;
 }
 
 /* As cards do: not while anything belongs to it. */
 int ibv_dealloc_pd(struct tt_ib_pd *pd)
 {
-	for (int i = 0; i < MAX_MRS; i++)
-		if (all->mr[i].used && all->mr[i].pid == getpid() && all->mr[i].pd == pd->handle)
+	int code = refused("dealloc_pd");
+
+	if (code)
+		return code;
+	for (int i = 0; i < MAX_MRS; i++) {
+		const struct shared_mr *m = &shared()->mr[i];
+
+		if (m->used && m->pid == getpid() && m->pd == pd->handle)
 			return EBUSY;
+	}
+	count_thing(A_PD, -1);
 	free(pd);
 	return 0;
 }
@@ -259,7 +223,7 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 		return NULL;
 	}
 	lock();
-	while (i < MAX_MRS - 1 && all->mr[i].used)
+	while (i < MAX_MRS - 1 && shared()->mr[i].used)
 		i++;
 	m->index = i;
 	m->base = (struct tt_ib_mr){ .context = pd->context,
@@ -269,23 +233,29 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 				     .handle = i,
 				     .lkey = new_number() << 8 };
 	m->base.rkey = m->base.lkey;
-	all->mr[i] = (struct shared_mr){ true,	 getpid(), pd->handle, m->base.lkey,
+	shared()->mr[i] = (struct shared_mr){ true,	 getpid(), pd->handle, m->base.lkey,
 					 access, start,	   bytes,      really,
 					 held };
 	unlock();
+	count_thing(AN_MR, 1);
 	return &m->base;
 }
 
 struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access)
 {
-	return add_mr(pd, (uintptr_t)addr, bytes, access, 0, 0);
+	return refused("reg_mr") ? NULL : add_mr(pd, (uintptr_t)addr, bytes, access, 0, 0);
 }
 
 int ibv_dereg_mr(struct tt_ib_mr *mr)
 {
+	int code = refused("dereg_mr");
+
+	if (code)
+		return code;
+	count_thing(AN_MR, -1);
 	lock();
-	forget_device(&all->mr[((struct mr *)mr)->index]);
-	all->mr[((struct mr *)mr)->index].used = false;
+	forget_device(&shared()->mr[((struct mr *)mr)->index]);
+	shared()->mr[((struct mr *)mr)->index].used = false;
 	unlock();
 	free(mr);
 	return 0;
@@ -295,8 +265,9 @@ int ibv_dereg_mr(struct tt_ib_mr *mr)
 
 struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context)
 {
-	struct channel *c = calloc(1, sizeof(*c));
+	struct channel *c = refused("create_comp_channel") ? NULL : calloc(1, sizeof(*c));
 
+	count_thing(A_CHANNEL, c != NULL);
 	if (c) {
 		c->number = new_number();
 		c->base = (struct tt_ib_channel){ context, listen_on(c->number), 0 };
@@ -306,8 +277,11 @@ struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context)
 
 int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
 {
-	if (channel->references)
-		return EBUSY;
+	int code = refused("destroy_comp_channel");
+
+	if (code || channel->references)
+		return code ? code : EBUSY;
+	count_thing(A_CHANNEL, -1);
 	close(channel->fd);
 	free(channel);
 	return 0;
@@ -316,29 +290,32 @@ int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
 struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user,
 			       struct tt_ib_channel *channel, int vector)
 {
-	struct cq *c = calloc(1, sizeof(*c));
+	struct cq *c = refused("create_cq") ? NULL : calloc(1, sizeof(*c));
 	uint32_t i = 0;
 
-	if (!c || entries > CQ_ENTRIES || vector) {
+	if (!c)
+		return NULL;
+	if (entries > CQ_ENTRIES || vector) {
 		free(c);
 		errno = EINVAL;
 		return NULL;
 	}
+	count_thing(A_CQ, 1);
 	lock();
-	while (i < MAX_CQS - 1 && all->cq[i].used)
+	while (i < MAX_CQS - 1 && shared()->cq[i].used)
 		i++;
 	c->index = i;
 	c->base = (struct tt_ib_cq){
 		.context = context, .channel = channel, .cq_context = user, .cqe = entries
 	};
-	all->cq[i].used = true;
-	all->cq[i].armed = false;
-	all->cq[i].pid = getpid();
-	all->cq[i].channel = ((struct channel *)channel)->number;
-	all->cq[i].context = ((struct context *)context)->number;
-	all->cq[i].size = (uint32_t)entries;
-	all->cq[i].count = 0;
-	all->cq[i].cookie = (uintptr_t)c;
+	shared()->cq[i].used = true;
+	shared()->cq[i].armed = false;
+	shared()->cq[i].pid = getpid();
+	shared()->cq[i].channel = ((struct channel *)channel)->number;
+	shared()->cq[i].context = ((struct context *)context)->number;
+	shared()->cq[i].size = (uint32_t)entries;
+	shared()->cq[i].count = 0;
+	shared()->cq[i].cookie = (uintptr_t)c;
 	unlock();
 	channel->references++;
 	return &c->base;
@@ -347,16 +324,20 @@ struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void 
 int ibv_destroy_cq(struct tt_ib_cq *cq)
 {
 	struct cq *c = (struct cq *)cq;
+	int code = refused("destroy_cq");
 
+	if (code)
+		return code;
 	lock();
 	for (int i = 0; i < MAX_QPS; i++)
-		if (all->qp[i].used &&
-		    (all->qp[i].send_cq == c->index || all->qp[i].recv_cq == c->index)) {
+		if (shared()->qp[i].used &&
+		    (shared()->qp[i].send_cq == c->index || shared()->qp[i].recv_cq == c->index)) {
 			unlock();
 			return EBUSY;
 		}
-	all->cq[c->index].used = false;
+	shared()->cq[c->index].used = false;
 	unlock();
+	count_thing(A_CQ, -1);
 	cq->channel->references--;
 	free(c);
 	return 0;
@@ -364,24 +345,27 @@ int ibv_destroy_cq(struct tt_ib_cq *cq)
 
 struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 {
-	struct qp *q = calloc(1, sizeof(*q));
+	struct qp *q = refused("create_qp") ? NULL : calloc(1, sizeof(*q));
 	uint32_t i = 0;
 
-	if (!q || init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH ||
+	if (!q)
+		return NULL;
+	if (init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH ||
 	    init->cap.max_recv_wr > MAX_RECVS || init->cap.max_send_sge > 2) {
 		free(q);
 		errno = EINVAL;
 		return NULL;
 	}
 	init->cap.max_inline_data = MAX_INLINE;
+	count_thing(A_QP, 1);
 	lock();
-	while (i < MAX_QPS - 1 && all->qp[i].used)
+	while (i < MAX_QPS - 1 && shared()->qp[i].used)
 		i++;
 	q->index = i;
 	q->base = (struct tt_ib_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq,
 				     .recv_cq = init->recv_cq, .qp_num = new_number(),
 				     .type = TT_IB_RC };
-	all->qp[i] = (struct shared_qp){
+	shared()->qp[i] = (struct shared_qp){
 		.used = true,
 		.pid = getpid(),
 		.number = q->base.qp_num,
@@ -421,9 +405,11 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 		[TT_IB_RTS] = TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN |
 			      TT_IB_QP_READS,
 	};
-	struct shared_qp *q = &all->qp[((struct qp *)qp)->index];
-	int rc = 0;
+	struct shared_qp *q = &shared()->qp[((struct qp *)qp)->index];
+	int rc = refused("modify_qp");
 
+	if (rc)
+		return rc;
 	lock();
 	if (attr->qp_state == TT_IB_ERR && mask == TT_IB_QP_STATE)
 		work_stop(q);
@@ -434,6 +420,8 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 		rc = EINVAL;
 	else if (attr->qp_state == TT_IB_INIT && attr->pkey_index != (infiniband() ? 2 : 0))
 		rc = EINVAL;                   /* of the others it is no full member */
+	else if (attr->qp_state == TT_IB_RTR && (attr->path_mtu < 1 || attr->path_mtu > 5))
+		rc = EINVAL;
 	else
 		q->state = attr->qp_state;
 	if (!rc && attr->qp_state == TT_IB_RTR) {
@@ -446,8 +434,13 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 
 int ibv_destroy_qp(struct tt_ib_qp *qp)
 {
+	int code = refused("destroy_qp");
+
+	if (code)
+		return code;
+	count_thing(A_QP, -1);
 	lock();
-	all->qp[((struct qp *)qp)->index].used = false;
+	shared()->qp[((struct qp *)qp)->index].used = false;
 	unlock();
 	free(qp);
 	return 0;

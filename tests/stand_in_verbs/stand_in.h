@@ -5,8 +5,8 @@
  * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie
  * in one file that they share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write
  * carries it out at once, into the other's memory by process_vm_writev. So there is no thread, and
- * every order of things can be had by holding completions back. objects.c makes and frees what
- * there is, work.c carries out, events.c tells.
+ * every order of things can be had by holding completions back. shared.c has the file, objects.c
+ * makes and frees what there is, work.c carries out, events.c tells.
  *
  * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still
  * registered), bounds and access rights, depths of all queues, receives that are missing (a card
@@ -22,6 +22,8 @@
  * TUTTI_TEST_VERBS_WIRES=0,1: the first card of this process hangs on wire 0, the second on wire 1;
  * unless set both hang on wire 0. TUTTI_TEST_VERBS_IB=1: they are InfiniBand's, with LIDs and two
  * partitions; grh: and want GIDs.
+ * TUTTI_TEST_VERBS_FAIL=CALL:K:ERRNO: the K-th call of ibv_CALL in this process is refused (of
+ * poll_cq: says -1).
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
@@ -95,6 +97,7 @@ struct channel { struct tt_ib_channel base; uint32_t number; };
 struct shared *shared(void);               /* locked by: */
 void lock(void);
 void unlock(void);
+uint32_t new_number(void);
 
 /* objects.c: device memory has a place of its own, really, and may have held */
 struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
@@ -123,6 +126,13 @@ bool mood(const char *word);
 int wire_of(int card);
 void cut_ports(void);
 bool ports_are_down(bool lose);
+
+/* shared.c: the number with which this call is refused, which errno gets, or 0 */
+int refused(const char *call);
+
+/* What is made, and must be given back: counted for tests (tests/stand_in/counts.h). */
+enum thing { A_LIST, A_CONTEXT, A_PD, AN_MR, A_CHANNEL, A_CQ, A_QP, THINGS };
+void count_thing(enum thing thing, int n);
 #pragma GCC visibility pop
 
 #endif

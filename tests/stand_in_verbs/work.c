@@ -73,6 +73,8 @@ int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
 	uint64_t passed = 0;
 	int got = 0;
 
+	if (refused("poll_cq"))
+		return -1;
 	if (!__atomic_load_n(&c->count, __ATOMIC_ACQUIRE) || (delay && chance() % 4))
 		return 0;
 	lock();
@@ -99,8 +101,11 @@ int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
 int work_arm(struct tt_ib_cq *cq, int solicited_only)
 {
 	struct shared_cq *c = &shared()->cq[((struct cq *)cq)->index];
+	int code = refused("req_notify_cq");
 
 	(void)solicited_only;
+	if (code)
+		return code;
 	lock();
 	c->armed = c->count == 0;
 	if (!c->armed)
@@ -286,7 +291,11 @@ int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
 int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
 		 struct tt_ib_qp_init *init)
 {
+	int code = refused("query_qp");
+
 	(void)mask, (void)init;
+	if (code)
+		return code;
 	lock();
 	attr->qp_state = shared()->qp[((struct qp *)qp)->index].state;
 	unlock();
@@ -295,8 +304,9 @@ int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
 
 int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad)
 {
-	int rc = 0;
+	int rc = refused("post_send");
 
+	*bad = wr;
 	lock();
 	for (; wr && !rc; wr = wr->next) {
 		*bad = wr;
@@ -309,8 +319,9 @@ int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_w
 int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad)
 {
 	struct shared_qp *q = &shared()->qp[((struct qp *)qp)->index];
-	int rc = 0;
+	int rc = refused("post_recv");
 
+	*bad = wr;
 	lock();
 	for (; wr && !rc; wr = wr->next) {
 		*bad = wr;
@@ -338,7 +349,7 @@ int ibv_get_cq_event(struct tt_ib_channel *channel, struct tt_ib_cq **ret_cq, vo
 {
 	uint64_t cookie;
 
-	if (!hear(channel->fd, &cookie))
+	if (refused("get_cq_event") || !hear(channel->fd, &cookie))
 		return -1;
 	*ret_cq = (struct tt_ib_cq *)(uintptr_t)cookie;
 	*ret_user = (*ret_cq)->cq_context;
@@ -354,7 +365,7 @@ int ibv_get_async_event(struct tt_ib_context *context, struct tt_ib_async_event 
 {
 	uint64_t what;
 
-	if (!hear(context->async_fd, &what))
+	if (refused("get_async_event") || !hear(context->async_fd, &what))
 		return -1;
 	*ret_event = (struct tt_ib_async_event){ .element.port = (int)(what >> 32),
 						 .type = (int)(uint32_t)what };
