@@ -87,6 +87,8 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_ar
 	*ret = a;
 	return 0;
 free_area:
+	if (a->report)
+		cu->host_free(a->report);
 	if (by_fd) {
 		tt_vmm_unmap(cu, a->at, a->bytes);
 		close(a->fd);

@@ -104,9 +104,9 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 	struct tt_joining *more, alone;
 
 	alone = *j;
-	if (!alone.ctx)
-		alone.ctx = tt_gpu_context();
-	if (!group.depth)
+	if (!alone.ctx && tt_gpu_context(&alone.ctx) && group.depth)
+		return tt_result(tt_group_fail(TT_CUDA));
+	if (!group.depth)                      /* it is asked again, where others hear of it */
 		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)

@@ -13,34 +13,44 @@
 #include "comm/comm.h"
 #include "comm/gpu.h"
 
-tt_cuctx tt_gpu_context(void)
+int tt_gpu_context(tt_cuctx *ret_ctx)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tt_cuctx ctx = NULL;
+	int rc;
 
-	return cu && !cu->ctx_current(&ctx) ? ctx : NULL;
+	*ret_ctx = NULL;
+	rc = cu ? cu->ctx_current(ret_ctx) : 0;
+	return rc ? tt_cuda_fail(rc, "which device is current") : 0;
 }
+
+/* What could not be done must not be undone: the context that is popped would be the program's. The
+ * calls between will say what they lack. */
+enum { NOT_PUSHED = 4, NOT_CHANGED = 8 };      /* beside the mode, which is smaller */
 
 int tt_gpu_enter(tt_cuctx ctx)
 {
 	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
-	int mode = TT_CU_CAPTURE_RELAXED;
+	int mode = TT_CU_CAPTURE_RELAXED, rc;
 
-	if (cu) {
-		cu->ctx_push(ctx);
-		cu->capture_mode(&mode);
-	}
-	return mode;
+	if (!cu)
+		return 0;
+	rc = cu->ctx_push(ctx);
+	if (rc)
+		tt_log(TT_LOG_WARN, "this thread cannot have a GPU's context: CUDA's error %d", rc);
+	if (cu->capture_mode(&mode))
+		mode = NOT_CHANGED;
+	return rc ? mode | NOT_PUSHED : mode;
 }
 
-void tt_gpu_leave(tt_cuctx ctx, int mode)
+void tt_gpu_leave(tt_cuctx ctx, int entered)
 {
 	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+	int mode = entered & ~NOT_PUSHED;
 
-	if (cu) {
+	if (cu && mode != NOT_CHANGED)
 		cu->capture_mode(&mode);
+	if (cu && !(entered & NOT_PUSHED))
 		cu->ctx_pop(&ctx);
-	}
 }
 
 /* What streams are given goes through connections to the device, of which there are few
@@ -54,12 +64,15 @@ int tt_gpu_stream_before(const struct tt_cuda *cu, tt_custream *ret_stream)
 int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tt_cuctx ctx = tt_gpu_context();
 	struct tt_gpu *d;
+	tt_cuctx ctx;
 	int rc;
 
-	if (!ctx || !strcmp(env->gpu, "off"))
+	if (!strcmp(env->gpu, "off"))
 		return 0;
+	rc = tt_gpu_context(&ctx);
+	if (rc || !ctx)
+		return rc ? tt_fail(rc, "rank %d: %s", c->rank, tt_error_text()) : 0;
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the device's record", c->rank);
@@ -69,15 +82,17 @@ int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
 	d->staged_only = !strcmp(env->gpu, "staged");
 	if (d->staged_only || !strcmp(env->gpudirect, "off"))
 		d->straight = TT_STRAIGHT_NO;
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->work, NULL);
 	if ((rc = cu->ctx_device(&d->device)) ||
 	    (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||
 	    (rc = cu->event_create(&d->last, TT_CU_EVENT_UNTIMED))) {
+		if (d->own)
+			cu->stream_destroy(d->own);
 		free(d);
 		return tt_cuda_fail(rc, "rank %d: a stream of its own on the current device",
 				    c->rank);
 	}
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->work, NULL);
 	c->gpu = d;
 	/* calls take turns, and the short ways, which read memory, are closed */
 	atomic_store(&c->queued, true);

@@ -64,7 +64,8 @@ struct tt_gpu {
 	bool watched;                          /* the thread runs */
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	bool stop;                             /* under lock */
+	bool started, stop;                    /* under lock */
+	int start_code;                        /* under lock: what CUDA said to its start */
 	/* some operation is in a graph: it may run unseen at any time */
 	atomic_bool captured;
 	atomic_uint_fast64_t given;            /* sequence number of the newest operation */
@@ -72,13 +73,13 @@ struct tt_gpu {
 };
 
 /* The context in which a rank joins: its caller's, also where other threads do the joining. NULL:
- * no CUDA, or none. */
-tt_cuctx tt_gpu_context(void);
+ * no CUDA, or none. 0 | TT_CUDA */
+int tt_gpu_context(tt_cuctx *ret_ctx);
 /* Around calls of the driver: makes ctx current, and a capture by somebody else none of our business:
  * the driver would refuse whatever does more than put something on a stream, and spoil the capture.
  * leave takes what enter returned, and undoes both. Nothing for NULL. */
 int tt_gpu_enter(tt_cuctx ctx);
-void tt_gpu_leave(tt_cuctx ctx, int mode);
+void tt_gpu_leave(tt_cuctx ctx, int entered);
 
 /* A stream for what must get through while others wait: nothing that waits may be put on it. */
 int tt_gpu_stream_before(const struct tt_cuda *cu, tt_custream *ret_stream);

@@ -179,18 +179,32 @@ static void pause_for(struct tt_gpu *d, int ms)
 	pthread_cond_timedwait(&d->work, &d->lock, &t);
 }
 
+/* What the thread needs. Whoever made it waits for the answer. */
+static bool is_ready(struct watch *w)
+{
+	struct tt_gpu *d = w->d;
+	int relaxed = TT_CU_CAPTURE_RELAXED, rc;
+
+	/* else a question of ours could spoil a capture of the program's */
+	if (!(rc = d->cu->capture_mode(&relaxed)) && !(rc = d->cu->ctx_set(d->ctx)))
+		rc = tt_gpu_stream_before(d->cu, &w->rescue);
+	pthread_mutex_lock(&d->lock);
+	d->started = true;
+	d->start_code = rc;
+	pthread_cond_signal(&d->work);
+	pthread_mutex_unlock(&d->lock);
+	return !rc;
+}
+
 static void *watch(void *arg)
 {
 	struct tt_gpu *d = arg;
 	struct watch w = { .d = d, .since_ns = tt_now_ns() };
-	int relaxed = TT_CU_CAPTURE_RELAXED;
 	uint64_t done = 0;
 	int trouble;
 	bool busy;
 
-	/* else a question of ours could spoil a capture of the program's */
-	d->cu->capture_mode(&relaxed);
-	if (d->cu->ctx_set(d->ctx) || tt_gpu_stream_before(d->cu, &w.rescue))
+	if (!is_ready(&w))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
 	while (!d->stop) {
@@ -215,6 +229,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
+/* Without it nobody would hear of a death: no kernels then, but an error. */
 int tt_gpu_watch(struct tt_gpu *d)
 {
 	sigset_t all, old;
@@ -225,8 +240,16 @@ int tt_gpu_watch(struct tt_gpu *d)
 	rc = pthread_create(&d->thread, NULL, watch, d);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->watched = !rc;
-	return rc ? tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s", d->comm->rank,
-			    strerror(rc))
+	if (rc)
+		return tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s",
+			       d->comm->rank, strerror(rc));
+	pthread_mutex_lock(&d->lock);
+	while (!d->started)
+		pthread_cond_wait(&d->work, &d->lock);
+	rc = d->start_code;
+	pthread_mutex_unlock(&d->lock);
+	return rc ? tt_cuda_fail(rc, "rank %d: a stream for the thread that watches device %d",
+				 d->comm->rank, d->device)
 		  : 0;
 }
 

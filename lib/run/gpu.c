@@ -346,7 +346,9 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 	int mode = tt_gpu_enter(ctx);
 
 	for (size_t i = 0; i < n && !rc; i++)
-		rc = look_at(&requests[i], &calls[i]);
+		if ((rc = look_at(&requests[i], &calls[i])) == TT_CUDA)
+			failed(requests[i].comm, tt_fail(rc, "rank %d: %s", requests[i].comm->rank,
+							 tt_error_text()));
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
 	tt_gpu_leave(ctx, mode);

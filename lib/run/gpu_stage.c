@@ -44,21 +44,33 @@ static void let_stream_go(struct tt_staged *s)
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
-/* Also of a batch that failed, which the communicator knows:
- * copies to the stage may still be under way. */
+static int await_copies(struct tt_gpu *d)
+{
+	int mode = tt_gpu_enter(d->ctx), rc = d->cu->stream_synchronize(d->copies_in),
+	    out = d->cu->stream_synchronize(d->copies_out);
+
+	tt_gpu_leave(d->ctx, mode);
+	rc = rc ? rc : out;
+	return rc ? tt_cuda_fail(rc, "rank %d: wait for copies of a call from and to device %d",
+				 d->comm->rank, d->device)
+		  : 0;
+}
+
+/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under
+ * way. What failed besides is this thread's last sentence. */
 static void done(void *arg, int rc)
 {
 	struct tt_staged *s = arg;
-	int mode = tt_gpu_enter(s->d->ctx);
-	bool failed = s->d->cu->stream_synchronize(s->d->copies_in) ||
-		      s->d->cu->stream_synchronize(s->d->copies_out);
+	tuttiComm_t c = s->d->comm;
+	bool failed = await_copies(s->d) != 0;
 
 	(void)rc;
-	tt_gpu_leave(s->d->ctx, mode);
 	for (size_t i = 0; i < s->n; i++)
 		failed |= s->gates[i].failed || s->straights[i].failed, free(s->straights[i].host);
-	if (failed)
-		tt_comm_failed(s->d->comm, TT_CUDA);
+	if (failed) {
+		tt_control_raise(c->ctl, TT_CUDA, c->rank, tt_error_text());
+		tt_comm_failed(c, TT_CUDA);
+	}
 	let_stream_go(s);
 }
 
@@ -125,7 +137,8 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 	s->memory = p;
 	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) ||
 	    (rc = d->cu->event_create(&s->left, TT_CU_EVENT_UNTIMED))) {
-		free_stage(s);
+		s->next = d->too_small;        /* to be freed at the end, see take_stage */
+		d->too_small = s;
 		return tt_cuda_fail(rc, "rank %d: a stage of %zu bytes", d->comm->rank, bytes);
 	}
 	atomic_fetch_add(&d->comm->allocations, 1);
