@@ -46,6 +46,7 @@ suite "which cause is told" test_causes '*card*'
 suite "ports that go down, and come back" test_cards '*'
 suite "messages past the rings, registrations" test_verbs_direct '*'
 suite "the same, completions in another order and late" test_verbs_direct '*' TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "peers that say what is not so" test_verbs_wrong '*'
 suite "device memory that a card reads and writes" test_gpudirect '*'
 suite "the same, completions in another order and late" test_gpudirect '*/what_*' TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder

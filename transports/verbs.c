@@ -163,6 +163,8 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	if (open_rails(ep, &card))
 		snprintf(text, sizeof(text), "%s", tt_error_text());
 	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
+	if (!rc)
+		rc = tt_ib_check_cards(ep);
 	if (!rc && !card.usable && world->insist)
 		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s",
 			     world->rank, text);

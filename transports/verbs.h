@@ -254,6 +254,8 @@ const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT]);
 
 /* verbs_try.c ---------------------------------------------------------------------------------- */
 
+/* Are the cards that all ranks told of such as can be? 0 | TT_REMOTE */
+int tt_ib_check_cards(const struct tt_ib_ep *ep);
 /* Fill ep->host and ep->reached. Collective; ep->cards are known. 0 | TT_SYSTEM: verbs was asked
  * for, and a host is not reached | < 0 */
 int tt_ib_try(struct tt_ib_ep *ep);

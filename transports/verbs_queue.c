@@ -231,7 +231,7 @@ static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, 
 	if (!error)
 		return 0;
 	return tt_fail(TT_SYSTEM,
-		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%s, GID %s, queue pair %#x): "
+		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%.64s, GID %s, queue pair %#x): "
 		"%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
 		tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
 		l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),

@@ -75,15 +75,28 @@ static void landed_there(struct tt_ib_link *l, uint32_t bytes)
 			   want->region ? want->bytes : 0);
 }
 
+static void message_came(struct tt_ib_link *l, uint32_t imm, uint32_t bytes)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+
+	if (tt_unlikely(l->landed - l->base.received == TT_IB_MESSAGES)) {
+		tt_ib_fail(ep, TT_REMOTE,
+			   "rank %d: rank %d sent more messages on channel %d than the %d it may",
+			   ep->base.world->rank, l->base.peer, l->base.channel, TT_IB_MESSAGES);
+		return;
+	}
+	if (imm & TT_IB_PAST)
+		landed_there(l, bytes);
+	l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (TT_IB_PAST | TT_IB_LINE_MASK);
+}
+
 static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
 
 	freed_to(l, imm >> TT_IB_COUNT_SHIFT & TT_IB_COUNT_MASK);
 	if (!(imm & TT_IB_WORD)) {
-		if (imm & TT_IB_PAST)
-			landed_there(l, wc->byte_len);
-		l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (TT_IB_PAST | TT_IB_LINE_MASK);
+		message_came(l, imm, wc->byte_len);
 	} else if (imm & TT_IB_FAREWELL) {
 		l->left = true;
 	}
@@ -265,7 +278,10 @@ static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
 	const struct tt_ib_want *want = &l->wants[l->base.received % TT_IB_MESSAGES];
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
 
+	if (tt_unlikely(ep->failed))           /* perhaps as nothing was wanted there */
+		return tt_ib_failed(ep);
 	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
 		return tt_fail(TT_USAGE,
 			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
@@ -299,7 +315,7 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 	if (line & TT_IB_PAST)
 		return peek_wanted(l, bytes, stamp, ret_data);
 	at = (size_t)line * TT_LINE + TT_LINE;
-	if (at > l->ring_bytes)
+	if (tt_unlikely(at + bytes > l->ring_bytes))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring",
 			       ep->base.world->rank, link->peer);
 	rc = check(l, (const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD), bytes,

@@ -68,6 +68,24 @@ static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *the
 	pthread_mutex_unlock(&known_lock);
 }
 
+int tt_ib_check_cards(const struct tt_ib_ep *ep)
+{
+	for (int r = 0; r < ep->base.world->nranks; r++) {
+		const struct tt_ib_card *c = &ep->cards[r];
+		bool good = c->nrails <= TT_IB_RAILS && (c->nrails || !c->usable) &&
+			    c->first < TT_IB_RAILS;
+
+		for (int i = 0; good && i < c->nrails; i++)
+			good = c->rail[i].ngids <= TT_IB_GIDS;
+		if (!good)
+			return tt_fail(TT_REMOTE,
+				"rank %d: rank %d tells of cards that cannot be (%d ports, the first is %d): "
+				"another version of Tutti?",
+				ep->base.world->rank, r, c->nrails, c->first);
+	}
+	return 0;
+}
+
 /* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
  * many there are. */
 static int number_hosts(struct tt_ib_ep *ep, int *leader)
