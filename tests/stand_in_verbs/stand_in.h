@@ -5,8 +5,8 @@
  * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie
  * in one file that they share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write
  * carries it out at once, into the other's memory by process_vm_writev. So there is no thread, and
- * every order of things can be had by holding completions back. shared.c has the file, objects.c
- * makes and frees what there is, work.c carries out, events.c tells.
+ * every order of things can be had by holding completions back. shared.c has the file, cards.c
+ * and objects.c make and free what there is, work.c carries out, events.c tells.
  *
  * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still
  * registered), bounds and access rights, depths of all queues, receives that are missing (a card
@@ -98,6 +98,11 @@ struct shared *shared(void);               /* locked by: */
 void lock(void);
 void unlock(void);
 uint32_t new_number(void);
+
+/* cards.c: are they InfiniBand's, and do they want GIDs; one of a card in a process */
+bool infiniband(void);
+bool wants_grh(void);
+uint16_t lid_of(const struct tt_ib_context *context);
 
 /* objects.c: device memory has a place of its own, really, and may have held */
 struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
