@@ -10,8 +10,6 @@
 
 #include "transports/shm_segment.h"
 
-#define CHANNEL_BYTES (512u << 10)     /* slots of one ring are at most about that much */
-
 static size_t up(size_t bytes, size_t unit)
 {
 	return (bytes + unit - 1) / unit * unit;
@@ -19,12 +17,10 @@ static size_t up(size_t bytes, size_t unit)
 
 void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 {
-	size_t fit;
-
 	s->nchannels = w->nchannels;
 	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
-	fit = CHANNEL_BYTES / s->slot_bytes;
-	s->nslots = fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
+	/* for those of half the size, too */
+	s->nslots = tt_shm_most_slots(s->slot_bytes / 2);
 	s->ring_bytes =
 		TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
 	s->boards_at =

@@ -24,6 +24,8 @@
 #define TT_SHM_PAGE 4096u
 #define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
 #define TT_SHM_MAX_SLOTS 8     /* of messages of any size */
+/* bytes of a ring that are in use at most, if that is two messages */
+#define TT_SHM_UNDER_WAY (512u << 10)
 #define TT_SHM_SMALL_SLOTS 32  /* besides, of up to a page: so far a sender runs ahead with those */
 
 /* A message or part of one: its flag (number of the line, and a mix of stamp and length), and its
@@ -88,6 +90,14 @@ struct tt_shm_segment {
 	uint32_t nslots;
 	_Atomic size_t claimed;        /* bytes, by this rank */
 };
+
+/* How many messages of so many bytes may be under way in a ring */
+static inline uint32_t tt_shm_most_slots(size_t bytes)
+{
+	size_t fit = TT_SHM_UNDER_WAY / bytes;
+
+	return fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
+}
 
 /* Meets the other ranks of this host. Collective and blocking, as open of transport.h; 0 also when
  * nobody is met. */
