@@ -7,7 +7,7 @@
 #ifndef TT_TRAINER_ARRIVALS_H
 #define TT_TRAINER_ARRIVALS_H
 
-#include "config.h"
+#include "trainer.h"
 
 #include <stdio.h>
 
@@ -20,11 +20,20 @@ struct tt_arrivals {
 /* Are the files of --replay there, one for each server? Returns 0 | TT_TRAIN_USAGE. */
 int tt_arrivals_check(const struct tt_config *config);
 
-/* Returns 0 | TT_TRAIN_FAILED. Close after a failure too. */
-int tt_arrivals_open(struct tt_arrivals *a, const struct tt_config *config, int number);
+/* Every rank, where it can read the first server's file: is it of such a training?
+ * Returns 0 | TT_TRAIN_USAGE. */
+int tt_arrivals_fit(const struct tt_trainer *t, int workers);
+
+/* Returns 0 | TT_TRAIN_USAGE, TT_TRAIN_FAILED. Close after a failure too. */
+int tt_arrivals_open(struct tt_arrivals *a, const struct tt_trainer *t, int workers, int number);
 
 /* Returns 0 | TT_TRAIN_FAILED: what was recorded is not all there. */
 int tt_arrivals_close(struct tt_arrivals *a);
+
+/* The first line of a record says of what training it is; in that of another, a replay would wait
+ * for what never comes. Also strategy_spare.c's. replay: 0 | TT_TRAIN_USAGE with both */
+void tt_record_head(FILE *record, const struct tt_trainer *t, int workers);
+int tt_replay_head(FILE *replay, const char *path, const struct tt_trainer *t, int workers);
 
 /* A message was taken. */
 void tt_arrivals_note(struct tt_arrivals *a, int tag, int worker);

@@ -1,6 +1,7 @@
 /* ps.c - a worker's side of parameter servers (ps.h) */
 #include "ps.h"
 
+#include "arrivals.h"
 #include "survive.h"
 
 #include <inttypes.h>
@@ -97,6 +98,8 @@ int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule)
 	ps->rule = rule;
 	rc = rule.variables ? tt_shards_of_variables(&ps->shards, &t->model, t->servers)
 			    : tt_shards_of_ranges(&ps->shards, &t->model, t->servers);
+	if (!rc && rule.log)
+		rc = tt_arrivals_fit(t, t->nranks);
 	if (rc)
 		return rc;
 	ps->message = malloc((nodes * (largest(&ps->shards) + TT_TAIL)) * sizeof(float));

@@ -15,6 +15,7 @@
  *
  * Source: Chen, Monga, Bengio, Jozefowicz 2016, Revisiting distributed synchronous SGD.
  */
+#include "arrivals.h"
 #include "spare_state.h"
 #include "strategy.h"
 #include "survive.h"
@@ -33,6 +34,7 @@ struct spare {
 	uint64_t *in_time;           /* [ranks of the beginning]: steps that they are in */
 	int32_t *who;                /* [ranks]: what they were in the beginning */
 	FILE *record, *replay;
+	uint64_t lines;              /* of replay, read so far */
 };
 
 static int learn_names(struct tt_trainer *t, struct spare *s)
@@ -66,6 +68,10 @@ static int spare_open(struct tt_trainer *t)
 		return tt_train_fail(TT_TRAIN_USAGE, "--record %s: %m", c->record);
 	if (c->replay && !(s->replay = fopen(c->replay, "re")))
 		return tt_train_fail(TT_TRAIN_USAGE, "--replay %s: %m", c->replay);
+	if (s->record)
+		tt_record_head(s->record, t, t->nranks);
+	if (s->replay && (rc = tt_replay_head(s->replay, c->replay, t, t->nranks)))
+		return rc;
 	rc = tt_parameters_share(t);
 	if (!rc)
 		rc = learn_names(t, s);
@@ -152,16 +158,24 @@ static int catch_up(struct tt_trainer *t, struct spare *s, tuttiQuorum_t *q, siz
 	}
 }
 
-/* --replay: was this rank in time? *ret_k: how many were. */
+/* --replay: was this rank in time in the step that comes next? *ret_k: how many were. A rank that
+ * caught up has gone past lines. */
 static bool was_in_time(struct tt_trainer *t, struct spare *s, int *ret_k)
 {
-	bool found = false;
+	uint64_t line = s->applied - s->aside - t->first_step + 1;
+	bool found = true;
 	int rank;
 
-	if (!s->replay || fscanf(s->replay, "%d", ret_k) != 1)
-		return true;
-	for (int i = 0; i < *ret_k && fscanf(s->replay, "%d", &rank) == 1; i++)
-		found |= rank == t->rank;
+	while (s->replay && s->lines < line) {
+		if (fscanf(s->replay, "%d", ret_k) != 1) {
+			*ret_k = (int)s->k;
+			return true;
+		}
+		found = false;
+		for (int i = 0; i < *ret_k && fscanf(s->replay, "%d", &rank) == 1; i++)
+			found |= rank == t->rank;
+		s->lines++;
+	}
 	return found;
 }
 
