@@ -12,7 +12,12 @@ hosts=() n=0
 undo() { kill "${hosts[@]}" 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
 skip_all() { echo "1..0 # SKIP $1"; exit 0; }
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp"/out* | tail -n 25; fi; }
+claim() {
+	n=$((n + 1))
+	[ "$1" = 0 ] && echo "ok $n - $2" && return
+	echo "not ok $n - $2"
+	sed 's/^/# /' "$tmp"/out* | tail -n 25
+}
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
 [ "$(id -u)" = 0 ] || skip_all "network namespaces need root"
@@ -79,8 +84,8 @@ chmod +x "$tmp/agent"
 mpi() {
 	rm -f "$tmp"/out*
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TUTTI_LOG=debug \
-		inside 1 timeout 60 "$mpirun" --mca plm_rsh_agent "$tmp/agent" --mca oob_tcp_if_include eth0 --mca btl ^openib -x TUTTI_LOG \
-		--host "$2" -np "$1" "$perf" "${@:3}" >"$tmp/out" 2>&1 </dev/null
+		inside 1 timeout 60 "$mpirun" --mca plm_rsh_agent "$tmp/agent" --mca oob_tcp_if_include eth0 \
+		--mca btl ^openib -x TUTTI_LOG --host "$2" -np "$1" "$perf" "${@:3}" >"$tmp/out" 2>&1 </dev/null
 }
 mixed() { grep -qE 'Bytes sent by shm *: [1-9]' "$tmp/out" && grep -qE 'Bytes sent by tcp *: [1-9]' "$tmp/out"; }
 two="mpirun, two hosts with two ranks each" four="mpirun, four hosts with two ranks each"
@@ -98,17 +103,26 @@ fi
 hydra=$(command -v mpiexec.hydra) what="Hydra, two hosts with two ranks each"
 if [ -n "$hydra" ]; then
 	rm -f "$tmp"/out*
-	TUTTI_LOG=debug inside 1 timeout 60 "$hydra" -launcher ssh -launcher-exec "$tmp/agent" -iface eth0 -hosts h1,h2 -ppn 2 -n 4 \
-		"$perf" "${few[@]}" >"$tmp/out" 2>&1 </dev/null && right && mixed && grep -q 'launch pmi, rank 3 of 4' "$tmp/out"
+	TUTTI_LOG=debug inside 1 timeout 60 "$hydra" -launcher ssh -launcher-exec "$tmp/agent" -iface eth0 \
+		-hosts h1,h2 -ppn 2 -n 4 "$perf" "${few[@]}" >"$tmp/out" 2>&1 </dev/null && right && mixed &&
+		grep -q 'launch pmi, rank 3 of 4' "$tmp/out"
 	claim $? "$what"
 else
 	skip "$what" "no mpiexec.hydra (package mpich)"
 fi
 for k in 1 2 3 4; do
-	inside $k ip link add docker0 type bridge; inside $k ip addr add 172.17.0.1/16 dev docker0; inside $k ip link set docker0 up
-	inside $k ip link add apart type bridge; inside $k ip addr add "10.1.0.$k/24" dev apart; inside $k ip link set apart up
+	for bridge in docker0:172.17.0.1/16 "apart:10.1.0.$k/24"; do
+		inside $k ip link add "${bridge%%:*}" type bridge
+		inside $k ip addr add "${bridge#*:}" dev "${bridge%%:*}"
+		inside $k ip link set "${bridge%%:*}" up
+	done
 done
-if [ -n "$mpirun" ]; then mpi 4 h1:2,h2:2 "${few[@]}" && right && mixed; claim $? "$decoys"; else skip "$decoys" "no mpirun"; fi
+if [ -n "$mpirun" ]; then
+	mpi 4 h1:2,h2:2 "${few[@]}" && right && mixed
+	claim $? "$decoys"
+else
+	skip "$decoys" "no mpirun"
+fi
 
 # ---- torchrun's variables ------------------------------------------------------------------------------------------------
 master=h1 env="TUTTI_SECRET=of-all"
@@ -123,7 +137,8 @@ master=h1 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME==eth0"
 ranks 4 2 "${few[@]}" && right
 claim $? "TUTTI_SOCKET_IFNAME"
 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME=apart"
-! ranks 4 2 "${few[@]}" -T 3 && said 0 'rank 2|rank 3|rank 0' && grep -qE 'tried .*10\.1\.0\.[12]:[0-9]+ \((No route to host|no answer)\)' "$tmp"/out.*
+! ranks 4 2 "${few[@]}" -T 3 && said 0 'rank 2|rank 3|rank 0' &&
+	grep -qE 'tried .*10\.1\.0\.[12]:[0-9]+ \((No route to host|no answer)\)' "$tmp"/out.*
 claim $? "... with an interface that reaches nobody: the error has the address and the reason"
 env=''
 ! ranks 2 1 "${few[@]}" && said 1 'on several hosts and carries no secret.*TUTTI_SECRET'
@@ -137,10 +152,10 @@ said 0 'rank 3 never came' && said 1 'rank 3 never came' && said 2 'rank 3 never
 claim $? "a rank that never starts is named on every other rank"
 
 # A rank with another secret knocks at the port while the job waits for its last rank.
-(sleep .3; inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 MASTER_PORT=29600 \
-	TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stranger" 2>&1) &
-(sleep .3; inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 MASTER_PORT=29600 \
-	TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=of-all timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stale" 2>&1) &
+(sleep .3; inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stranger" 2>&1) &
+(sleep .3; inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=of-all timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stale" 2>&1) &
 env="TUTTI_SECRET=of-all TORCHELASTIC_RESTART_COUNT=1"
 rm -f "$tmp"/out*
 inside 1 env $env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 MASTER_ADDR=h1 MASTER_PORT=29600 \
@@ -163,8 +178,8 @@ done
 rm -f "$tmp"/out*
 pids=()
 for k in 1 2 3 4; do
-	inside $k env JOB_COMPLETION_INDEX=$((k - 1)) TUTTI_NRANKS=4 TUTTI_SECRET=of-all TUTTI_LOG=debug timeout 60 "$perf" "${few[@]}" \
-		>"$tmp/out.$((k - 1))" 2>&1 </dev/null & pids+=($!)
+	inside $k env JOB_COMPLETION_INDEX=$((k - 1)) TUTTI_NRANKS=4 TUTTI_SECRET=of-all TUTTI_LOG=debug \
+		timeout 60 "$perf" "${few[@]}" >"$tmp/out.$((k - 1))" 2>&1 </dev/null & pids+=($!)
 done
 wait "${pids[@]}" && right && said 3 'launch kubernetes, rank 3 of 4, root 10.88.0.1:29500 via eth0'
 claim $? "the pods of an indexed Job find rank 0 by its name"

@@ -36,7 +36,11 @@ rows() { grep -v '^#' "$tmp/out"; }
 help_is_help() { run 0 "$1" --help && [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] && run 0 "$1" -h; }
 for t in $tools; do point "${t}_perf --help goes to stdout and ends with 0" help_is_help perf/${t}_perf; done
 point "tutti --help goes to stdout and ends with 0" help_is_help perf/tutti
-version() { for t in tutti allreduce_perf; do run 0 perf/$t --version && grep -qE "^$t [0-9.]+$" "$tmp/out" || return 1; done; }
+version() {
+	for t in tutti allreduce_perf; do
+		run 0 perf/$t --version && grep -qE "^$t [0-9.]+$" "$tmp/out" || return 1
+	done
+}
 point "--version is the version" version
 
 # a bad line: 2, one sentence on stderr that has the wrong word in it, nothing on stdout
@@ -94,7 +98,8 @@ full_disk() {
 		# shellcheck disable=SC2086
 		unwritten perf/$line || return 1
 	done
-	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full && grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
+	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full &&
+		grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
 }
 point "a full disk under the output ends with 1 and a sentence" full_disk
 closed() {
@@ -130,7 +135,7 @@ for t in $tools; do
 	point "${t}_perf: 2 ranks over tcp, unaligned, right" \
 		right perf/${t}_perf --np 2 -b 12 -e 20K -f 29 -n 3 --transport tcp -u 1 -d half
 done
-# outputs of 8 MiB and more are written past the caches (lib/mem/copy.c): whole lines, with what is before and behind them
+# outputs of 8 MiB and more are written past the caches (lib/mem/copy.c): whole lines, with what is around them
 large() {
 	tool=perf/$1_perf
 	shift
@@ -145,7 +150,8 @@ done
 point "allreduce_perf: 5 ranks, 20 MB, unaligned, right" large allreduce --np 5
 point "all types and operations" right perf/allreduce_perf --np 2 -b 1000 -e 1000 -d all -o all -n 2
 point "buffers same" right perf/allreduce_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers same
-point "buffers cold, pinned, registered" right perf/allgather_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers cold --pin -R 1
+point "buffers cold, pinned, registered" \
+	right perf/allgather_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers cold --pin -R 1
 point "calls in groups on a host stream" right perf/allreduce_perf --np 2 -b 1K -e 1K -n 4 -m 3 -y 0
 point "wait and meet after every call" right perf/reduce_perf --np 2 -b 1K -e 1K -n 4 -z 1
 point "ranks as threads" right perf/allreduce_perf -t 3 -b 1K -e 1K -n 3
@@ -165,9 +171,14 @@ every_algorithm() {
 }
 point "--algo all has a row for every algorithm of the table" every_algorithm
 point "--algo all with sends and receives, which have none" right perf/sendrecv_perf --np 2 -b 1K -e 1K -n 2 --algo all
-only_in_place() { run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 --place in && rows | awk '$6 == "N/A" && $13 == 0 { good = 1 } END { exit !good }'; }
+only_in_place() {
+	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 --place in &&
+		rows | awk '$6 == "N/A" && $13 == 0 { good = 1 } END { exit !good }'
+}
 point "--place in measures in place only" only_in_place
-no_check() { run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 -c 0 && rows | awk '{ exit !($9 == "N/A" && $13 == "N/A") }'; }
+no_check() {
+	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 -c 0 && rows | awk '{ exit !($9 == "N/A" && $13 == "N/A") }'
+}
 point "-c 0 says that nothing was checked" no_check
 
 # ---- lines --------------------------------------------------------------------------------------------------------
@@ -214,12 +225,14 @@ json_parses() {
 	END
 	[ "$(ls "$tmp"/r.json*)" = "$tmp/r.json" ]
 }
-if command -v python3 >/dev/null; then point "the JSON file has nccl-tests' keys and nothing stays beside it" json_parses
+if command -v python3 >/dev/null; then
+	point "the JSON file has nccl-tests' keys and nothing stays beside it" json_parses
 else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
 # perf/compare without another library: its loop, its checks of every result, and an end in words
 compare_alone() {
-	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all --sizes 16,4K,256K --rounds 1 || return 1
+	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all \
+		--sizes 16,4K,256K --rounds 1 || return 1
 	grep -q "nothing to compare" "$tmp/err" && ! grep -E "left out|wrong" "$tmp/err"
 }
 if command -v python3 >/dev/null; then point "perf/compare runs and checks every collective" compare_alone
@@ -263,7 +276,8 @@ fi
 # secret MODE WARNS: a rank that finds nobody
 open_secret() {
 	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
-	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret run 1 perf/allreduce_perf -T .2 || return 1
+	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret \
+		run 1 perf/allreduce_perf -T .2 || return 1
 	[ "$(grep -c "secret: mode $1 lets everybody" "$tmp/err")" -eq "$2" ]
 }
 open_secrets() { open_secret 600 0 && open_secret 440 0 && open_secret 644 1 && open_secret 602 1; }
@@ -350,16 +364,19 @@ point "tutti info tells build, transports, host, environment, algorithms" info_t
 two_packages() {
 	cpus=$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g')
 	for cpu in ${cpus% *} ${cpus#* }; do
-		mkdir -p "$tmp/sys/cpu/cpu$cpu/topology"
-		echo "$cpu" | tee "$tmp/sys/cpu/cpu$cpu/topology/package_cpus_list" >"$tmp/sys/cpu/cpu$cpu/topology/thread_siblings_list"
+		topology=$tmp/sys/cpu/cpu$cpu/topology
+		mkdir -p "$topology"
+		echo "$cpu" | tee "$topology/package_cpus_list" >"$topology/thread_siblings_list"
 	done
 }
 grouped() {
 	run 0 unshare -rm sh -c "mount --bind $tmp/sys /sys/devices/system && TUTTI_LOG=debug \"\$@\"" - "$@"
 }
 divided_host() {
-	grouped perf/allreduce_perf --np 5 --pin -b 4K -e 64K -f 16 -n 2 --algo hierarchical && rows | awk '$9 + $13 { exit 1 }' || return 1
-	[ "$(grep -o 'rank [0-4]: in group [01] of 2' "$tmp/err" | sort -u | tr -dc '0-9\n' | tr '\n' ' ')" = "002 112 202 312 402 " ] ||
+	grouped perf/allreduce_perf --np 5 --pin -b 4K -e 64K -f 16 -n 2 --algo hierarchical &&
+		rows | awk '$9 + $13 { exit 1 }' || return 1
+	groups=$(grep -o 'rank [0-4]: in group [01] of 2' "$tmp/err" | sort -u | tr -dc '0-9\n' | tr '\n' ' ')
+	[ "$groups" = "002 112 202 312 402 " ] ||
 		{ echo "groups: $(grep -o 'in group.*' "$tmp/err")"; return 1; }
 }
 unbound_ranks() {
@@ -378,7 +395,8 @@ point "tutti info names a variable with a wrong value" wrong_variable
 # ---- the model ----------------------------------------------------------------------------------------------------
 
 explained() {
-	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] && grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
+	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] &&
+		grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
 }
 point "tutti info --plan shows the candidates and why one wins" explained
@@ -424,18 +442,24 @@ interrupted() {
 }
 point "a signal ends a simulation" interrupted
 tuned() {
-	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" && grep -q '^# .*machine: ' "$tmp/table" &&
+	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" &&
+		grep -q '^# .*machine: ' "$tmp/table" &&
 		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --links "$tmp/table" &&
 		TUTTI_TUNING=$tmp/table run 0 perf/allreduce_perf --np 2 -b 4K -e 4K -n 2 -c 1 &&
 		run 0 perf/tutti tune --print --links "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
 		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
 }
 point "tutti tune writes a table that the others take" tuned
-no_output() { refused --print perf/tutti tune --print -o "$tmp/none" && refused --check perf/tutti tune --np 2 --check -o "$tmp/none"; }
+no_output() {
+	refused --print perf/tutti tune --print -o "$tmp/none" &&
+		refused --check perf/tutti tune --np 2 --check -o "$tmp/none" &&
+		refused "/nonexistent/" perf/tutti tune --np 2 -o /nonexistent/table
+}
 point "tutti tune refuses -o where it would not write" no_output
 no_table() {
 	echo "shm.widow 8" >"$tmp/table"
-	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 || TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
+	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 ||
+		TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
 	grep -q "line 1: there is no constant \"shm.widow\"" "$tmp/err"
 }
 point "a wrong table is an error with its line" no_table
