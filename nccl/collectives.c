@@ -53,7 +53,7 @@ static ncclResult_t leave(tuttiResult_t result)
 
 #define TYPE ((tuttiDataType_t)datatype)
 #define OP ((tuttiRedOp_t)op)
-#define STREAM(in, out) nc_stream(stream, in, out)
+#define STREAM(in, out) nc_stream(t, stream, in, out)
 
 NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)

@@ -78,12 +78,18 @@ bool nc_on_device(const void *ptr)
 }
 
 /* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless
- * all is host memory. */
-tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out)
+ * all is host memory. A call without memory, of no elements, goes with the others of its group: on a
+ * rank with a device those are most likely of its memory. */
+tuttiStream_t nc_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();
+	int device;
 
-	return cu && (of_cuda(cu, in) || of_cuda(cu, out)) ? TT_CU_LEGACY : stream;
+	if (!cu)
+		return stream;
+	if (!in && !out)
+		return !tuttiCommCuDevice(tutti, &device) && device >= 0 ? TT_CU_LEGACY : stream;
+	return of_cuda(cu, in) || of_cuda(cu, out) ? TT_CU_LEGACY : stream;
 }
 
 /* Memory of the current device; of the host where there is none. */

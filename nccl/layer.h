@@ -110,7 +110,7 @@ int nc_context_of_device(int device, void **ret_context);
 void nc_context_enter(void *context);
 /* What the stream of a call is: with CUDA,
  * NULL is the default stream for memory that CUDA knows. */
-tuttiStream_t nc_stream(cudaStream_t stream, const void *in, const void *out);
+tuttiStream_t nc_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out);
 bool nc_on_device(const void *ptr);
 
 #endif

@@ -49,6 +49,25 @@ static int skip_nothing(struct seat *seat)
 	return 0;
 }
 
+/* As PyTorch from 2.11 on: also what is nothing is called, without memory where there is none, and on
+ * the default stream, which is what its waiting calls take. Only rank 0 has something for all. */
+static int call_nothing(struct seat *seat)
+{
+	int n = seat->nranks, me = seat->rank, *x = seat->in, *y = seat->out;
+	struct seat by_default = { .rank = me };
+
+	for (int p = 0; p < n; p++)
+		EXPECT(!memory_write(&by_default, x + p, &(int){ 10 + p }, sizeof(int)));
+	OK(ncclGroupStart());
+	for (int p = 0; p < n; p++) {
+		OK(ncclSend(me ? NULL : x + p, !me, ncclInt, p, seat->comm, NULL));
+		OK(ncclRecv(y, !p, ncclInt, p, seat->comm, NULL));
+	}
+	OK(ncclGroupEnd());
+	EXPECT(!differ(&by_default, y, 1, &(int){ 10 + me }));
+	return 0;
+}
+
 /* A child outlives its parent, whether that ends well or not, and has children itself. */
 static int orphans(struct seat *seat, const ncclUniqueId *ids)
 {
@@ -97,6 +116,8 @@ int case_frameworks(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(!failed);
 	EXPECT(!differ(seat, (int *)seat->out + 64, 1, &sum));
 	EXPECT(!skip_nothing(seat));
+	/* threads that share a device need streams of their own */
+	EXPECT((memory_is_cuda() && ranks_are_threads()) || !call_nothing(seat));
 	EXPECT(!ids_of(seat, seat->nranks - 1, ids, 3));
 	EXPECT(!orphans(seat, ids));
 	/* several roots: an id of the first rank, one of another */

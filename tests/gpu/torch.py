@@ -225,7 +225,7 @@ def coalesced(torch, dist, device):
     same(part, torch.full((10 + me,), float(sum(range(n)))), "reduce_scatter of unequal parts")
     sizes = [2 if r == 0 else 0 for r in range(n)]          # rank 0 has something for all, the others nothing
     out = torch.empty(2, device=device)
-    dist.all_to_all_single(out, torch.arange(2.0 * n if me == 0 else 0).to(device), sizes, [2] * n if me == 0 else [0] * n)
+    dist.all_to_all_single(out, torch.arange(2 * n if me == 0 else 0).float().to(device), sizes, [2] * n if me == 0 else [0] * n)
     same(out, torch.tensor([2.0 * me, 2.0 * me + 1]), "all_to_all in which only one rank sends")
     received = [torch.empty(r + me, device=device) for r in range(n)]
     dist.all_to_all(received, [torch.full((me + p,), float(me)).to(device) for p in range(n)])
@@ -237,15 +237,12 @@ def coalesced(torch, dist, device):
 
 
 def beyond(torch, dist, device):
-    """Objects, numbers that are pairs, groups that are split off and go, memory that is registered."""
+    """Numbers that are pairs, groups that are split off and go, memory that is registered."""
     n, me = dist.get_world_size(), dist.get_rank()
     inputs = [input_of(torch, r, 1000, torch.float32) for r in range(n)]
     pairs = torch.view_as_complex(inputs[me].view(-1, 2)).to(device)
     dist.all_reduce(pairs)
     same(torch.view_as_real(pairs.cpu()).flatten(), sum(inputs), "all_reduce of complex numbers")
-    objects = [{"from": 0, "text": "x" * 3000} if me == 0 else None]
-    dist.broadcast_object_list(objects, 0, device=device)
-    expect(objects[0]["from"] == 0, "broadcast of an object")
     half = dist.split_group(split_ranks=[list(range(n // 2)), list(range(n // 2, n))])
     mine = list(range(n // 2)) if me < n // 2 else list(range(n // 2, n))
     x = inputs[me].to(device)
@@ -266,8 +263,12 @@ def beyond(torch, dist, device):
     dist.barrier()
 
 
-def in_a_graph(torch, dist, device):
+def with_kernels(torch, dist, device):
+    """What needs kernels of PyTorch's, or its graphs: objects, a captured group of calls."""
     n, me = dist.get_world_size(), dist.get_rank()
+    objects = [{"from": 0, "text": "x" * 3000} if me == 0 else None]
+    dist.broadcast_object_list(objects, 0, device=device)
+    expect(objects[0]["from"] == 0, "broadcast of an object")
     x, y = torch.zeros(1000, device=device), torch.zeros(n * 1000, device=device)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -302,7 +303,7 @@ def collectives(torch, dist, device, largest):
         coalesced(torch, dist, device)
         beyond(torch, dist, device)
         if "stand-in" not in torch.cuda.get_device_name():
-            in_a_graph(torch, dist, device)
+            with_kernels(torch, dist, device)
     dist.barrier()
 
 
