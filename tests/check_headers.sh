@@ -33,6 +33,18 @@ extra=$(grep '^#include' "$top_srcdir/lib/tutti.h" | grep -v -e '<stddef.h>' -e 
 [ -z "$extra" ] && echo "ok $n - tutti.h includes stddef.h and stdint.h only" ||
 	echo "not ok $n - tutti.h includes stddef.h and stdint.h only: $extra"
 
+cuda=
+for dir in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/include; do
+	[ -e "$dir/cuda.h" ] && cuda=$dir && break
+done
+if [ -n "$cuda" ]; then
+	compiles "mem/cuda.h has the numbers and layouts of the vendor's cuda.h" \
+		"$(cat "$top_srcdir/tests/cuda_facts.c")" $cc -isystem "$cuda" -xc -std=gnu17 -D_GNU_SOURCE
+else
+	n=$((n + 1))
+	echo "ok $n - mem/cuda.h has the numbers and layouts of the vendor's cuda.h # SKIP no cuda.h here"
+fi
+
 # A header without an include guard is a template, made to be included several times.
 cd "$top_srcdir" || exit 1
 for h in lib/*/*.h nccl/*.h algorithms/*.h transports/*.h perf/*.h trainer/*.h; do
