@@ -226,14 +226,14 @@ static tuttiResult_t messages(struct seat *s)
 
 const struct use uses[] = {
 	{ "allreduce of device memory by threads", 2, true, true, false, reduces,
-	  "cuStreamCreate:3:0 cuEventCreate:2:0 cuLaunchKernel:20:0 cuLaunchKernel:27:0" },
+	  "cuStreamCreateWithPriority:1:0 cuEventCreate:2:0 cuLaunchKernel:20:0 cuLaunchKernel:29:0" },
 	{ "allreduce of device memory by processes", 2, false, true, false, reduces,
 	  "cuMemHostGetDevicePointer_v2:1:0 cuStreamBatchMemOp_v2:2:1 cuCtxPushCurrent_v2:1:1" },
 	{ "send and receive of device memory by threads", 2, true, true, false, passes,
 	  "cuMemHostRegister_v2:1:0 cuLaunchHostFunc:2:0" },
 	{ "send and receive of device memory by processes", 2, false, true, false, passes,
 	  "cuMemcpyDtoHAsync_v2:2:0 cuEventRecord:1:1" },
-	{ "a graph", 2, true, true, false, captures, "cuLaunchKernel:25:0" },
+	{ "a graph", 2, true, true, false, captures, "cuLaunchKernel:29:0" },
 	{ "memory that cards read and write", 2, false, true, true, straight,
 	  "cuMemGetHandleForAddressRange:1:0 reg_dmabuf_mr:1:1 post_send:3:0" },
 	{ "join by cards", 2, false, false, true, nothing,

@@ -9,10 +9,10 @@
  * number and the others have an error that is no time-out; nothing is left of what was made but
  * areas, which are kept for the next communicator; under AddressSanitizer, no memory.
  *
- * Without arguments the samples of failures_uses.c; in the tiers full and soak, and of uses whose
- * names have a part that is an argument, all calls: k goes up until a run has no k-th use, from
- * STRIDE_FROM on in growing steps, since how often some are called depends on time. CALL:K:VICTIM
- * as a second argument is that trial alone, with what the ranks said.
+ * Without arguments the samples of failures_uses.c. An argument: all calls, of uses whose names have
+ * that part ('' all have; tier full): k goes up until a run has no k-th use, from STRIDE_FROM on in
+ * growing steps, since how often some are called depends on time. CALL:K:VICTIM as a second
+ * argument is that trial alone, with what the ranks said.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -394,8 +394,6 @@ static bool open_trials(char *file)
 int main(int argc, char **argv)
 {
 	char file[] = "/tmp/tutti-failures-XXXXXX";
-	const char *tier = getenv("TT_TIER");
-	bool all = argc > 1 || (tier && strcmp(tier, "default"));
 	int n = 0, bad = 0;
 
 	if (!open_trials(file)) {
@@ -408,7 +406,7 @@ int main(int argc, char **argv)
 
 		if (argc > 1 && !strstr(u->name, argv[1]))
 			continue;
-		if (argc > 2 || !all)
+		if (argc != 2)
 			try_sample(u, argc > 2 ? argv[2] : u->sample, &t);
 		else
 			try_all(u, &t);

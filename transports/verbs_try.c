@@ -170,12 +170,22 @@ static bool step(struct tt_ib_ep *own, struct trial *t)
 	return false;
 }
 
+/* Half of the time that the join has left: a peer that cannot make its queue pairs does not tell,
+ * and waits in the exchange behind the trials. */
+static uint64_t last_moment(const struct tt_world *w)
+{
+	uint64_t now = tt_now_ns();
+
+	return now < w->deadline_ns ? now + (w->deadline_ns - now) / 2 : now;
+}
+
 /* Try all of them at once; ok[host] gets a bit for each path. */
 static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials, int n, uint8_t *ok)
 {
+	uint64_t until = last_moment(ep->base.world);
 	int open = 1;
 
-	while (open > 0 && own->failed != TT_SYSTEM && tt_now_ns() < ep->base.world->deadline_ns) {
+	while (open > 0 && own->failed != TT_SYSTEM && tt_now_ns() < until) {
 		open = 0;
 		for (int i = 0; i < n; i++) {
 			if (trials[i].over)
@@ -194,7 +204,7 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 		if (own->failed)
 			tt_ib_failed(own);
 		else
-			tt_fail(TT_TIMEOUT, "no queue pair was connected before the deadline");
+			tt_fail(TT_TIMEOUT, "no queue pair was connected in half of the time to join");
 		give_up(ep, &trials[i]);
 	}
 }
@@ -221,6 +231,14 @@ static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, in
 	return made;
 }
 
+/* There is no trial at all: the peers' come to nothing, too. */
+static void no_trials(struct tt_ib_ep *ep)
+{
+	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
+	       tt_error_text());
+	snprintf(ep->text, sizeof(ep->text), "no host is reached: %s", tt_error_text());
+}
+
 static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *ok)
 {
 	struct tt_ib_settings set = {
@@ -239,6 +257,8 @@ static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *o
 	world.ib = &set;
 	if (trials && !tt_ib_endpoint(&world, ep->cards, &own))
 		run(ep, own, trials, begin(ep, own, peers, hosts, trials), ok);
+	else
+		no_trials(ep);
 	if (own)
 		own->base.t->close(&own->base);
 	free(trials);
