@@ -44,17 +44,22 @@ static bool fill(void *driver, char *why, size_t bytes)
 	return true;
 }
 
+static bool load(int mode, char *why, size_t bytes)
+{
+	void *driver = dlopen("libcuda.so.1", mode);
+
+	if (!driver)
+		snprintf(why, bytes, "%s", mode & RTLD_NOLOAD ? "it is not loaded" : dlerror());
+	return driver && fill(driver, why, bytes);
+}
+
+/* Who comes second does not fill it again: others read it by then. */
 static const struct tt_cuda *find(int mode, char *why, size_t bytes)
 {
-	void *driver;
-
 	if (atomic_load_explicit(&filled, memory_order_acquire))
 		return &table;
 	pthread_mutex_lock(&lock);
-	driver = dlopen("libcuda.so.1", mode);
-	if (!driver)
-		snprintf(why, bytes, "%s", mode & RTLD_NOLOAD ? "it is not loaded" : dlerror());
-	else if (fill(driver, why, bytes))
+	if (!atomic_load(&filled) && load(mode, why, bytes))
 		atomic_store_explicit(&filled, true, memory_order_release);
 	pthread_mutex_unlock(&lock);
 	return atomic_load_explicit(&filled, memory_order_acquire) ? &table : NULL;

@@ -220,8 +220,13 @@ struct stream *stand_in_stream(tt_custream stream)
 	if (stream && stream != TT_CU_LEGACY)
 		return stream;
 	pthread_mutex_lock(&making);
-	if (!legacy)
-		legacy = make(false, 0);
+	if (!legacy) {
+		struct stream *s = make(false, 0);
+
+		pthread_mutex_lock(&stand_in_lock);
+		legacy = s;
+		pthread_mutex_unlock(&stand_in_lock);
+	}
 	pthread_mutex_unlock(&making);
 	return legacy;
 }
