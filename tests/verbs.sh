@@ -81,6 +81,10 @@ crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "where only the first cards reach each other: right"
 says 'host of rank 1 is not reached by verbs over standin1: .*retry counter' "the second is found out by the trial"
 says 'channel 1: standin0 port 1' "and both channels run over the first"
+port=$((port + 1))
+env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FORK=old TUTTI_TEST_VERBS_INLINE=96) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_INLINE=0)
+crew 2 -b 8 -e 64K -f 8 -n 2 -w 1 -c 1 --transport verbs
+claim $? "a kernel under which forks must be prepared for, cards that take few bytes inline, or none"
 for ib in 1 grh; do
 	port=$((port + 1)) env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_IB=$ib) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_IB=$ib)
 	crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'standin0 port 1, .*InfiniBand' "$tmp/out" && grep -q 'rank 1 by verbs' "$tmp/out"

@@ -14,6 +14,7 @@
 
 enum { TT_IB_LINK_INFINIBAND = 1, TT_IB_LINK_ETHERNET = 2 };
 enum { TT_IB_PORT_ACTIVE = 4 };
+enum { TT_IB_FORK_DISABLED, TT_IB_FORK_ENABLED, TT_IB_FORK_UNNEEDED };
 enum { TT_IB_GRH_REQUIRED = 1 };       /* flag of a port */
 enum { TT_IB_TRANSPORT = 0 };          /* of a device: InfiniBand or RoCE */
 enum { TT_IB_PKEY_PARTITION = 0x7fff, TT_IB_PKEY_FULL = 0x8000 };

@@ -32,27 +32,35 @@ size_t tt_ib_ring_bytes(const struct tt_world *world)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+/* What to do about memory that could not be locked, "" if that is not it. */
+static const char *remedy(int error, char text[200])
+{
+	struct rlimit locked = { 0 };
+
+	text[0] = '\0';
+	getrlimit(RLIMIT_MEMLOCK, &locked);
+	if ((error == ENOMEM || error == EPERM) && locked.rlim_cur != RLIM_INFINITY)
+		snprintf(text, 200,
+			"; this process may lock %llu KiB of memory (ulimit -l): raise it, best to unlimited "
+			"(limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
+			(unsigned long long)locked.rlim_cur / 1024);
+	return text;
+}
+
 int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access,
 		   struct tt_ib_mr **ret_mr)
 {
 	struct tt_ib_mr *mr = ep->ib->reg_mr(rail->pd, p, bytes, access);
-	struct rlimit locked = { 0 };
 	int error = errno;
+	char text[200];
 
 	if (mr) {
 		*ret_mr = mr;
 		ep->registrations++;
 		return 0;
 	}
-	getrlimit(RLIMIT_MEMLOCK, &locked);
-	if ((error == ENOMEM || error == EPERM) && locked.rlim_cur != RLIM_INFINITY)
-		return tt_fail(TT_SYSTEM,
-			"rank %d: %s: registering %zu bytes: %s; this process may lock %llu KiB of memory "
-			"(ulimit -l): raise it, best to unlimited (limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
-			ep->base.world->rank, rail->name, bytes, strerror(error),
-			(unsigned long long)locked.rlim_cur / 1024);
-	return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s", ep->base.world->rank,
-		       rail->name, bytes, strerror(error));
+	return tt_fail(TT_SYSTEM, "rank %d: %s: registering %zu bytes: %s%s", ep->base.world->rank,
+		       rail->name, bytes, strerror(error), remedy(error, text));
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -61,6 +69,7 @@ int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t
 static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
 {
 	struct tt_ib_cq **more, *cq;
+	char text[200];
 
 	if (rail->nlinks++ % rail->links_per_cq)
 		return rail->cqs[rail->ncqs - 1];
@@ -71,8 +80,11 @@ static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *
 				      rail->channel, 0)
 		  : NULL;
 	if (!cq) {
-		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %m",
-			ep->base.world->rank, rail->name, rail->links_per_cq * TT_IB_LINK_CQES);
+		int error = errno;
+
+		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %s%s",
+			ep->base.world->rank, rail->name, rail->links_per_cq * TT_IB_LINK_CQES,
+			strerror(error), remedy(error, text));
 		return NULL;
 	}
 	return rail->cqs[rail->ncqs++] = cq;
@@ -103,6 +115,22 @@ static int make_rings(struct tt_ib_link *l)
 				   TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &l->rx_mr);
 }
 
+/* Cards refuse more inline data than they can instead of saying how much that is. NULL: errno */
+static struct tt_ib_qp *create_qp(struct tt_ib_link *l, struct tt_ib_qp_init *init)
+{
+	static const uint32_t asks[] = { TT_IB_INLINE_ASK, 128, 64, 32, 0 };
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	const struct tt_ib_cap cap = init->cap;
+	struct tt_ib_qp *qp = NULL;
+
+	for (size_t i = 0; i < sizeof(asks) / sizeof(*asks) && !qp; i++) {
+		init->cap = cap;
+		init->cap.max_inline_data = asks[i];
+		qp = ep->ib->create_qp(l->rail->pd, init);
+	}
+	return qp;
+}
+
 static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 {
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
@@ -111,22 +139,21 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 		.recv_cq = cq,
 		.type = TT_IB_RC,
 		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 2,
-			 .max_recv_sge = 1, .max_inline_data = TT_IB_INLINE_ASK },
+			 .max_recv_sge = 1 },
 	};
 	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT,
 				      .port_num = l->rail->card.port,
 				      .pkey_index = l->rail->pkey_index,
 				      .access = TT_IB_REMOTE_WRITE };
+	char text[200];
 	int rc;
 
-	l->qp = ep->ib->create_qp(l->rail->pd, &init);
-	if (!l->qp) {
-		init.cap.max_inline_data = 0;
-		l->qp = ep->ib->create_qp(l->rail->pd, &init);
-	}
+	l->qp = create_qp(l, &init);
+	rc = errno;
 	if (!l->qp)
-		return tt_fail(TT_SYSTEM, "rank %d: %s: a queue pair for rank %d: %m",
-			       ep->base.world->rank, l->rail->name, l->base.peer);
+		return tt_fail(TT_SYSTEM, "rank %d: %s: a queue pair for rank %d: %s%s",
+			       ep->base.world->rank, l->rail->name, l->base.peer, strerror(rc),
+			       remedy(rc, text));
 	l->max_inline = init.cap.max_inline_data;
 	rc = ep->ib->modify_qp(l->qp, &attr,
 			       TT_IB_QP_STATE | TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS);

@@ -1,7 +1,9 @@
 /* verbs_table.c - loads libibverbs.so.1, see verbs_table.h */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "transports/verbs_table.h"
 
@@ -19,6 +21,22 @@ static bool find(void *library, const char *name, void *ret_function)
 			name);
 	*(void **)ret_function = function;
 	return function != NULL;
+}
+
+/* A fork makes the parent write to other pages than its cards read, unless the kernel copies what
+ * is pinned for the child (Linux 5.12), or libibverbs keeps that from the child, which must be asked
+ * for before anything is registered. */
+static void survive_forks(void)
+{
+	int error;
+
+	if (table.is_fork_initialized && table.is_fork_initialized() != TT_IB_FORK_DISABLED)
+		return;
+	error = table.fork_init ? table.fork_init() : ENOSYS;
+	if (error)
+		tt_log(TT_LOG_INFO,
+		       "verbs: ibv_fork_init: %s; a process that forks may lose what its cards write",
+		       strerror(error));
 }
 
 static void load(void)
@@ -39,6 +57,8 @@ static void load(void)
 	TT_IB_LATER(X)
 #undef X
 	loaded = loaded && find(library, "_ibv_query_gid_table", &table.query_gid_table);
+	if (loaded)
+		survive_forks();
 }
 
 const struct tt_ib_table *tt_ib_load(char *why, size_t bytes)

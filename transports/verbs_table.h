@@ -47,8 +47,10 @@
 	X(const char *, wc_status_str, (int status))						\
 	X(const char *, event_type_str, (int event))
 
-/* Of later libraries (rdma-core 34); NULL where it is not there. */
+/* Of later libraries (rdma-core 34 or 35), or seldom needed; NULL where it is not there. */
 #define TT_IB_LATER(X)										\
+	X(int, fork_init, (void))								\
+	X(int, is_fork_initialized, (void))							\
 	X(struct tt_ib_mr *, reg_dmabuf_mr, (struct tt_ib_pd *pd, uint64_t offset,		\
 			size_t bytes, uint64_t iova, int fd, int access))
 

@@ -21,6 +21,33 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init);
 int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask);
 int ibv_destroy_qp(struct tt_ib_qp *qp);
 
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+static int forks_are_safe = TT_IB_FORK_UNNEEDED, registered;
+
+int ibv_is_fork_initialized(void);
+int ibv_fork_init(void);
+
+/* TUTTI_TEST_VERBS_FORK=old: a kernel that does not copy what is pinned */
+static bool old_kernel(void)
+{
+	return getenv("TUTTI_TEST_VERBS_FORK") && !strcmp(getenv("TUTTI_TEST_VERBS_FORK"), "old");
+}
+
+int ibv_is_fork_initialized(void)
+{
+	return old_kernel() && forks_are_safe != TT_IB_FORK_ENABLED ? TT_IB_FORK_DISABLED
+								   : forks_are_safe;
+}
+
+int ibv_fork_init(void)
+{
+	if (registered)
+		return EINVAL;
+	forks_are_safe = TT_IB_FORK_ENABLED;
+	return 0;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context)
@@ -58,7 +85,9 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 	struct mr *m = calloc(1, sizeof(*m));
 	uint32_t i = 0;
 
-	if (!m || fault_from("much-memory", bytes) ||
+	registered = 1;
+	if (!m || ibv_is_fork_initialized() == TT_IB_FORK_DISABLED ||
+	    fault_from("much-memory", bytes) ||
 	    fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !start || !bytes) {
 		free(m);
 		errno = ENOMEM;
@@ -185,6 +214,14 @@ int ibv_destroy_cq(struct tt_ib_cq *cq)
 	return 0;
 }
 
+/* TUTTI_TEST_VERBS_INLINE: bytes, beyond which queue pairs are refused */
+static uint32_t inline_most(void)
+{
+	const char *set = getenv("TUTTI_TEST_VERBS_INLINE");
+
+	return set ? (uint32_t)atoi(set) : MAX_INLINE;
+}
+
 struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 {
 	struct qp *q = refused("create_qp") ? NULL : calloc(1, sizeof(*q));
@@ -192,13 +229,14 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 
 	if (!q)
 		return NULL;
-	if (init->type != TT_IB_RC || init->cap.max_inline_data > MAX_DEPTH ||
+	if (init->type != TT_IB_RC || init->cap.max_inline_data > inline_most() ||
 	    init->cap.max_recv_wr > MAX_RECVS || init->cap.max_send_sge > 2) {
 		free(q);
 		errno = EINVAL;
 		return NULL;
 	}
-	init->cap.max_inline_data = MAX_INLINE;
+	if (init->cap.max_inline_data)         /* cards give a little more than was asked for */
+		init->cap.max_inline_data = inline_most();
 	count_thing(A_QP, 1);
 	lock();
 	while (i < MAX_QPS - 1 && shared()->qp[i].used)
@@ -216,7 +254,7 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 		.pieces = init->cap.max_send_sge,
 		.send_depth = init->cap.max_send_wr,
 		.recv_depth = init->cap.max_recv_wr,
-		.inline_max = MAX_INLINE,
+		.inline_max = init->cap.max_inline_data,
 		.lid = lid_of(pd->context),
 		.wire = wire_of(((struct context *)pd->context)->card),
 		.send_cq = ((struct cq *)init->send_cq)->index,

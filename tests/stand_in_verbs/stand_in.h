@@ -24,6 +24,8 @@
  * partitions; grh: and want GIDs.
  * TUTTI_TEST_VERBS_FAIL=CALL:K:ERRNO: the K-th call of ibv_CALL in this process is refused (of
  * poll_cq: says -1).
+ * TUTTI_TEST_VERBS_FORK=old: registers nothing unless forks were prepared for.
+ * TUTTI_TEST_VERBS_INLINE=BYTES: refuses queue pairs that want more inline.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
 #ifndef STAND_IN_H
