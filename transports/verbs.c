@@ -186,8 +186,9 @@ static bool verbs_reaches(struct tt_endpoint *base, int peer)
 	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
 	struct tt_ib_path way[TT_IB_RAILS];
 
-	return peer != base->world->rank && tt_ib_ways(ep, peer, way) > 0 &&
-	       tt_ib_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]);
+	return peer != base->world->rank &&
+	       tt_ib_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]) &&
+	       tt_ib_ways(ep, peer, way) > 0;
 }
 
 static bool verbs_emulated(const struct tt_endpoint *base, int peer)

@@ -111,7 +111,7 @@ static bool fits(const struct tt_ib_ep *ep, int a, int b)
 	const struct tt_ib_card *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
 	struct tt_ib_path path[TT_IB_RAILS];
 
-	return a != b && tt_ib_paths(low, high, path) > 0 && tt_ib_wanted(ep->base.world, low, high);
+	return a != b && tt_ib_wanted(ep->base.world, low, high) && tt_ib_paths(low, high, path) > 0;
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
