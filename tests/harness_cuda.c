@@ -9,6 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* For ranks that are threads, before there are any: others read the environment. */
+__attribute__((constructor)) static void have_connections(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 const struct tt_cuda *harness_cuda(void)
 {
 	const struct tt_cuda *cu;
@@ -19,7 +25,6 @@ const struct tt_cuda *harness_cuda(void)
 
 	if (n < 0)
 		return NULL;
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* ranks that are threads */
 	path[n] = '\0';
 	strcpy(strrchr(path, '/'), "/stand_in/libcuda.so.1");
 	if (getenv("TUTTI_TEST_GPU"))

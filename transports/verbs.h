@@ -194,7 +194,7 @@ struct tt_ib_link {
 	uint32_t nheld;
 	bool owing;                    /* the peer is to hear: a quarter of the ring was released */
 	bool left;                     /* the peer has closed */
-	bool lost;                     /* a completion said that something failed */
+	bool lost;                     /* a completion, or a post, said that something failed */
 };
 
 struct tt_ib_ep {

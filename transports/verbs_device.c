@@ -210,8 +210,9 @@ int tt_ib_open_rails(struct tt_ib_ep *ep)
 			if (rc < 0)
 				break;
 		}
-	if (list)
-		ep->ib->free_device_list(list);
+	if (!list)
+		return tt_fail(TT_SYSTEM, "no InfiniBand or RoCE device: %m");
+	ep->ib->free_device_list(list);
 	if (ep->nrails)
 		return 0;
 	if (failed)

@@ -260,6 +260,7 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 	int number = error > 0 ? error : errno;
 	bool removed = number == EIO || number == ENODEV;
 
+	l->lost = true;
 	if (ep->failed || look_at_ports(ep, l->rail, true))
 		return ep->failed;
 	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
