@@ -386,12 +386,17 @@ static void try_sample(const struct use *use, const char *sample, struct tally *
 	}
 }
 
-static bool open_trials(char *file)
+/* The cards' file has no name in any folder: however this ends, nothing is left of it. */
+static bool open_trials(void)
 {
+	int fd = memfd_create("cards", MFD_CLOEXEC);
+	char file[64];
+
 	trial = mmap(NULL, sizeof(*trial), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
-	if (trial == MAP_FAILED || close(mkstemp(file)) || !load_cards())
+	if (trial == MAP_FAILED || fd < 0 || !load_cards())
 		return false;
+	snprintf(file, sizeof(file), "/proc/%d/fd/%d", (int)getpid(), fd);
 	setenv("TUTTI_TEST_VERBS", file, 1);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return true;
@@ -399,10 +404,9 @@ static bool open_trials(char *file)
 
 int main(int argc, char **argv)
 {
-	char file[] = "/tmp/tutti-failures-XXXXXX";
 	int n = 0, bad = 0;
 
-	if (!open_trials(file)) {
+	if (!open_trials()) {
 		printf("1..0 # SKIP the stand-ins were not made\n");
 		return 0;
 	}
@@ -420,7 +424,6 @@ int main(int argc, char **argv)
 		       ++n, u->name, t.met - t.bad);
 		bad += t.bad;
 	}
-	unlink(file);
 	printf("1..%d\n", n);
 	return bad != 0;
 }
