@@ -450,6 +450,33 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	other.ops->close(&other);
 }
 
+/* Said at once, by every rank, before anybody waits. */
+static void is_refused(const char *what, const char *says)
+{
+	struct tt_job job = { .engine = "tutti", .nranks = 2, .rank = 1, .path = what };
+	struct tt_store s = { .ops = &tt_store_file, .job = &job };
+
+	cr_expect_eq(s.ops->open(&s), TT_ARG);
+	cr_expect(strstr(tt_error_text(), what) && strstr(tt_error_text(), says), "%s",
+		  tt_error_text());
+}
+
+Test(launch, a_path_that_is_no_file_is_refused_before_anybody_waits, .timeout = 30,
+     .fini = remove_all)
+{
+	struct tt_store other = open_file();
+	char value[TT_STORE_VALUE], name[128];
+
+	is_refused(folder, "a folder; name a file, as file:/tmp/tutti-test-");
+	is_refused("/dev/null", "no plain file");
+	snprintf(name, sizeof(name), "%s.k", path);
+	cr_assert_eq(mkfifo(name, 0600), 0);
+	is_refused(name, "no plain file");
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(20000)), TT_USAGE);
+	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
+	other.ops->close(&other);
+}
+
 /* ---- attempts -------------------------------------------------------------------------------- */
 
 static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)

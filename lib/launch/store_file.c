@@ -24,10 +24,28 @@ struct own {
 	char path[4096];
 };
 
+/* The file has the path and a key as its name, so of a folder it would lie beside, where the hosts
+ * may share nothing. */
+static int check_path(const struct tt_job *job)
+{
+	struct stat st;
+
+	if (stat(job->path, &st) || S_ISREG(st.st_mode))
+		return 0;
+	return tt_fail(TT_ARG,
+		       "rank %d: TUTTI_ROOT=file:%s: this is %s; name a file, as file:%s/job, in a folder that "
+		       "all hosts share (rank 0 makes the file)",
+		       job->rank, job->path, S_ISDIR(st.st_mode) ? "a folder" : "no plain file",
+		       S_ISDIR(st.st_mode) ? job->path : "/shared");
+}
+
 static int open_file(struct tt_store *s)
 {
-	struct own *own = malloc(sizeof(*own));
+	int rc = check_path(s->job);
+	struct own *own = rc ? NULL : malloc(sizeof(*own));
 
+	if (rc)
+		return rc;
 	if (!own)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory", s->job->rank);
 	own->fd = -1;
@@ -87,6 +105,9 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 			       own->path);
 	if (fd < 0)
 		return 0;
+	if (!fstat(fd, &st) && !S_ISREG(st.st_mode))
+		return tt_fail(TT_USAGE, "rank %d: TUTTI_ROOT: %s is no plain file: remove it",
+			       s->job->rank, own->path);
 	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 077)
 		return tt_fail(TT_USAGE,
 			"rank %d: TUTTI_ROOT: %s belongs to somebody else, or others may use it",
@@ -121,7 +142,7 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 
 	snprintf(own->path, sizeof(own->path), "%s.%s", s->job->path, key);
 	for (;;) {
-		int fd = open(own->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		int fd = open(own->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 		rc = look(s, fd, value);
 		if (fd >= 0)
