@@ -182,7 +182,7 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 		rc = sum(*comm);                 /* rank 0 never comes */
 		tuttiCommAbort(second);
 		return told(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator",
-			    "card0 port 1 is down", NULL);
+			    NULL, "card0 port 1 is down");
 	}
 	MUST(meet(second));
 	spoil(second, 0, true);
@@ -190,6 +190,19 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 	if (told(second, rc, tuttiSystemError, "card0 port 1 is down", NULL, NULL))
 		return 1;
 	tuttiCommAbort(second);
+	tuttiCommAbort(*comm);
+	*comm = NULL;
+	return 0;
+}
+
+static int failed_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	(void)nranks, (void)arg;
+	MUST(meet(*comm));
+	if (rank == 1)
+		return told(*comm, sum(*comm), tuttiRemoteError, "rank 0 aborted the communicator",
+			    "had failed there: rank 0 ran out of something", NULL);
+	tt_comm_failed(*comm, tt_fail(TT_SYSTEM, "rank 0 ran out of something"));
 	tuttiCommAbort(*comm);
 	*comm = NULL;
 	return 0;
@@ -227,9 +240,14 @@ Test(causes, who_waits_long_looks_for_a_fault_of_its_own, .timeout = 60)
 	cr_assert_eq(run(silence), 0);
 }
 
-Test(causes, an_abort_after_a_failure_in_another_communicator_tells_it, .timeout = 60)
+Test(causes, an_abort_after_a_failure_in_another_communicator_does_not_tell_it, .timeout = 60)
 {
 	cr_assert_eq(run(other_communicator), 0);
+}
+
+Test(causes, an_abort_tells_what_had_failed_in_its_communicator, .timeout = 60)
+{
+	cr_assert_eq(run(failed_alone), 0);
 }
 
 /* ---- cards of the stand-in ------------------------------------------------------------------- */

@@ -251,15 +251,17 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	return rc;
 }
 
-/* Why, as far as this process knows. A communicator that is broken has its cause, and this comes
- * too late for it. */
+/* Why, where it has failed here and the others were not told. A communicator that is broken has its
+ * cause, and this comes too late for it. */
 static void say_abort(tuttiComm_t comm)
 {
-	char failure[640], text[720];
+	char text[720];
 
-	tt_comm_last_failure(failure, sizeof(failure));
-	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%s", comm->rank,
-		 failure[0] ? "; the last failure in its process: " : "", failure);
+	pthread_mutex_lock(&comm->lock);
+	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%.640s", comm->rank,
+		 comm->error ? ", which had failed there: " : "",
+		 comm->error ? comm->error_text : "");
+	pthread_mutex_unlock(&comm->lock);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }
 

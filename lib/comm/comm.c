@@ -295,33 +295,15 @@ int tt_comm_check(tuttiComm_t c)
 	return 0;
 }
 
-static pthread_mutex_t failure_lock = PTHREAD_MUTEX_INITIALIZER;
-static char last_failure[1024];        /* under failure_lock */
-
 int tt_comm_failed(tuttiComm_t c, int code)
 {
-	bool first;
-
 	pthread_mutex_lock(&c->lock);
-	first = !c->error;
-	if (first) {
+	if (!c->error) {
 		c->error = code;
 		snprintf(c->error_text, sizeof(c->error_text), "%s", tt_error_text());
 	}
 	pthread_mutex_unlock(&c->lock);
-	if (first) {
-		pthread_mutex_lock(&failure_lock);
-		snprintf(last_failure, sizeof(last_failure), "%s", tt_error_text());
-		pthread_mutex_unlock(&failure_lock);
-	}
 	return code;
-}
-
-void tt_comm_last_failure(char *text, size_t bytes)
-{
-	pthread_mutex_lock(&failure_lock);
-	snprintf(text, bytes, "%s", last_failure);
-	pthread_mutex_unlock(&failure_lock);
 }
 
 void *tt_comm_scratch(tuttiComm_t c, size_t bytes)

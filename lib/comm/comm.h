@@ -285,10 +285,6 @@ void tt_comm_deregister_all(tuttiComm_t comm);
 
 /* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
 int tt_comm_failed(tuttiComm_t comm, int code);
-/* The latest first failure of any communicator of this process, "" for none. Who aborts one
- * communicator after another has failed tells it along: the ranks that wait in the one never hear
- * of the other. */
-void tt_comm_last_failure(char *text, size_t bytes);
 
 /* At least bytes of memory that keeps its place until the next larger request;
  * NULL: tt_fail was called. */
