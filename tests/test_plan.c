@@ -173,6 +173,8 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 		{ cuts_unevenly, TT_ALLREDUCE, 3, "3 blocks cannot be cut into 2 parts" },
 		{ joins_strangers, TT_ALLREDUCE, 1, "a group it is not in" },
 		{ sends_parts_apart, TT_ALLREDUCE, 2, "lie apart" },
+		{ says_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1, "1048577 blocks, at most 1048576" },
+		{ says_nothing, TT_ALLREDUCE, 1u << 31, "2147483648 blocks, at most 1048576" },
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {

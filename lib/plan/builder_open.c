@@ -128,6 +128,11 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
 		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes",
 			       shape->rank, cut.blocks, cut.lanes);
+	if (cut.blocks > TT_MAX_BLOCKS)
+		return tt_fail(TT_INTERNAL,
+			       "rank %d: no plan of %u blocks, at most %u: cut the buffer into fewer; large "
+			       "blocks travel in tiles anyway",
+			       shape->rank, cut.blocks, TT_MAX_BLOCKS);
 	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root,
 				  .shape = shape, .cut = cut };
 	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;

@@ -74,6 +74,8 @@ enum tt_opcode {
 enum { TT_STEP_PASSING = 1, TT_STEP_TURNS = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
+/* 16 for each rank of the largest communicator; a plan of more could hardly be proved */
+#define TT_MAX_BLOCKS (1u << 20)
 
 /* 32 bytes, no pointers: can be hashed, written to a file, copied to a GPU */
 struct tt_step {
