@@ -347,6 +347,38 @@ Test(wrong_uses, a_message_that_nobody_sends_is_named_at_the_deadline, .timeout 
 	cr_expect_eq(ranks_run(&r, receive_from_nobody), 0);
 }
 
+/* Whom to ask for what it sent is gone; what came differs all the same. */
+static int send_other_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiResult_t rc;
+
+	(void)n, (void)arg;
+	if (rank == 0) {
+		rc = tuttiSend(in, 60, tuttiFloat32, 1, *comm, NULL);
+		tuttiCommDestroy(*comm);
+		*comm = NULL;
+		return rc != tuttiSuccess;
+	}
+	rc = tuttiRecv(out, 50, tuttiFloat32, 0, *comm, NULL);
+	if (rc == tuttiInvalidUsage &&
+	    strstr(tuttiGetLastError(*comm), "another rank made a different call"))
+		return 0;
+	fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+Test(wrong_uses, a_message_that_differs_is_told_though_its_sender_has_left, .timeout = 60)
+{
+	static const char *const transports[] = { "shm", "tcp" };
+
+	for (int t = 0; t < 2; t++) {
+		struct ranks r = { .n = 2, .transport = transports[t], .timeout_ms = TIMEOUT_MS,
+				   .limit_s = 20 };
+
+		cr_expect_eq(ranks_run(&r, send_other_and_leave), 0, "%s", transports[t]);
+	}
+}
+
 /* A send might end without its receive, so only the deadline can tell. */
 static int split_and_send(tuttiComm_t *comm, int rank, int n, void *arg)
 {

@@ -214,7 +214,8 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
 	remember(ctl, stuck);
 	tell(ctl, now, false);
 	tt_waits_check(ctl);
-	check_peer(ctl, stuck->awaited, now);
+	if (!stuck->differs)
+		check_peer(ctl, stuck->awaited, now);
 	pthread_mutex_unlock(&ctl->lock);
 }
 

@@ -183,15 +183,18 @@ int tt_trouble_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
+	struct tt_stuck stuck;
 	bool mismatch = code == TT_USAGE;
 	char what[160], cause[700];
 	int own = 0;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
+	tt_trouble_describe(op, &stuck);
+	stuck.differs = mismatch;
 	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) &&
 	       tt_now_ns() < until) {
 		if (mismatch)
-			tt_trouble_ask(op);
+			tt_control_waiting(op->comm->ctl, &stuck);
 		nanosleep(&pause, NULL);
 	}
 	if (own)
