@@ -38,6 +38,8 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 	config.timeout_ms = t->ranks.timeout_ms;
 	if (gpu && !enter_cuda(rank))
 		return 1;
+	if (t->before)
+		t->before(rank);
 	if (tuttiCommInitRankConfig(comm, n, t->ranks.id, rank, &config)) {
 		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));
 		return 1;

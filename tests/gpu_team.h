@@ -25,6 +25,7 @@ struct team {
 	rank_fn *fn;
 	enum { MEET, ORDERED, STAGED } way;
 	bool mixed;                            /* rank 0 has no GPU */
+	void (*before)(int rank);              /* it joins, with CUDA there; NULL: nothing */
 };
 
 /* Where a rank is: on device 0, or, with TUTTI_TEST_CUDA_DEVICES set, by turns on as many as there are. */
@@ -45,6 +46,7 @@ struct gpu_case { const char *name; void (*run)(void); bool is_long; };
 #define GPU_CASE(name) { #name, name, false }
 #define GPU_LONG_CASE(name) { #name, name, true }      /* when it is named */
 /* the last has no name */
-extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[];
+extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[],
+	gpu_cards[];
 
 #endif

@@ -16,7 +16,8 @@
 #include "gpu_team.h"
 
 static const struct gpu_case *const files[] = { gpu_values, gpu_plans,	 gpu_pairs,
-						gpu_order,  gpu_trouble, NULL };
+						gpu_order,  gpu_trouble, gpu_cards,
+						NULL };
 
 /* Each in a process of its own, since some set variables. */
 static int run(const struct gpu_case *c)

@@ -20,7 +20,7 @@
 #include "comm/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_area *unused, *lost;                  /* under lock; lost: a peer may write yet */
+static struct tt_area *areas;                          /* under lock; of this process, all */
 static atomic_uint_fast64_t process;
 
 /* Random, since pids are equal in different pid namespaces;
@@ -39,13 +39,14 @@ uint64_t tt_area_process(void)
 
 static struct tt_area *find_unused(tt_cuctx ctx, bool by_fd)
 {
-	struct tt_area **at, *a;
+	struct tt_area *a;
 
 	pthread_mutex_lock(&lock);
-	for (at = &unused; (a = *at) && (a->ctx != ctx || (a->fd >= 0) != by_fd); at = &a->next)
-		;
+	for (a = areas; a; a = a->next)
+		if (a->use == TT_AREA_UNUSED && a->ctx == ctx && (a->fd >= 0) == by_fd)
+			break;
 	if (a)
-		*at = a->next;
+		a->use = TT_AREA_USED;
 	pthread_mutex_unlock(&lock);
 	return a;
 }
@@ -63,7 +64,8 @@ static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_area *a)
 	return rc;
 }
 
-static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_area **ret)
+static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
+		struct tt_area **ret)
 {
 	struct tt_area *a = calloc(1, sizeof(*a));
 	int rc;
@@ -71,6 +73,7 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_ar
 	if (!a)
 		return tt_fail(TT_SYSTEM, "no memory for the record of an area");
 	a->ctx = ctx;
+	a->device = device;
 	rc = allocate(cu, by_fd, a);
 	if (rc) {
 		rc = tt_cuda_fail(rc, "%zu bytes of device memory for a communicator",
@@ -84,6 +87,10 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, struct tt_ar
 		rc = tt_cuda_fail(rc, "a page of pinned memory for a communicator");
 		goto free_area;
 	}
+	pthread_mutex_lock(&lock);
+	a->next = areas;
+	areas = a;
+	pthread_mutex_unlock(&lock);
 	*ret = a;
 	return 0;
 free_area:
@@ -100,11 +107,11 @@ free_record:
 	return rc;
 }
 
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream,
-		 struct tt_area **ret_area)
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
+		 tt_custream stream, struct tt_area **ret_area)
 {
 	struct tt_area *a = find_unused(ctx, by_fd);
-	int rc = a ? 0 : make(cu, ctx, by_fd, &a);
+	int rc = a ? 0 : make(cu, ctx, device, by_fd, &a);
 
 	if (rc)
 		return rc;
@@ -118,35 +125,62 @@ int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream
 	return 0;
 }
 
-static void put(struct tt_area **list, struct tt_area *a)
+static void set_use(struct tt_area *a, int use)
 {
 	pthread_mutex_lock(&lock);
-	a->next = *list;
-	*list = a;
+	a->use = use;
 	pthread_mutex_unlock(&lock);
 }
 
 void tt_area_give(struct tt_area *a)
 {
-	put(&unused, a);
+	set_use(a, TT_AREA_UNUSED);
 }
 
 void tt_area_lose(struct tt_area *a)
 {
-	put(&lost, a);
+	set_use(a, TT_AREA_LOST);
 }
 
-void tt_area_describe(const struct tt_area *a, int device, struct tt_area_card *ret_card)
+void tt_area_describe(const struct tt_area *a, struct tt_area_card *ret_card)
 {
 	memset(ret_card, 0, sizeof(*ret_card));
 	ret_card->process = tt_area_process();
 	ret_card->at = a->at;
 	ret_card->ctx = (uintptr_t)a->ctx;
 	ret_card->bytes = a->bytes;
-	ret_card->device = device;
+	ret_card->device = a->device;
 	ret_card->ok = 1;
 	if (a->shareable)
 		ret_card->handle = a->handle;
+}
+
+static bool is_of_this_process(const struct tt_area_card *card)
+{
+	struct tt_area *a;
+
+	pthread_mutex_lock(&lock);
+	for (a = areas; a; a = a->next)
+		if (a->use == TT_AREA_USED && a->at == card->at && a->bytes == card->bytes &&
+		    (uintptr_t)a->ctx == card->ctx && a->device == card->device)
+			break;
+	pthread_mutex_unlock(&lock);
+	return a != NULL;
+}
+
+/* Kernels would go wherever a card says. Of other processes, the driver knows the rest. */
+static int check_card(const struct tt_area_card *card)
+{
+	if (card->bytes < TT_DEV_AREA_BYTES)
+		return tt_fail(TT_CUDA,
+			       "an area of %llu bytes, where %zu are needed; do all ranks run the same build?",
+			       (unsigned long long)card->bytes, (size_t)TT_DEV_AREA_BYTES);
+	if (card->process == tt_area_process() && !is_of_this_process(card))
+		return tt_fail(TT_CUDA,
+			       "an area of %llu bytes at %#llx on device %d, where this process has none",
+			       (unsigned long long)card->bytes, (unsigned long long)card->at,
+			       card->device);
+	return 0;
 }
 
 static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area_card *card,
@@ -166,14 +200,16 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area
 int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
 		  int fd, tt_cuptr *ret_at, size_t *ret_opened)
 {
-	int rc, can = 1;
+	int can = 1, rc = check_card(card);
 
+	*ret_opened = 0;
+	if (rc)
+		return rc;
 	if (card->process != tt_area_process()) {
 		rc = open_peers(cu, device, card, by_fd, fd, ret_at);
 		*ret_opened = rc ? 0 : card->bytes;
 		return rc;
 	}
-	*ret_opened = 0;
 	*ret_at = card->at;
 	if (card->device == device)
 		return 0;
@@ -195,11 +231,14 @@ void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_
 		cu->ipc_close(at);
 }
 
-/* Areas of the parent are not the child's: CUDA does not survive a fork. */
-static void forget(struct tt_area **list)
+/* Areas of the parent are not the child's: CUDA does not survive a fork. Its communicators still
+ * have the records of those that were used. */
+static void forget(void)
 {
-	for (struct tt_area *a; (a = *list);) {
-		*list = a->next;
+	for (struct tt_area *a; (a = areas);) {
+		areas = a->next;
+		if (a->use == TT_AREA_USED)
+			continue;
 		if (a->fd >= 0)
 			close(a->fd);
 		free(a);
@@ -218,8 +257,7 @@ static void after_fork(void)
 
 static void in_child(void)
 {
-	forget(&unused);
-	forget(&lost);
+	forget();
 	after_fork();
 }
 

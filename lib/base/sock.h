@@ -126,7 +126,8 @@ void tt_sock_close(int fd);
  * 0. false: errno says why not */
 bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
 		     size_t bytes, int fd);
-/* Takes what there is; *ret_fd is -1 where no descriptor came along. As recv. */
+/* Takes what there is; *ret_fd is -1 where not one descriptor came along; of several,
+ * none is kept. As recv. */
 ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "base/sock.h"
 
@@ -28,6 +29,16 @@ bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, con
 	return sendmsg(via, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
+/* How many descriptors c brought, and where they lie. */
+static size_t brought(struct cmsghdr *c, int **ret_fds)
+{
+	*ret_fds = (int *)(void *)CMSG_DATA(c);
+	return c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS
+		       ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int)
+		       : 0;
+}
+
+/* Several are nobody's that we know, and there is room for more than one, since room is aligned. */
 ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
 {
 	union control control = { 0 };
@@ -36,10 +47,16 @@ ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
 			      .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(via, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+	size_t nfds = 0;
+	int *fds;
 
 	*ret_fd = -1;
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	if (c)
+		nfds = brought(c, &fds);
+	if (nfds == 1 && !(msg.msg_flags & MSG_CTRUNC))
+		*ret_fd = fds[0];
+	else
+		for (size_t i = 0; i < nfds; i++)
+			close(fds[i]);
 	return n;
 }

@@ -135,7 +135,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	void *params[] = { &job };
 	int rc = tt_kernels_load(d->cu, d->ctx, &d->k);
 
-	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->by_fd, d->own, &d->area)))
+	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->device, d->by_fd, d->own, &d->area)))
 		return rc;
 	job.desk[0] = d->area->at;
 	job.report = d->area->report_at;
@@ -149,7 +149,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	if (rc || (rc = d->cu->stream_synchronize(d->own)))
 		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank,
 				    d->device);
-	tt_area_describe(d->area, d->device, &mine->area);
+	tt_area_describe(d->area, &mine->area);
 	mine->blocks = tt_kernels_free(d->k);
 	return 0;
 }
@@ -185,7 +185,7 @@ static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 			       &d->opened[peer]);
 
 	if (rc)
-		return rc;
+		return tt_fail(rc, "rank %d's device memory: %s", peer, tt_error_text());
 	rc = exchange_proofs(d, peer, proof_of(card->proof, c->rank), &read);
 	if (rc)
 		return tt_cuda_fail(rc, "rank %d: read and write rank %d's device memory",

@@ -113,7 +113,9 @@ void tt_gpu_unwatch(struct tt_gpu *d);
  * the next one. */
 struct tt_area {
 	struct tt_area *next;
+	enum { TT_AREA_USED, TT_AREA_UNUSED, TT_AREA_LOST } use;
 	tt_cuctx ctx;
+	int device;
 	tt_cuptr at;
 	size_t bytes;
 	struct tt_cuipc handle;
@@ -122,8 +124,8 @@ struct tt_area {
 	struct tt_dev_report *report;
 	tt_cuptr report_at;
 };
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, bool by_fd, tt_custream stream,
-		 struct tt_area **ret_area);
+int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
+		 tt_custream stream, struct tt_area **ret_area);
 void tt_area_give(struct tt_area *area);
 /* The same for one that is never to be used again, because a peer may still write into it. */
 void tt_area_lose(struct tt_area *area);
@@ -134,9 +136,9 @@ struct tt_area_card {
 	uint32_t ok;
 	struct tt_cuipc handle;
 };
-void tt_area_describe(const struct tt_area *area, int device, struct tt_area_card *ret_card);
+void tt_area_describe(const struct tt_area *area, struct tt_area_card *ret_card);
 /* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_area_shut, 0: none. fd: of the
- * peer's area if areas are shared so, else -1. 0 | TT_CUDA */
+ * peer's area if areas are shared so, else -1. 0 | TT_CUDA, also of a card that cannot be */
 int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
 		  int fd, tt_cuptr *ret_at, size_t *ret_opened);
 void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd);
