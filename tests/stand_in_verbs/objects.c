@@ -1,5 +1,6 @@
 /* objects.c - the stand-in's registrations, queues and queue pairs */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,8 @@ int ibv_destroy_qp(struct tt_ib_qp *qp);
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-static int forks_are_safe = TT_IB_FORK_UNNEEDED, registered;
+static int forks_are_safe = TT_IB_FORK_UNNEEDED;
+static atomic_int registered;
 
 int ibv_is_fork_initialized(void);
 int ibv_fork_init(void);
@@ -67,12 +69,16 @@ int ibv_dealloc_pd(struct tt_ib_pd *pd)
 
 	if (code)
 		return code;
+	lock();
 	for (int i = 0; i < MAX_MRS; i++) {
 		const struct shared_mr *m = &shared()->mr[i];
 
 		if (m->used && m->pid == getpid() && m->pd == pd->handle)
-			return EBUSY;
+			code = EBUSY;
 	}
+	unlock();
+	if (code)
+		return code;
 	count_thing(A_PD, -1);
 	free(pd);
 	return 0;

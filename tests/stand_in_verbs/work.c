@@ -37,7 +37,8 @@ static void complete(struct shared_qp *q, bool send, const struct tt_ib_wc *wc, 
 		tell(c->context, TT_IB_EVENT_CQ_ERR);
 		return;
 	}
-	c->entries[c->count++] = (struct entry){ *wc, q->number, frees, send };
+	c->entries[c->count] = (struct entry){ *wc, q->number, frees, send };
+	__atomic_store_n(&c->count, c->count + 1, __ATOMIC_RELEASE);   /* work_poll looks first */
 	if (c->armed)
 		tell(c->channel, c->cookie);
 	c->armed = false;
@@ -93,7 +94,7 @@ int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
 		wc[got++] = e->wc;
 	}
 	memmove(&c->entries[kept], &c->entries[i], (c->count - i) * sizeof(c->entries[0]));
-	c->count -= i - kept;
+	__atomic_store_n(&c->count, c->count - (i - kept), __ATOMIC_RELEASE);
 	unlock();
 	return got;
 }
