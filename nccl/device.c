@@ -78,8 +78,8 @@ bool nc_on_device(const void *ptr)
 }
 
 /* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless
- * all is host memory. A call without memory, of no elements, goes with the others of its group: on a
- * rank with a device those are most likely of its memory. */
+ * all is host memory. A call without memory, of no elements, goes with the others of its group: on
+ * a rank with a device those are most likely of its memory. */
 tuttiStream_t nc_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();

@@ -48,7 +48,8 @@ static bool is(const char *name, const char *value)
 static const char *number_for(const char *name)
 {
 	for (size_t i = 0; i < NNUMBERS; i++) {
-		const char *text = strcmp(numbers[i].ours, name) ? NULL : text_of(numbers[i].theirs);
+		const char *text =
+			strcmp(numbers[i].ours, name) ? NULL : text_of(numbers[i].theirs);
 		char *end;
 		long value = text ? strtol(text, &end, 10) : -1;
 

@@ -30,7 +30,7 @@ int tt_imagine_hosts(const char *tool, const char *text, int nranks, int *host_o
 	if (hosts == 1) {
 		hosts = ranks;
 		each = nranks / hosts;
-		larger = nranks % hosts * (each + 1);    /* so many ranks are on hosts with one more */
+		larger = nranks % hosts * (each + 1);  /* ranks on hosts with one more */
 		for (int r = 0; r < nranks; r++)
 			host_of[r] = r < larger ? r / (each + 1) :
 						  nranks % hosts + (r - larger) / each;

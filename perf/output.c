@@ -13,7 +13,8 @@ void tt_output_begin(void)
 {
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_IGN);
-	/* in this order each gets the number that is free; what cannot be written is told at the end */
+	/* in this order each gets the number that is free; what cannot be written is told
+	 * at the end */
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);

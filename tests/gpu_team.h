@@ -28,7 +28,8 @@ struct team {
 	void (*before)(int rank);              /* it joins, with CUDA there; NULL: nothing */
 };
 
-/* Where a rank is: on device 0, or, with TUTTI_TEST_CUDA_DEVICES set, by turns on as many as there are. */
+/* Where a rank is: on device 0, or, with TUTTI_TEST_CUDA_DEVICES set, by turns on as many as there
+ * are. */
 int team_device(int rank);
 /* How many ranks failed; 100: the team as a whole. */
 int team_failures(struct team *t);

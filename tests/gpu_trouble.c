@@ -229,8 +229,8 @@ static void streams_go_on_though_what_waits_holds_up_their_connection(void)
 	claim(play_short(ORDERED, false) == 0);
 }
 
-/* A kernel of the program's has done something forbidden, so the last rank's context does nothing any
- * more: at this call of the driver it comes out. */
+/* A kernel of the program's has done something forbidden, so the last rank's context does nothing
+ * any more: at this call of the driver it comes out. */
 static const char *fails_at;
 
 static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)

@@ -49,8 +49,9 @@ static int skip_nothing(struct seat *seat)
 	return 0;
 }
 
-/* As PyTorch from 2.11 on: also what is nothing is called, without memory where there is none, and on
- * the default stream, which is what its waiting calls take. Only rank 0 has something for all. */
+/* As PyTorch from 2.11 on: also what is nothing is called, without memory where there is none, and
+ * on the default stream, which is what its waiting calls take. Only rank 0 has something for
+ * all. */
 static int call_nothing(struct seat *seat)
 {
 	int n = seat->nranks, me = seat->rank, *x = seat->in, *y = seat->out;
@@ -212,7 +213,8 @@ static ncclResult_t mismatch(struct seat *seat, ncclComm_t c, int how)
 	case 2:
 		/* a root that only sends may be through, and learns of it in its next call */
 		return ncclBroadcast(seat->in, seat->out, 100, ncclInt, odd, c, s) ||
-				       ncclAllReduce(seat->in, seat->out, 100, ncclInt, ncclSum, c, s)
+				       ncclAllReduce(seat->in, seat->out, 100, ncclInt, ncclSum,
+						     c, s)
 			       ? ncclInvalidArgument
 			       : ncclSuccess;
 	default:

@@ -108,10 +108,10 @@ static int other_road(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(sum(*comm, LARGE));
 	WANT(by_cards(*comm) && (rank || !ports(*comm, true)));
 	rc = late_sum(*comm, rank, LARGE);
-	WANT(!rc || rank);                       /* rank 0's next call may overtake rank 1 in this */
+	WANT(!rc || rank);              /* rank 0's next call may overtake rank 1 in this */
 	if (!rc)
 		rc = sum(*comm, SMALL);
-	if (!rc)                                 /* what rank 0 sent is lost, and rank 1 has ended */
+	if (!rc)                        /* what rank 0 sent is lost, and rank 1 has ended */
 		rc = sum(*comm, SMALL);
 	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: standin0 port 1 is down"));
 	return 0;

@@ -9,9 +9,9 @@
  * number and the others have an error that is no time-out; nothing is left of what was made but
  * areas, which are kept for the next communicator; under AddressSanitizer, no memory.
  *
- * Without arguments the samples of failures_uses.c. An argument: all calls, of uses whose names have
- * that part ('' all have; tier full): k goes up until a run has no k-th use, from STRIDE_FROM on in
- * growing steps, since how often some are called depends on time. CALL:K:VICTIM as a second
+ * Without arguments the samples of failures_uses.c. An argument: all calls, of uses whose names
+ * have that part ('' all have; tier full): k goes up until a run has no k-th use, from STRIDE_FROM
+ * on in growing steps, since how often some are called depends on time. CALL:K:VICTIM as a second
  * argument is that trial alone, with what the ranks said.
  */
 #include <dlfcn.h>

@@ -185,9 +185,11 @@ Test(verbs, an_address_of_another_namespace_is_the_last_choice, .timeout = 30)
 	foreign.prefix = other.prefix = 0;
 	a = port(foreign, v6(1, 1, 5), v6(2, 1, 6));
 	b = port(other, v6(1, 2, 7), v6(2, 2, 8));
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 5 && theirs.index == 7);
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 5 &&
+		  theirs.index == 7);
 	a.ngids = 1;
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 3 && theirs.index == 4);
+	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 3 &&
+		  theirs.index == 4);
 }
 
 /* ---- ports that go together ------------------------------------------------------------------ */
@@ -220,8 +222,8 @@ Test(verbs, ports_of_one_subnet_go_together_however_hosts_number_them, .timeout 
 {
 	struct tt_ib_card straight = card_of(3, (int[]){ 1, 2, 3 }, 1),
 			  crossed = card_of(3, (int[]){ 3, 1, 2 }, 2),
-			  one = card_of(1, (int[]){ 2 }, 3), same = card_of(3, (int[]){ 1, 1, 1 }, 4),
-			  none = { .nrails = 3 };
+			  one = card_of(1, (int[]){ 2 }, 3),
+			  same = card_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
 
 	expect_paths(straight, straight, "00 11 22");
 	expect_paths(straight, crossed, "01 12 20");

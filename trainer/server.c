@@ -58,7 +58,8 @@ static int open_server(struct server *s)
 	if (!rc && (!s->client || !s->node || !s->at || !s->room || !s->message))
 		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory to serve %zu parameters",
 				   count - TT_TAIL);
-	return rc || !s->ps->rule.log ? rc : tt_arrivals_open(&s->arrivals, t, s->workers, s->number);
+	return rc || !s->ps->rule.log ? rc
+				      : tt_arrivals_open(&s->arrivals, t, s->workers, s->number);
 }
 
 /* As tt_arrivals_close */

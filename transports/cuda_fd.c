@@ -139,7 +139,8 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 	struct sockaddr_un sa;
 	socklen_t bytes = address(to->name, &sa);
 
-	if (tt_sock_give_fd(box->socket, (struct sockaddr *)&sa, bytes, &parcel, sizeof(parcel), fd))
+	if (tt_sock_give_fd(box->socket, (struct sockaddr *)&sa, bytes, &parcel, sizeof(parcel),
+			    fd))
 		return 0;
 	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m",
 		       rank);

@@ -62,7 +62,7 @@ struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
 	int peer, channel;
-	/* over which the channels of this pair go in turn, on both sides; 0: there is but one way */
+	/* over which the channels of this pair go in turn, on both sides; 0: one way only */
 	int ports;
 	/* posts accepted, posts whose bytes may be overwritten; monotone */
 	uint64_t posted, completed;

@@ -2,10 +2,11 @@
  * verbs.h - what the files of the verbs transport share: an endpoint, its rails, its links
  *
  * verbs.c owns endpoint, links and sleep; verbs_device.c chooses cards and ports, verbs_gid.c their
- * addresses and pairs, verbs_near.c the one to begin with; verbs_try.c tries whom they reach; verbs_queue.c makes a
- * queue pair and connects it; verbs_ring.c moves messages by the work requests of verbs_post.c;
- * verbs_direct.c those that go past the rings, verbs_memory.c keeps what they need registered;
- * verbs_trouble.c says what went wrong. All call libibverbs by the table (verbs_table.h).
+ * addresses and pairs, verbs_near.c the one to begin with; verbs_try.c tries whom they reach;
+ * verbs_queue.c makes a queue pair and connects it; verbs_ring.c moves messages by the work
+ * requests of verbs_post.c; verbs_direct.c those that go past the rings, verbs_memory.c keeps what
+ * they need registered; verbs_trouble.c says what went wrong. All call libibverbs by the table
+ * (verbs_table.h).
  *
  * A link is one RC queue pair. A message is written into the peer's ring by one RDMA write with
  * immediate data, from a ring of equal layout here: 16 bytes of head, then the payload, which
@@ -204,8 +205,8 @@ struct tt_ib_ep {
 	int nrails, bell, nowing, nholding;     /* links that owe a word, that hold wishes */
 	struct tt_ib_card *cards;      /* [nranks] */
 	int *host;                     /* [nranks] hosts by number, from 0 on */
-	/* by host: a bit for each path of the leaders by which messages went both ways; of one's own
-	 * all, untried; NULL: during the trial itself */
+	/* by host: a bit for each path of the leaders by which messages went both ways; of one's
+	 * own all, untried; NULL: during the trial itself */
 	uint8_t *reached;
 	struct tt_ib_link **links;     /* [nranks * nchannels] */
 	struct tt_ib_link **list;      /* [nlist] the same without holes */

@@ -277,7 +277,9 @@ static int connect_qp(struct tt_ib_link *l)
 		.rq_psn = l->hello.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
-		.ah = { .dlid = l->hello.lid, .is_global = l->global, .port_num = l->rail->card.port,
+		.ah = { .dlid = l->hello.lid,
+			.is_global = l->global,
+			.port_num = l->rail->card.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_ib_qp_attr rts = {

@@ -24,8 +24,8 @@ static bool find(void *library, const char *name, void *ret_function)
 }
 
 /* A fork makes the parent write to other pages than its cards read, unless the kernel copies what
- * is pinned for the child (Linux 5.12), or libibverbs keeps that from the child, which must be asked
- * for before anything is registered. */
+ * is pinned for the child (Linux 5.12), or libibverbs keeps that from the child, which must be
+ * asked for before anything is registered. */
 static void survive_forks(void)
 {
 	int error;

@@ -224,7 +224,7 @@ int tt_ib_fault(struct tt_endpoint *base, bool broken)
 	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
 }
 
-/* ---- work that failed ------------------------------------------------------------------------- */
+/* ---- work that failed ------------------------------------------------------------------------ */
 
 void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 {

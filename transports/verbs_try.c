@@ -5,9 +5,9 @@
  * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
  * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
  * each makes a queue pair for each pair of ports, sends a message and waits for the other's; what
- * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an endpoint of its own, which
- * its failures end with. What was found is remembered by a process for its other communicators; a
- * pair is tried anew unless both sides remember the same.
+ * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an
+ * endpoint of its own, which its failures end with. What was found is remembered by a process for
+ * its other communicators; a pair is tried anew unless both sides remember the same.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -111,7 +111,8 @@ static bool fits(const struct tt_ib_ep *ep, int a, int b)
 	const struct tt_ib_card *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
 	struct tt_ib_path path[TT_IB_RAILS];
 
-	return a != b && tt_ib_wanted(ep->base.world, low, high) && tt_ib_paths(low, high, path) > 0;
+	return a != b && tt_ib_wanted(ep->base.world, low, high) &&
+	       tt_ib_paths(low, high, path) > 0;
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
@@ -219,7 +220,8 @@ static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, in
 	for (int h = 0; h < hosts; h++) {
 		int n = peers[h] < 0 ? 0 : tt_ib_ways(own, peers[h], way);
 
-		for (int channel = 0; channel < n && channel < ep->base.world->nchannels; channel++) {
+		for (int channel = 0; channel < n && channel < ep->base.world->nchannels;
+		     channel++) {
 			struct trial *t = &trials[made++];
 
 			*t = (struct trial){ .peer = peers[h], .host = h };
@@ -282,9 +284,10 @@ static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const
 	int me = ep->host[w->rank];
 
 	for (int h = 0; h < hosts; h++) {
-		peers[h] = h != me && fits(ep, w->rank, leader[h]) && !joint(all, leader, hosts, me, h)
-				   ? leader[h]
-				   : -1;
+		peers[h] =
+			h != me && fits(ep, w->rank, leader[h]) && !joint(all, leader, hosts, me, h)
+				? leader[h]
+				: -1;
 		if (peers[h] >= 0)
 			mine[h] = TRIED;
 	}

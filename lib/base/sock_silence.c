@@ -1,10 +1,10 @@
 /*
  * sock_silence.c - is it the peer that says nothing, or does the network carry nothing?
  *
- * Called by control when a rank does not answer, and when a connection ends. A process that was stopped still has a kernel that
- * acknowledges; so bytes that were sent again and again and are not acknowledged mean a wire that
- * was cut, or a host that is down. Where this host's own interface is the one that is down, its
- * name is told.
+ * Called by control when a rank does not answer, and when a connection ends. A process that was
+ * stopped still has a kernel that acknowledges; so bytes that were sent again and again and are not
+ * acknowledged mean a wire that was cut, or a host that is down. Where this host's own interface is
+ * the one that is down, its name is told.
  */
 #include <errno.h>
 #include <ifaddrs.h>

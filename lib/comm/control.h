@@ -176,7 +176,7 @@ struct tt_stuck {
 	uint64_t heard;              /* the last operation in which this rank heard of it */
 	/* it may begin more operations before these end, so nothing certain follows */
 	bool open;
-	bool differs;                /* something else came: whether its sender has left is no matter */
+	bool differs;                /* something else came, wherever its sender is now */
 	int nwants;                  /* as many as fit */
 	struct tt_want want[TT_WANTS];
 };

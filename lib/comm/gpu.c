@@ -3,9 +3,9 @@
  * made when it joins, tried with its peers, closed with it
  *
  * Called by comm. Whether there will be kernels is agreed in three exchanges: where areas are; who
- * could read the others' (a kernel copies a pattern, which is compared) and wrote into them; who found there
- * what the others wrote. One no is a no for all, and no error: calls on device memory then go
- * through pinned host memory (run/gpu_stage.c).
+ * could read the others' (a kernel copies a pattern, which is compared) and wrote into them; who
+ * found there what the others wrote. One no is a no for all, and no error: calls on device memory
+ * then go through pinned host memory (run/gpu_stage.c).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -75,9 +75,9 @@ struct tt_gpu {
 /* The context in which a rank joins: its caller's, also where other threads do the joining. NULL:
  * no CUDA, or none. 0 | TT_CUDA */
 int tt_gpu_context(tt_cuctx *ret_ctx);
-/* Around calls of the driver: makes ctx current, and a capture by somebody else none of our business:
- * the driver would refuse whatever does more than put something on a stream, and spoil the capture.
- * leave takes what enter returned, and undoes both. Nothing for NULL. */
+/* Around calls of the driver: makes ctx current, and a capture by somebody else none of our
+ * business: the driver would refuse whatever does more than put something on a stream, and spoil
+ * the capture. leave takes what enter returned, and undoes both. Nothing for NULL. */
 int tt_gpu_enter(tt_cuctx ctx);
 void tt_gpu_leave(tt_cuctx ctx, int entered);
 

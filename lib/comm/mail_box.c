@@ -206,7 +206,8 @@ static uint64_t drop(struct tt_mail *mail, const struct tt_mail_want *such, uint
 	uint64_t dropped = 0;
 
 	while ((l = *at)) {
-		if (tt_box_fits(such, &l->head) && (l->head.version < version || version == UINT64_MAX)) {
+		if (tt_box_fits(such, &l->head) &&
+		    (l->head.version < version || version == UINT64_MAX)) {
 			discard(mail, at);
 			dropped++;
 		} else {

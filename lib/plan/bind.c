@@ -5,8 +5,8 @@
 #include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-/* Where ranks share cores, fewer changes from one to the other count for more. A chain loses some of
- * its overlap (4 ranks on 2 cores, beside 128 KiB: allreduce of 1 MiB 0.86, reduce 1.05). */
+/* Where ranks share cores, fewer changes from one to the other count for more. A chain loses some
+ * of its overlap (4 ranks on 2 cores, beside 128 KiB: allreduce of 1 MiB 0.86, reduce 1.05). */
 #define CROWDED_TILE (256u << 10)
 #define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */

@@ -159,8 +159,8 @@ static int check_call(const struct tt_gpu_call *call)
 	return check_broken(r->comm);
 }
 
-/* A kernel that touches what its device has no way to ends the context, and all that is in it. Peers
- * on other devices reach memory of cuMemAlloc, by peer access. */
+/* A kernel that touches what its device has no way to ends the context, and all that is in it.
+ * Peers on other devices reach memory of cuMemAlloc, by peer access. */
 static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, const void *p)
 {
 	tuttiComm_t c = call->request->comm;

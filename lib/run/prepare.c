@@ -211,11 +211,11 @@ static int connect_links(struct tt_op *op)
 	return rc;
 }
 
-/* A message of several tiles goes over all ports to its peer, as those of collectives do: both sides
- * have the same ones, and messages of a pair go one after the other, so each channel has its tiles in
- * order. The first tile goes by the first channel, whatever the count, so that a mismatch is seen.
- * All channels are connected with the first, which is when members of a set take care not to wait
- * for each other in a ring. */
+/* A message of several tiles goes over all ports to its peer, as those of collectives do: both
+ * sides have the same ones, and messages of a pair go one after the other, so each channel has its
+ * tiles in order. The first tile goes by the first channel, whatever the count, so that a mismatch
+ * is seen. All channels are connected with the first, which is when members of a set take care not
+ * to wait for each other in a ring. */
 static int spread(struct tt_op *op, int ports)
 {
 	int rc = 0, n = ports < TT_P2P_CHANNELS ? ports : TT_P2P_CHANNELS;
@@ -231,7 +231,8 @@ static int spread(struct tt_op *op, int ports)
 
 static int connect_pair(struct tt_op *op)
 {
-	struct tt_link **l = &op->road->links[TT_P2P_CHANNEL * op->comm->nranks + op->request->root];
+	struct tt_link **l =
+		&op->road->links[TT_P2P_CHANNEL * op->comm->nranks + op->request->root];
 	int rc = connect_link(op, op->request->root, TT_P2P_CHANNEL);
 
 	return tt_likely(rc || (*l)->ports <= 1) ? rc : spread(op, (*l)->ports);

@@ -19,8 +19,8 @@
  * graph, in which all nodes run one after the other.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   devices, 1
- *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE; one of
- *               those that CUDA's contexts do not survive, as 700, is what all calls return then
+ *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE; one
+ *               of those that CUDA's contexts do not survive, as 700, is what all calls return then
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_SPOIL=K   of what the K-th copy to the host takes there one bit is
  *               wrong

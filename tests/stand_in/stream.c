@@ -284,9 +284,11 @@ EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 
 EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, int priority)
 {
-	unsigned p = priority > 0 ? 0 : priority <= -PRIORITIES ? PRIORITIES - 1 : -(unsigned)priority;
+	unsigned p = PRIORITIES - 1;
 
 	ENTER_CONTEXT();
+	if (priority > -PRIORITIES)
+		p = priority > 0 ? 0 : (unsigned)-priority;
 	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
 	stand_in_count(A_STREAM, 1);
 	return 0;

@@ -104,9 +104,10 @@ bool wants_grh(void)
 /* One of a card in a process, as if each were a host */
 uint16_t lid_of(const struct tt_ib_context *context)
 {
-	return infiniband() ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
-							     0xbfff)
-			    : 0;
+	return infiniband()
+		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
+						0xbfff)
+		       : 0;
 }
 
 /* On Ethernet the default partition; else in two, and full member of the second only. */
