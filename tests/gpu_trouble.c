@@ -353,6 +353,42 @@ static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(v
 	claim(play_short(ORDERED, false) == 1);
 }
 
+/* A plan's job behind a wait that was ended, since the call has failed; and one of a call that has
+ * not. */
+static int left_over(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_gpu *d = (*comm)->gpu;
+	uint32_t x[2] = { 1, 2 };
+	int wrong = 0;
+	tt_cuptr p;
+
+	(void)rank, (void)n, (void)arg;
+	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
+		return 1;
+	for (uint32_t failed = 2; failed-- > 0;) {
+		struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
+					  .desk[0] = d->area->at, .report = d->area->report_at,
+					  .in[0] = p, .out[0] = p + 4,
+					  .piece[0] = { .from = 1, .to = 1, .bytes = 4 } };
+		void *params[] = { &job };
+
+		__atomic_store_n(&d->area->report->abort, failed, __ATOMIC_RELEASE);
+		if (cu->launch(d->k->fn[tuttiUint32], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
+			       params, NULL) || cu->stream_synchronize(d->own))
+			return 1;
+		cu->dtoh(x, p, sizeof(x));
+		wrong += x[1] != (failed ? 2 : 1);
+	}
+	cu->mem_free(p);
+	return wrong;
+}
+
+static void what_is_left_of_a_failed_plan_touches_nothing(void)
+{
+	claim(team_play(2, ORDERED, false, left_over) == 0);
+}
+
 const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(what_cannot_be_is_refused_in_words_and_breaks_nothing),
 	GPU_CASE(memory_that_kernels_cannot_reach_is_refused_in_words),
@@ -365,5 +401,6 @@ const struct gpu_case gpu_trouble[] = {
 	GPU_CASE(a_call_that_is_slow_to_come_on_its_stream_ends_too),
 	GPU_CASE(threads_without_a_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),
+	GPU_CASE(what_is_left_of_a_failed_plan_touches_nothing),
 	{ NULL, NULL, false },
 };

@@ -227,6 +227,14 @@ DEV int same_call(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 	return 0;
 }
 
+/* A job between waits of streams, which the host has ended as the call has failed: what it would
+ * read and write may be gone. */
+DEV int is_vain(const struct tt_dev_job *j)
+{
+	return j->way == TT_DEV_ALONE && j->report &&
+	       get_acquire(&((struct tt_dev_report *)j->report)->abort);
+}
+
 /* All peers have come to this job. 0: give up. Every thread of the block calls it. */
 DEV int meet_start(const struct tt_dev_job *j, uint32_t epoch, int *failed)
 {

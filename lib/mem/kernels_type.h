@@ -215,7 +215,7 @@ KERNEL(OF(tt))
 	uint32_t epoch = mine->epoch[BLOCK] + 1;
 
 	if (THREAD == 0)
-		failed = 0;
+		failed = is_vain(j);
 	SYNC();
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
 		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
@@ -240,7 +240,7 @@ KERNEL(OF(tt))
 	SYNC();
 	if (j->way == TT_DEV_FLAGGED)
 		OF(flagged)(op, j, epoch);
-	else
+	else if (!failed)
 		OF(pieces)(op, j, card);
 	if (j->way == TT_DEV_MEET)
 		meet_end(j, epoch);
