@@ -198,10 +198,12 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 static int failed_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
-	if (rank == 1)
+	if (rank == 1) {
+		meet(*comm);                    /* which rank 0's failure may overtake */
 		return told(*comm, sum(*comm), tuttiRemoteError, "rank 0 aborted the communicator",
 			    "had failed there: rank 0 ran out of something", NULL);
+	}
+	MUST(meet(*comm));
 	tt_comm_failed(*comm, tt_fail(TT_SYSTEM, "rank 0 ran out of something"));
 	tuttiCommAbort(*comm);
 	*comm = NULL;
