@@ -109,6 +109,7 @@ claim "a training that diverges says so" ended 1 'diverged.*--lr'
 start() {   # SECONDS ARGUMENT...: in the background, as $pid; its ranks are $ranks
 	local seconds=$1
 	shift
+	: >"$out/log"                    # what was started before has an epoch as well
 	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null &
 	pid=$!
 	for _ in $(seq 300); do grep -q '^epoch' "$out/log" && break; sleep 0.1; done
