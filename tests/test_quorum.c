@@ -404,15 +404,16 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		w->done++;
 	while (w->done < nranks - 1)
 		usleep(1000);
-	if (rank == 0)
-		kill(w->pids[nranks - 1], SIGCONT);
 	if (rank == nranks - 1) {
 		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
 		     q.mine == tuttiQuorumLate && number == 20);
 		w->done++;
 	}
-	while (w->done < nranks)
+	while (w->done < nranks) {
+		if (rank == 0)                   /* again, since it may not have stopped yet */
+			kill(w->pids[nranks - 1], SIGCONT);
 		usleep(1000);
+	}
 	w->k = nranks;
 	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn &&
 	     q.count == nranks);
