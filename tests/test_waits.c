@@ -1,8 +1,9 @@
 /*
  * test_waits.c - a rank stops yielding where yields are dear, and only there
  *
- * sched_yield is this file's, so that it takes as long as a test wants; threads that compute are
- * the strangers that want the core. Looked at from inside: wait.c tells its pause to nobody else.
+ * sched_yield and the clock are this file's, so that a yield takes as long as a test wants and no
+ * longer: the core's real turns do not count. Threads that compute are the strangers that want the
+ * core. Looked at from inside: wait.c tells its pause to nobody else.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -10,20 +11,45 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
 #include "ranks.h"
 
 #define STRANGERS 6              /* more than there are ranks */
+#define SLOW_NS 2000000
+#define QUICK_NS 1000
 
-static atomic_int slow_yields;   /* the next so many take long, the others no time */
+static atomic_int slow_yields;   /* the next so many take SLOW_NS, the others QUICK_NS */
 static atomic_bool end;
+
+/* of this thread: how far its clock is behind the real one, what that said last, and by how much
+ * a yield moves it on (0: time goes by itself) */
+static _Thread_local int64_t behind_ns, said_ns, step_ns;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int64_t now;
+
+	if (syscall(SYS_clock_gettime, id, t))
+		return -1;
+	if (id != CLOCK_MONOTONIC)
+		return 0;
+	now = t->tv_sec * 1000000000l + t->tv_nsec;
+	if (step_ns)
+		behind_ns = now - said_ns - step_ns;
+	step_ns = 0;
+	said_ns = now - behind_ns;
+	t->tv_sec = said_ns / 1000000000;
+	t->tv_nsec = said_ns % 1000000000;
+	return 0;
+}
 
 int sched_yield(void)
 {
-	if (atomic_fetch_sub(&slow_yields, 1) > 0)
-		usleep(2000);
+	step_ns = atomic_fetch_sub(&slow_yields, 1) > 0 ? SLOW_NS : QUICK_NS;
 	return 0;
 }
 
