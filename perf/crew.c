@@ -16,25 +16,53 @@
 #include "perf/launch.h"
 #include "perf/options.h"
 
+static void complain(const struct tt_crew *c, const struct tt_seat *s, tuttiComm_t comm,
+		     const char *what, tuttiResult_t result)
+{
+	const char *text = tuttiGetLastError(comm);
+	char prefix[80];
+	/* which rank it is to be, only the library may know yet */
+	int rank = c->env && !s->base ? -1 : s->rank, said, length = 0;
+
+	if (sscanf(text, "rank %d: %n", &said, &length) == 1 && length)
+		rank = said;
+	text += length;
+	if (rank < 0)
+		snprintf(prefix, sizeof(prefix), "%s: ", c->tool);
+	else
+		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
+	fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
+}
+
+/* Ranks abort all their communicators when one has failed. So where the one for agreeing ends, the
+ * cause may stand in a measured one, though this rank was through with its calls. */
+static void complain_of_measured(const struct tt_crew *c, const struct tt_seat *s)
+{
+	char told[1024];
+	tuttiResult_t rc;
+
+	snprintf(told, sizeof(told), "%s", tuttiGetLastError(s->base));
+	for (int a = 0; s->comms && a < c->algos; a++) {
+		const char *cause;
+
+		if (!s->comms[a] || tuttiCommGetAsyncError(s->comms[a], &rc) || !rc)
+			continue;
+		cause = strchr(tuttiGetLastError(s->comms[a]), ':');
+		if (cause && !strstr(told, cause + 1)) {
+			complain(c, s, s->comms[a], "after its measured calls", rc);
+			return;
+		}
+	}
+}
+
 int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result)
 {
 	for (int i = 0; i < c->nseats; i++) {
 		const struct tt_seat *s = &c->seats[i];
-		tuttiComm_t comm = algo < 0 ? s->base : s->comms[algo];
-		const char *text = tuttiGetLastError(comm);
-		char prefix[80];
-		/* which rank it is to be, only the library may know yet */
-		int rank = c->env && !s->base ? -1 : s->rank, said, length = 0;
 
-		if (sscanf(text, "rank %d: %n", &said, &length) == 1 && length)
-			rank = said;
-		text += length;
-		if (rank < 0)
-			snprintf(prefix, sizeof(prefix), "%s: ", c->tool);
-		else
-			snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
-		fprintf(stderr, "%s%s: %s\n", prefix, what,
-			*text ? text : tuttiGetErrorString(result));
+		if (algo < 0)
+			complain_of_measured(c, s);
+		complain(c, s, algo < 0 ? s->base : s->comms[algo], what, result);
 	}
 	return 1;
 }
