@@ -38,7 +38,7 @@ static void *be(void *arg)
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
 	config.transport = "tcp";
-	config.timeout_ms = 120000;
+	config.timeout_ms = 600000;         /* start_up.sh has a limit of its own */
 	pthread_barrier_wait(&start.barrier);
 	if (tuttiCommInitRankConfig(&s->comm, start.n, start.id, s->rank, &config)) {
 		if (!start.failed++)

@@ -105,8 +105,10 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 		conn->out.failed = false;
 		return;
 	}
-	ctl->frames++;
-	ctl->frame_bytes += bytes + TT_FRAME_HEAD;
+	if (kind != TT_F_MISSING && kind != TT_F_STATUS) {
+		ctl->frames++;
+		ctl->frame_bytes += bytes + TT_FRAME_HEAD;
+	}
 	if (!before)
 		push(ctl, conn);
 }

@@ -150,7 +150,9 @@ struct tt_control {
 	bool deaf;
 	uint64_t hear_again_ns, full_since_ns, full_last_ns;
 	uint64_t taking_ns;                      /* when tt_control_take last found nothing */
-	uint64_t frames, frame_bytes;            /* sent so far; a test counts what joining costs */
+	/* sent so far, but for who is waited for, which a busy host repeats: a test counts what
+	 * joining costs */
+	uint64_t frames, frame_bytes;
 	char accept_trouble[160];
 	struct tt_parked *parked;
 
