@@ -21,7 +21,7 @@ struct plan {
 	bool late;                       /* they die some time after the others began to shrink */
 	int rounds;
 	unsigned seed;
-	_Atomic int survivors, pids[128], resumed;
+	_Atomic int survivors, pids[128], resumed, passed;
 };
 
 static struct plan *plan_of(const struct plan *p)
@@ -337,13 +337,16 @@ Test(shrink, can_end_what_runs_first, .timeout = 60)
 static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiComm_t next;
-	int me = rank, n = nranks, first = 0, last = nranks - 1;
+	int me = rank, n = nranks, first = 0, last = nranks - 1, sums = 0;
+	struct plan *p = arg;
 
-	(void)arg;
 	for (int round = 0; n > 1; round++) {
 		int dies = round % 2 ? first++ : last--;
 
 		want(!check_sum(*comm, rank, nranks, 1, (float)n));
+		p->passed++;
+		for (sums += n; rank == dies && p->passed < sums;)
+			usleep(1000);            /* or its death might overtake their sum */
 		if (rank == dies)
 			raise(SIGKILL);
 		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
@@ -359,5 +362,5 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(shrink, goes_on_until_one_is_left, .timeout = 60)
 {
-	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, NULL), 0);
+	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, plan_of(&(struct plan){ 0 })), 0);
 }
