@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "must.h"
 
 /* ---- handles --------------------------------------------------------------------------------- */
@@ -101,28 +102,28 @@ Test(lives, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
 	run_both(forked, 3);
 }
 
-static void *abort_soon(void *comm)
+static void *abort_a_sleeper(void *arg)
 {
-	usleep(200000);
+	tuttiComm_t comm = arg;
+	uint64_t sleeps = atomic_load(&comm->sleeps);
+
+	while (atomic_load(&comm->sleeps) < sleeps + 5)
+		usleep(1000);
 	return (void *)(size_t)tuttiCommAbort(comm);
 }
 
 /* Rank 0 waits in a call; another thread of rank 0 aborts: every rank's call ends with an error. */
 static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	pthread_t t;
+	tuttiResult_t rc, state = tuttiSuccess;
 	float x[4] = { 1 };
-	tuttiResult_t rc;
+	pthread_t t;
 
 	(void)arg;
-	if (rank == n - 1) {
-		usleep(1000000);
-		rc = tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL);
-		WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(*comm), "abort"));
-		return 0;
-	}
+	for (; rank == n - 1 && !state; usleep(1000))    /* it calls when all is over */
+		MUST(tuttiCommGetAsyncError(*comm, &state));
 	if (rank == 0)
-		pthread_create(&t, NULL, abort_soon, *comm);
+		WANT(!pthread_create(&t, NULL, abort_a_sleeper, *comm));
 	rc = tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL);
 	WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "abort"));
 	if (rank == 0) {

@@ -16,16 +16,24 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "ranks.h"
 
 #define TIMEOUT_MS 4000
+#define LONG_MS 15000                    /* where nobody waits for it */
 
 /* Joins by hand: ranks as processes, each with numbers of its own. */
 struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
+	_Atomic int *told;               /* how many heard why they cannot join */
 };
+
+static void *shared_memory(size_t bytes)
+{
+	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
 
 static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -36,8 +44,12 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n;
 	config.timeout_ms = TIMEOUT_MS;
 	rc = tuttiCommInitRankConfig(comm, j->nranks[rank], j->ranks.id, j->rank[rank], &config);
-	if (rc && strstr(tuttiGetLastError(NULL), j->word))
+	while (!rc && !*j->told)                 /* who comes late finds the others */
+		usleep(1000);
+	if (rc && strstr(tuttiGetLastError(NULL), j->word)) {
+		++*j->told;
 		return 0;
+	}
 	fprintf(stderr, "process %d: result %d: %s\n", rank, rc, tuttiGetLastError(NULL));
 	return 1;
 }
@@ -58,10 +70,12 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		cases[i].ranks =
 			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
+		cases[i].told = shared_memory(sizeof(*cases[i].told));
 		if (i == 0) {
 			/* two of the three may have formed the communicator of two;
 			 * the third must be told */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
+			cr_expect_gt(*cases[i].told, 0);
 			continue;
 		}
 		cr_expect_eq(ranks_run(&cases[i].ranks, join_by_hand), 0, "case %zu", i);
@@ -138,48 +152,44 @@ Test(wrong_joins, strangers_do_not_disturb_a_job, .timeout = 60)
 	kill(stranger, SIGKILL);
 }
 
+struct place { int port; _Atomic int refused; };
+
 /* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks
  * are not disturbed. */
 static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	struct place *at = arg;
 	tuttiResult_t rc;
 	char port[32];
 	float x = 1;
 
 	(void)n;
-	config.timeout_ms = TIMEOUT_MS;
-	snprintf(port, sizeof(port), "127.0.0.1:%d", *(int *)arg);
+	config.timeout_ms = LONG_MS;
+	snprintf(port, sizeof(port), "127.0.0.1:%d", at->port);
 	setenv("TUTTI_ROOT", port, 1);
 	setenv("TUTTI_NRANKS", "2", 1);
 	setenv("TUTTI_RANK", rank ? "1" : "0", 1);
 	setenv("TUTTI_SECRET", rank == 2 ? "wrong" : "right", 1);
-	if (rank == 1)
-		usleep(500000);
+	while (rank == 1 && !at->refused)        /* till then there is no job */
+		usleep(1000);
 	rc = tuttiCommInitEnv(comm, &config);
-	if (rank == 2)
+	if (rank == 2) {
+		at->refused = 1;
 		return !(rc && strstr(tuttiGetLastError(NULL), "secret"));
+	}
 	return rc || tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) || x != 2;
-}
-
-static int free_port(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	bind(fd, (struct sockaddr *)&a, sizeof(a));
-	getsockname(fd, (struct sockaddr *)&a, &len);
-	close(fd);
-	return ntohs(a.sin_port);
 }
 
 Test(wrong_joins, a_wrong_secret_is_refused_in_words, .timeout = 60)
 {
-	int port = free_port();
-	struct ranks r = { .n = 3, .no_join = true, .arg = &port, .limit_s = 20 };
+	struct place *at = shared_memory(sizeof(*at));
+	struct ranks r = { .n = 3, .no_join = true, .arg = at, .limit_s = 20 };
+	int fd;
 
+	cr_assert_eq(tt_sock_reserve(0, &fd, &at->port), 0);
 	cr_expect_eq(ranks_run(&r, other_secret), 0);
+	close(fd);
 }
 
 static int port_taken(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -313,8 +323,7 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .t
 	for (int t = 0; t < 2; t++) {
 		struct shortage s = { .victim = 1 + t };
 
-		s.outcome = mmap(NULL, 4 * sizeof(*s.outcome), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		s.outcome = shared_memory(4 * sizeof(*s.outcome));
 		s.ranks = (struct ranks){ .n = 4, .transport = transports[t], .timeout_ms = 100000,
 					  .limit_s = 30, .arg = &s };
 		while (some_fail(&s))

@@ -10,7 +10,7 @@
 
 #include "ranks.h"
 
-#define TIMEOUT_MS 4000
+#define TIMEOUT_MS 15000                 /* no call waits for it */
 
 static float in[70000], out[70000 * 4];
 
@@ -262,7 +262,7 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 			for (int t = 0; t < 2; t++) {
 				struct ranks r = { .n = n, .transport = transports[t],
 						   .arg = (void *)(uintptr_t)&wrongs[i],
-						   .timeout_ms = TIMEOUT_MS, .limit_s = 20 };
+						   .timeout_ms = TIMEOUT_MS, .limit_s = 30 };
 
 				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s",
 					     wrongs[i].name, n, transports[t]);
@@ -321,15 +321,25 @@ Test(wrong_uses, ranks_that_wait_long_but_not_for_ever_are_left_alone, .timeout 
 	}
 }
 
+/* Make no call until another rank's has failed, and with it the communicator. */
+static tuttiResult_t stay_away(tuttiComm_t c)
+{
+	tuttiResult_t state = tuttiSuccess, rc = tuttiSuccess;
+
+	while (!rc && !state) {
+		usleep(1000);
+		rc = tuttiCommGetAsyncError(c, &state);
+	}
+	return rc;
+}
+
 static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiResult_t rc;
 
 	(void)n, (void)arg;
-	if (rank == 1) {
-		usleep(2500000);                 /* elsewhere: it might still send */
-		return 0;
-	}
+	if (rank == 1)
+		return stay_away(*comm);         /* it might still send */
 	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);
 	if (rc == tuttiTimeout &&
 	    strstr(tuttiGetLastError(*comm),
@@ -401,29 +411,27 @@ Test(wrong_uses, a_split_that_misses_a_sender_says_what_it_sends, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, split_and_send), 0);
 }
 
-/* The deadline is a time in which nothing moves: five messages of a group come 0.5 s apart, the
- * sixth never. */
+/* The deadline is a time in which nothing moves: six messages of a group come 0.5 s apart, the
+ * seventh never. */
 static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t c = *comm;
 	tuttiResult_t rc = tuttiSuccess;
 
 	(void)n, (void)arg;
-	for (int i = 0; i < 5 && rank && !rc; i++) {
+	for (int i = 0; i < 6 && rank && !rc; i++) {
 		usleep(500000);
 		rc = tuttiSend(in, 4, tuttiFloat32, 0, c, NULL);
 	}
-	if (rank) {
-		usleep(4000000);
-		return rc;
-	}
+	if (rank)
+		return rc ? rc : stay_away(c);
 	tuttiGroupStart();
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 		tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL);
 	rc = tuttiGroupEnd();
 	if (!rc && tuttiRecv(out, 4, tuttiFloat32, 1, c, NULL) == tuttiTimeout &&
 	    strstr(tuttiGetLastError(c), "without progress") &&
-	    strstr(tuttiGetLastError(c), "(number 6)"))
+	    strstr(tuttiGetLastError(c), "(number 7)"))
 		return 0;
 	fprintf(stderr, "result %d: %s\n", rc, tuttiGetLastError(c));
 	return 1;
@@ -435,7 +443,7 @@ Test(wrong_uses, what_moves_may_take_longer_than_the_time_out, .timeout = 60)
 
 	for (int t = 0; t < 2; t++) {
 		struct ranks r = {
-			.n = 2, .transport = transports[t], .timeout_ms = 1500, .limit_s = 20
+			.n = 2, .transport = transports[t], .timeout_ms = 2500, .limit_s = 20
 		};
 
 		cr_expect_eq(ranks_run(&r, slow_messages), 0, "%s", transports[t]);
