@@ -32,7 +32,7 @@ for k in 0 1 2 3 4; do
 	unshare --net --uts --mount sh -c "hostname h$k; touch '$tmp/ready$k'; exec sleep 600" &
 	hosts[k]=$!
 done
-for _ in {1..50}; do [ -e "$tmp/ready0" ] && [ -e "$tmp/ready1" ] && [ -e "$tmp/ready2" ] && [ -e "$tmp/ready3" ] &&
+for _ in {1..300}; do [ -e "$tmp/ready0" ] && [ -e "$tmp/ready1" ] && [ -e "$tmp/ready2" ] && [ -e "$tmp/ready3" ] &&
 	[ -e "$tmp/ready4" ] && break; sleep .1; done
 inside 0 ip link add br0 type bridge 2>/dev/null && inside 0 ip link set br0 up || skip_all "no bridge here"
 for k in 1 2 3 4; do
@@ -152,15 +152,15 @@ said 0 'rank 3 never came' && said 1 'rank 3 never came' && said 2 'rank 3 never
 claim $? "a rank that never starts is named on every other rank"
 
 # A rank with another secret knocks at the port while the job waits for its last rank.
-(sleep .3; inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
-	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stranger" 2>&1) &
-(sleep .3; inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
-	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=of-all timeout 20 "$perf" "${few[@]}" -T 5 >"$tmp/stale" 2>&1) &
+inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 30 "$perf" "${few[@]}" >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
+inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=of-all timeout 30 "$perf" "${few[@]}" >"$tmp/stale" 2>&1 </dev/null & strangers+=($!)
 env="TUTTI_SECRET=of-all TORCHELASTIC_RESTART_COUNT=1"
 rm -f "$tmp"/out*
 inside 1 env $env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 MASTER_ADDR=h1 MASTER_PORT=29600 \
-	timeout 30 "$perf" "${few[@]}" >"$tmp/out.0" 2>&1 </dev/null & first=$!
-sleep 2
+	timeout 60 "$perf" "${few[@]}" >"$tmp/out.0" 2>&1 </dev/null & first=$!
+wait "${strangers[@]}"                   # they have had their answer
 inside 2 env $env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 MASTER_PORT=29600 \
 	timeout 30 "$perf" "${few[@]}" >"$tmp/out.1" 2>&1 </dev/null && wait $first && right
 claim $? "a rank of another job and one of an earlier attempt do not disturb the job"
