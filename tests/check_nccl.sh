@@ -102,7 +102,7 @@ NCCL_COMM_ID=127.0.0.1:29617 tests/nccl_client groups >"$tmp/log" 2>&1
 grep -q 'TUTTI_SECRET must be set' "$tmp/log"
 point $? "NCCL_COMM_ID without a secret is refused" "$(cat "$tmp/log")"
 for port in 29617 30618 31619; do      # one of them is free
-	NCCL_COMM_ID=127.0.0.1:$port TUTTI_SECRET=check-nccl timeout 60 tests/nccl_client scaled >"$tmp/log" 2>&1
+	NCCL_COMM_ID=127.0.0.1:$port TUTTI_SECRET=check-nccl-$$ timeout 60 tests/nccl_client scaled >"$tmp/log" 2>&1
 	grep -q 'in use' "$tmp/log" || break
 done
 ! grep -q '^not' "$tmp/log"

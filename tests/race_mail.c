@@ -6,10 +6,13 @@
  * aborted under a waiting receiver.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm.h"
+#include "comm/mail_inside.h"
 #include "ranks.h"
 
 #define RANKS 3
@@ -62,6 +65,20 @@ static void *wait_in_vain(void *arg)
 	return NULL;
 }
 
+/* An abort before that would leave it no communicator to call. */
+static void await_waiter(tuttiComm_t comm)
+{
+	struct tt_mail *mail = comm->mail;
+	bool waits = false;
+
+	while (!waits) {
+		sched_yield();
+		pthread_mutex_lock(&mail->lock);
+		waits = mail->waiters != NULL;
+		pthread_mutex_unlock(&mail->lock);
+	}
+}
+
 static int body(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	pthread_t threads[2], waiter;
@@ -83,6 +100,7 @@ static int body(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	}
 	WANT(!tuttiBarrier(*comm, NULL));
 	WANT(!pthread_create(&waiter, NULL, wait_in_vain, *comm));
+	await_waiter(*comm);
 	WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	x[0] = (float)rank;
 	WANT(!tuttiAllReduce(x, x, 1, tuttiFloat32, tuttiSum, next, NULL) && x[0] == 3);

@@ -49,7 +49,8 @@ Test(id, making_many_leaks_no_descriptor, .timeout = 30)
 	for (int i = 0; i < 1000; i++)
 		cr_assert_eq(tt_id_make("", "", &id), 0);
 	after = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	cr_assert_leq(after, before + 2);
+	/* Criterion's own connection may have been made meanwhile */
+	cr_assert_leq(after, before + 50);
 }
 
 Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 30)
@@ -87,13 +88,13 @@ Test(id, ranks_meet_at_a_root_named_by_address_or_name, .timeout = 60)
 	char root[64];
 	int fd, port;
 
-	cr_assert_eq(tt_sock_listen(0, &fd, &port), 0);
-	tt_sock_close(fd);
+	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);         /* no other test is given it */
 	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
 	meet_at(root, false);
 	meet_at(root, true);                     /* the same port again, at once */
 	snprintf(root, sizeof(root), "localhost:%d", port);
 	meet_at(root, false);
+	close(fd);
 }
 
 Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30)
