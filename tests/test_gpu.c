@@ -28,8 +28,8 @@ static int run(const struct gpu_case *c)
 	fflush(NULL);
 	child = fork();
 	if (!child) {
-		alarm(c->is_long ? 3600 : gpu_thorough() ? 600 : 120);
-		gpu_limit_s = c->is_long ? 3500 : gpu_thorough() ? 300 : 50;
+		alarm(c->is_long ? 3600 : gpu_thorough() ? 600 : 280);
+		gpu_limit_s = c->is_long ? 3500 : gpu_thorough() ? 300 : 150;
 		c->run();
 		_exit(gpu_broken);
 	}
