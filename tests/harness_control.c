@@ -28,12 +28,14 @@ static void be(struct meet *m, int rank)
 	struct report *report = &m->report[rank];
 	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
 				.settings = "algo=auto transport=auto",
-				.timeout_ms = m->timeout_ms ? m->timeout_ms : 20000, .ifname = "",
+				.timeout_ms = PATIENCE_MS, .ifname = "",
 				.host_id = "", .port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
 
 	atomic_store(&report->pid, getpid());
+	if (m->timeout_ms && !(m->patient && rank))
+		join.timeout_ms = m->timeout_ms;
 	if (m->before)
 		m->before(m, rank, &join);
 	begin = tt_now_ns();

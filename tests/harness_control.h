@@ -14,6 +14,7 @@
 #include "comm/control.h"
 
 #define MEET_MOST 256
+#define PATIENCE_MS 20000
 
 struct report {
 	atomic_int pid;
@@ -26,7 +27,8 @@ struct report {
 struct meet {
 	int n;
 	bool threads;
-	uint32_t timeout_ms;             /* of joining; 0: 20000 */
+	uint32_t timeout_ms;             /* of joining; 0: PATIENCE_MS */
+	bool patient;                    /* that is rank 0's; all others have PATIENCE_MS */
 	tuttiUniqueId id;                /* made by meet_start unless has_id */
 	bool has_id;
 	/* NULL: nothing after joining */

@@ -19,6 +19,7 @@
 #include "comm/id.h"
 #include "harness_control.h"
 
+#define SOON_MS 10000                    /* far from PATIENCE_MS, however busy the machine is */
 #define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
 
 static uint64_t deadline(void)
@@ -147,7 +148,7 @@ static bool the_root(int rank)
 
 static void missing(int n, bool (*absent)(int), const char *words)
 {
-	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500 };
+	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500, .patient = !absent(0) };
 
 	meet_run(&m);
 	for (int r = 0; r < n; r++) {
@@ -156,7 +157,7 @@ static void missing(int n, bool (*absent)(int), const char *words)
 		cr_assert_eq(m.report[r].joined, TT_TIMEOUT, "rank %d: %d %s", r,
 			     m.report[r].joined, m.report[r].text);
 		SAYS(r, words);
-		cr_assert_leq(m.report[r].took_ms, 1500 + 2000);
+		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 	if (!absent(0))
 		cr_assert_geq(m.report[0].took_ms, 1490, "it waited for them");
@@ -196,13 +197,13 @@ static void another_secret(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, a_rank_with_another_secret_is_kept_out_and_both_sides_say_so, .timeout = 30)
 {
-	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500 };
+	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .patient = true };
 
 	meet_run(&m);
 	for (int r = 0; r < 4; r++)
 		SAYS(r, "another secret");
 	cr_assert_eq(m.report[2].joined, TT_REMOTE);
-	cr_assert_lt(m.report[2].took_ms, 1000, "it need not wait to know");
+	cr_assert_lt(m.report[2].took_ms, SOON_MS, "it need not wait to know");
 	cr_assert_eq(m.report[0].joined, TT_TIMEOUT);
 	SAYS(0, "rank 2 never came");
 }
@@ -300,7 +301,7 @@ static void all_say(struct meet *m_, int code, const char *a, const char *b)
 			     m.report[r].text);
 		SAYS(r, a);
 		SAYS(r, b);
-		cr_assert_leq(m.report[r].took_ms, 3000, "long before the deadline");
+		cr_assert_leq(m.report[r].took_ms, SOON_MS, "long before the deadline");
 	}
 }
 
@@ -454,7 +455,7 @@ static void too_few(void (*before)(struct meet *, int, struct tt_join *), int li
 		for (int r = 0; r < 6; r++) {
 			cr_assert(m.report[r].joined, "spare %d: rank %d joined", spare, r);
 			SAYS(r, "Too many open files");
-			cr_assert_leq(m.report[r].took_ms, 6000,
+			cr_assert_leq(m.report[r].took_ms, SOON_MS,
 				      "it need not wait for its deadline");
 		}
 	}
@@ -486,6 +487,6 @@ Test(control, what_keeps_a_rank_from_joining_is_told_to_every_rank, .timeout = 6
 		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
 			     m.report[r].text);
 		SAYS(r, "TUTTI_SOCKET_IFNAME==nosuch chooses no interface");
-		cr_assert_leq(m.report[r].took_ms, 6000);
+		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 }

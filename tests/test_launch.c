@@ -277,7 +277,7 @@ static void *take_part(void *arg)
 	float one = 1;
 	tuttiComm_t comm;
 
-	config.timeout_ms = 5000;
+	config.timeout_ms = PATIENCE_MS;
 	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
 		       : tuttiCommInitStore(&comm, &store, &config);
 	if (s->rc) {
@@ -417,7 +417,7 @@ Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = r
 	int left_behind;
 
 	cr_assert_eq(root.ops->put(&root, "k", "first"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
 		     tt_error_text());
 	cr_assert_str_eq(value, "first");
 	root.ops->close(&root);
@@ -429,7 +429,7 @@ Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = r
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
 	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
 	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
 		     tt_error_text());
 	cr_expect_str_eq(value, "second");
 	next.ops->close(&next);
@@ -444,7 +444,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	cr_assert_eq(root.ops->put(&root, "k", "open"), 0, "%s", tt_error_text());
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(chmod(name, 0644), 0);
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(5000)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "others may use it"), "%s", tt_error_text());
 	root.ops->close(&root);
 	other.ops->close(&other);
@@ -472,7 +472,7 @@ Test(launch, a_path_that_is_no_file_is_refused_before_anybody_waits, .timeout = 
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(mkfifo(name, 0600), 0);
 	is_refused(name, "no plain file");
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(20000)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
 	other.ops->close(&other);
 }
@@ -498,7 +498,8 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
 				  .epoch = 4,
 				  .naddresses = 1,
 				  .addresses = { tt_loopback4 } };
-	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500 };
+	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
+			  .patient = true };
 	int fd;
 
 	cr_assert_eq(tt_sock_reserve(0, &fd, &where.port), 0);

@@ -16,6 +16,7 @@
 
 #define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
 #define HOLD_MS 20000
+#define SOON_MS 4000                     /* far from that, however busy the machine is */
 
 static const struct tt_call sum_512 = {
 	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 512
@@ -59,7 +60,7 @@ static void kill_one(int n, int victim)
 			     m.report[r].text);
 		SAYS(r, words);
 		SAYS(r, "operation 6 (allreduce of 1024 float32, sum");
-		cr_assert_lt(m.report[r].took_ms, 1000, "rank %d took %lu ms", r,
+		cr_assert_lt(m.report[r].took_ms, SOON_MS, "rank %d took %lu ms", r,
 			     m.report[r].took_ms);
 	}
 }
@@ -94,7 +95,7 @@ Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
 		for (until = tt_now_ns() + (uint64_t)(rand() % 12000) * 1000; tt_now_ns() < until;)
 			;
 		kill(m.report[victim].pid, SIGKILL);
-		until = tt_deadline_ns(2500 + 2000);
+		until = tt_deadline_ns(2500 + SOON_MS);
 		meet_wait(&m);
 		cr_assert_lt(tt_now_ns(), until, "round %d took too long", round);
 		for (int r = 0; r < 12; r++)
@@ -114,10 +115,10 @@ static void stop_myself(struct meet *m, int rank, struct tt_join *join)
 
 Test(trouble, a_rank_stopped_while_joining_is_named, .timeout = 60)
 {
-	struct meet m = { .n = 10, .before = stop_myself, .timeout_ms = 2000 };
+	struct meet m = { .n = 10, .before = stop_myself, .timeout_ms = 3000, .patient = true };
 
 	meet_start(&m);
-	sleep_ms(500);
+	sleep_ms(1200);                          /* by then it has come */
 	kill(m.report[1].pid, SIGSTOP);
 	sleep_ms(50);
 	atomic_store(&m.report[1].stage, 1);
@@ -151,7 +152,7 @@ Test(trouble, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout = 6
 	atomic_store(&m.report[victim].stage, 2);
 	meet_wait(&m);
 	cr_assert(m.report[0].rc == 0 && m.report[2].rc == 0, "%s", m.report[0].text);
-	cr_assert_lt(m.report[0].took_ms, 1000);
+	cr_assert_lt(m.report[0].took_ms, SOON_MS);      /* its child lives longer */
 	SAYS(2, "rank 1 died");
 }
 
@@ -220,7 +221,7 @@ static int raise_or_notice(struct meet *m, int rank, struct tt_control *ctl)
 	if (rank == *(int *)m->arg)
 		tt_control_raise(ctl, TT_SYSTEM, rank, "rank 5: no memory\nfor what it wanted");
 	code = meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
-	for (int ms = 0; ms < 2000 && !hooks; ms++)
+	for (int ms = 0; ms < HOLD_MS && !hooks; ms++)
 		sleep_ms(1);
 	tt_control_raise(ctl, TT_INTERNAL, rank, "too late");
 	if (tt_control_broken(ctl) != code || hooks != 1 || culprit != 5)
@@ -298,7 +299,7 @@ static void stop_one(int n, int victim)
 			     m.report[r].text);
 		SAYS(r, words);
 		SAYS(r, "operation 2 (allreduce of 1024 float32");
-		cr_assert_lt(m.report[r].took_ms, 1900);
+		cr_assert_lt(m.report[r].took_ms, SOON_MS);
 	}
 }
 
@@ -318,9 +319,11 @@ static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
 
 	note_sum(ctl, 1, true);
 	if (rank == 2) {
+		atomic_store(&m->report[rank].stage, 1);
 		meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
 		return 0;
 	}
+	meet_reached(m, 2, 1, HOLD_MS);          /* it has noted the first */
 	note_sum(ctl, 2, false);
 	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 1 });
 	sleep_ms(300);

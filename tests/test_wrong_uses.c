@@ -352,7 +352,7 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(wrong_uses, a_message_that_nobody_sends_is_named_at_the_deadline, .timeout = 60)
 {
-	struct ranks r = { .n = 2, .timeout_ms = 1500, .limit_s = 20 };
+	struct ranks r = { .n = 2, .timeout_ms = 2500, .limit_s = 20 };
 
 	cr_expect_eq(ranks_run(&r, receive_from_nobody), 0);
 }
@@ -406,7 +406,7 @@ static int split_and_send(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(wrong_uses, a_split_that_misses_a_sender_says_what_it_sends, .timeout = 60)
 {
-	struct ranks r = { .n = 2, .transport = "shm", .timeout_ms = 2000, .limit_s = 20 };
+	struct ranks r = { .n = 2, .transport = "shm", .timeout_ms = 3000, .limit_s = 20 };
 
 	cr_expect_eq(ranks_run(&r, split_and_send), 0);
 }
