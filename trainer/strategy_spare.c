@@ -138,7 +138,8 @@ static int meet(struct tt_trainer *t, struct spare *s, const float *mine, int k,
 			  t->comm);
 }
 
-/* Results that this rank has not seen are there: takes them one by one. */
+/* Results that this rank has not seen are there: takes them one by one, and past those that a
+ * copied state has in it, or the next call would be given one of them. */
 static int catch_up(struct tt_trainer *t, struct spare *s, tuttiQuorum_t *q, size_t rows)
 {
 	for (;;) {
@@ -150,7 +151,7 @@ static int catch_up(struct tt_trainer *t, struct spare *s, tuttiQuorum_t *q, siz
 			rc = tt_spare_state_fetch(&s->state, t, q->sequence, &s->applied);
 			t->step = s->applied - s->aside;
 		}
-		if (rc || s->applied >= q->newest)
+		if (rc || (s->applied >= q->newest && q->sequence >= s->applied))
 			return rc;
 		rc = meet(t, s, NULL, (int)s->k, q);
 		if (rc)
