@@ -59,7 +59,8 @@ else
 fi
 
 # ---- Slurm -----------------------------------------------------------------------------------------------------------
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+# NUMBER: below those that the kernel gives to connections, and no other script's; torchrun's ranks meet at the next one
+free_port() { echo $((29000 + ($$ * 8 + $1 * 2) % 400)); }
 start_slurm() {
 	local name
 	name=$(hostname -s)
@@ -71,8 +72,8 @@ start_slurm() {
 	cat >"$tmp/slurm.conf" <<-END
 		ClusterName=tutti
 		SlurmctldHost=$name(127.0.0.1)
-		SlurmctldPort=$(free_port)
-		SlurmdPort=$(free_port)
+		SlurmctldPort=$(free_port 0)
+		SlurmdPort=$(free_port 1)
 		SlurmUser=root
 		AuthType=auth/munge
 		AuthInfo=socket=$tmp/munge
@@ -92,7 +93,7 @@ start_slurm() {
 	export SLURM_CONF=$tmp/slurm.conf
 	slurmctld -D >"$tmp/slurmctld.out" 2>&1 & daemons+=($!)
 	slurmd -D >"$tmp/slurmd.out" 2>&1 & daemons+=($!)
-	for _ in {1..60}; do sinfo -h -o %t 2>/dev/null | grep -q idle && return 0; sleep .25; done
+	for _ in {1..240}; do sinfo -h -o %t 2>/dev/null | grep -q idle && return 0; sleep .25; done
 	cat "$tmp"/slurm*.out "$tmp/munged.out" | tail -n 15 >"$tmp/out"
 	return 1
 }
@@ -121,14 +122,14 @@ fi
 python=''
 [ "${TT_TIER:-default}" = default ] || for p in python3 /usr/bin/python3; do $p -c 'import torch.distributed.run' 2>/dev/null && python=$p; done
 if [ -n "$python" ]; then
-	port=$(free_port)
+	port=$(free_port 2)
 	# Debian's torch 1.13 does not start under its Python 3.11 unless output is redirected
 	engine torchrun torchrun $python -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
 		--master_port "$port" --no_python
 else
 	skip torchrun "no torch (package python3-torch), or not tier full, since it takes 40 s"
 	# its variables, then
-	port=$(free_port)
+	port=$(free_port 2)
 	cat >"$tmp/torchrun" <<-END
 		#!/bin/sh
 		for r in 0 1 2 3; do

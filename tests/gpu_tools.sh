@@ -139,7 +139,7 @@ run 60 "${small[@]}" --device cuda --np 2
 claim "without CUDA the device is refused once" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
 
 # Two ranks that something else started: each takes the GPU of its place on the host.
-port=$((21000 + $$ % 9000))
+port=$((23000 + $$ % 1000))
 for r in 1 0; do
 	TUTTI_TEST_CUDA_DEVICES=2 TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=s on timeout 60 "$prog" \
 		"${small[@]}" --device cuda >"$out/log.$r" 2>"$out/err" </dev/null &

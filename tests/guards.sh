@@ -28,7 +28,7 @@ core() { taskset -pc $$ | sed 's/.*: *//' | tr , '\n' | awk -F- -v k="$1" '{ for
 # of its own where there are enough: two that share one give way to each other, which is a system call.
 ranks() {
 	local n=$1 good=0 r args=() pids=() on=()
-	export TUTTI_NRANKS=$1 TUTTI_TRANSPORT=$2 TUTTI_SECRET=guard TUTTI_ROOT=127.0.0.1:$((20000 + RANDOM % 12000))
+	export TUTTI_NRANKS=$1 TUTTI_TRANSPORT=$2 TUTTI_SECRET=guard TUTTI_ROOT=127.0.0.1:$((27000 + RANDOM % 2000))
 	shift 2
 	while [ "$1" != -- ]; do args+=("$1"); shift; done
 	shift

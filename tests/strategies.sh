@@ -129,7 +129,7 @@ train --np 3 --steps 6 --ps 2 --strategy ps-sync --sim-compute-ms 4 --slow 1:10
 claim "a synchronous step is no faster than the straggler" at_least step_ms 38
 
 # Three ranks that something else started: the last one serves.
-port=$((21000 + $$ % 9000))
+port=$((24000 + $$ % 1000))
 hash_of --steps 8 --np 2 --strategy reduce-to-one
 for r in 2 1 0; do
 	TUTTI_RANK=$r TUTTI_NRANKS=3 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=serve timeout 60 "$prog" "${small[@]}" \

@@ -81,7 +81,7 @@ else
 fi
 
 # Two ranks that no launcher started; rank 1 also gets the arguments. Status, stdout, stderr of rank 0.
-port=$((20000 + $$ % 10000))
+port=$((22000 + $$ % 1000))
 joined() {
 	local join=(env TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$((++port)) TUTTI_SECRET=train timeout 60)
 	TUTTI_RANK=1 "${join[@]}" "$prog" "${small[@]}" "$@" >"$out/log.1" 2>"$out/err.1" </dev/null &
