@@ -42,7 +42,7 @@ silence() {
 	inside "$b" ip neigh replace 10.78.0.1 lladdr 02:00:00:00:00:99 dev vb nud permanent
 }
 mend() { inside "$a" ip neigh del 10.78.0.2 dev va; inside "$b" ip neigh del 10.78.0.1 dev vb; }
-cut "in silence" 1 'is not answering: its host has acknowledged nothing for [0-9.]+ s: the network, or that host, is down' silence
+cut "in silence" 2 'is not answering: its host has acknowledged nothing for [0-9.]+ s: the network, or that host, is down' silence
 if [ "${TT_TIER:-default}" != default ]; then
 	mend
 	for host in "$a" "$b"; do inside "$host" sh -c 'echo 3 >/proc/sys/net/ipv4/tcp_retries2'; done
