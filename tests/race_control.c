@@ -116,8 +116,11 @@ static int body(struct meet *m, int rank, struct tt_control *ctl)
 	if (pthread_create(&watcher, NULL, look_around, &w))
 		return 1;
 	failed = work(m, rank, ctl);
-	if (breaks && rank % 5 == 1)             /* two at once */
+	atomic_store(&m->report[rank].stage, 1);
+	if (breaks && rank % 5 == 1) {           /* two at once, when nobody waits for a peer */
+		failed |= !meet_all_reached(m, 1, 20000);
 		tt_control_raise(ctl, TT_REMOTE, rank, "enough");
+	}
 	if (breaks)
 		failed |= meet_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
 	else
