@@ -175,8 +175,8 @@ Test(control, a_missing_inner_rank_of_the_tree_is_named_by_those_below_it, .time
 
 Test(control, without_rank_0_the_others_say_so, .timeout = 30)
 {
-	missing(3, the_root, "rank 0 never came");
-	missing(3, the_root, "nobody listens at");
+	/* nobody listens where it should be, or not all places have answered yet */
+	missing(3, the_root, "never came, or cannot be reached");
 }
 
 /* ---- trust ----------------------------------------------------------------------------------- */

@@ -214,9 +214,13 @@ static void park(struct tt_control *ctl, int peer, int channel, int fd)
 
 static void seat(struct tt_control *ctl, const struct tt_hello *h, int fd)
 {
+	struct tt_conn *conn;
+
 	switch (h->purpose) {
 	case TT_P_REGISTER:
-		tt_conn_add(ctl, fd, h->from, TT_ROLE_REGISTER);
+		conn = tt_conn_add(ctl, fd, h->from, TT_ROLE_REGISTER);
+		if (conn)
+			tt_desk_entered(ctl, conn);
 		break;
 	case TT_P_TREE:
 		if (tt_conn_add(ctl, fd, h->from, TT_ROLE_CHILD))

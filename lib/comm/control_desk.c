@@ -122,14 +122,29 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	return true;
 }
 
-static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
+static void tell(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
 	struct tt_writer w = { 0 };
 
 	tt_control_put_abort(&w, ctl->rank, code, -1, 0, text);
 	tt_conn_send(ctl, conn, TT_F_ABORT, w.data, w.have);
 	free(w.data);
+}
+
+static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
+{
+	tell(ctl, conn, code, text);
 	tt_conn_end(ctl, conn);
+}
+
+/* Somebody is about to register. If there is no job any more, that is said before rank 0 leaves,
+ * which it may do before the registration comes. */
+void tt_desk_entered(struct tt_control *ctl, struct tt_conn *conn)
+{
+	int culprit;
+
+	if (ctl->broken)
+		tell(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
 }
 
 /* ---- placing ranks --------------------------------------------------------------------------- */

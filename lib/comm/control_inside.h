@@ -361,6 +361,7 @@ void tt_want_words(const struct tt_want *want, char *text, size_t bytes);
 /* control_desk.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
 int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);
 void tt_desk_close(struct tt_control *ctl);
+void tt_desk_entered(struct tt_control *ctl, struct tt_conn *conn);
 bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes);
 bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
