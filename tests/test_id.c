@@ -53,7 +53,7 @@ Test(id, making_many_leaks_no_descriptor, .timeout = 30)
 	cr_assert_leq(after, before + 50);
 }
 
-Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 30)
+Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
 {
 	tuttiUniqueId a, b, c;
 	struct tt_id x, y;
