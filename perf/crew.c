@@ -34,35 +34,34 @@ static void complain(const struct tt_crew *c, const struct tt_seat *s, tuttiComm
 	fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
 }
 
-/* Ranks abort all their communicators when one has failed. So where the one for agreeing ends, the
- * cause may stand in a measured one, though this rank was through with its calls. */
-static void complain_of_measured(const struct tt_crew *c, const struct tt_seat *s)
+static bool is_aborted(tuttiComm_t comm)
 {
-	char told[1024];
+	return strstr(tuttiGetLastError(comm), "aborted the communicator");
+}
+
+/* Ranks abort all their communicators when one has failed. So where the one for agreeing was
+ * aborted, the cause may stand in a measured one, though this rank was through with its calls. */
+static tuttiComm_t find_cause(const struct tt_crew *c, const struct tt_seat *s)
+{
 	tuttiResult_t rc;
 
-	snprintf(told, sizeof(told), "%s", tuttiGetLastError(s->base));
-	for (int a = 0; s->comms && a < c->algos; a++) {
-		const char *cause;
-
-		if (!s->comms[a] || tuttiCommGetAsyncError(s->comms[a], &rc) || !rc)
-			continue;
-		cause = strchr(tuttiGetLastError(s->comms[a]), ':');
-		if (cause && !strstr(told, cause + 1)) {
-			complain(c, s, s->comms[a], "after its measured calls", rc);
-			return;
-		}
-	}
+	for (int a = 0; s->comms && a < c->algos && is_aborted(s->base); a++)
+		if (s->comms[a] && !tuttiCommGetAsyncError(s->comms[a], &rc) && rc &&
+		    !is_aborted(s->comms[a]))
+			return s->comms[a];
+	return NULL;
 }
 
 int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result)
 {
 	for (int i = 0; i < c->nseats; i++) {
 		const struct tt_seat *s = &c->seats[i];
+		tuttiComm_t cause = algo < 0 ? find_cause(c, s) : NULL;
 
-		if (algo < 0)
-			complain_of_measured(c, s);
-		complain(c, s, algo < 0 ? s->base : s->comms[algo], what, result);
+		if (cause)
+			complain(c, s, cause, "after its measured calls", result);
+		else
+			complain(c, s, algo < 0 ? s->base : s->comms[algo], what, result);
 	}
 	return 1;
 }
