@@ -207,8 +207,6 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const
 {
 	char tried[600];
 
-	if (!dial->anyway && tt_control_broken(ctl))
-		return tt_control_fail(ctl);
 	/* it could not let this rank in, and has given up */
 	if (a->full[0] && !a->answered)
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
@@ -249,7 +247,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 		*ret_fd = fd;
 		return 0;
 	}
-	if (rc == TT_SYSTEM && (dial->anyway || !tt_control_broken(ctl)))
+	if (rc == TT_SYSTEM)
 		return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, tt_error_text());
 	return judge_round(ctl, dial, a);
 }
@@ -263,6 +261,9 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
 		int rc = try_all(ctl, dial, &a, ret_fd);
 
+		/* also where that is a time-out: there is nobody to try again for */
+		if (rc && !dial->anyway && tt_control_broken(ctl))
+			return tt_control_fail(ctl);
 		if (rc != TT_TIMEOUT)
 			return rc;
 		pause_ns(pause);
