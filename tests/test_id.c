@@ -53,6 +53,20 @@ Test(id, making_many_leaks_no_descriptor, .timeout = 30)
 	cr_assert_leq(after, before + 50);
 }
 
+Test(id, several_that_nobody_has_used_yet_all_keep_their_ports, .timeout = 30)
+{
+	tuttiUniqueId id[3];
+	struct tt_id unpacked;
+	int fd, port;
+
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(tt_id_make("", "", &id[i]), 0);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(tt_id_unpack(&id[i], &unpacked), 0);
+		cr_assert_eq(tt_sock_reserve(unpacked.port, &fd, &port), TT_SYSTEM, "id %d", i);
+	}
+}
+
 Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
 {
 	tuttiUniqueId a, b, c;

@@ -24,8 +24,13 @@
 #define ID_MAGIC 0x31495454u             /* "TTI1": a new layout gets a new digit */
 #define STRETCH_ROUNDS 10000             /* a secret in words is guessed this much more slowly */
 
+#define RESERVED 16
+
 static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
-static int reserved_fd = -1, reserved_port;      /* the latest id's; forked children inherit it */
+/* The latest ids' that nobody here has joined with; forked children inherit them. port 0: none.
+ * The first place is for the latest of a range, whose ports are few. */
+static struct { int fd, port; } reserved[1 + RESERVED];
+static unsigned nreserved;               /* of no range, so far; the oldest is replaced */
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
@@ -140,15 +145,19 @@ uint64_t tt_id_place(const char *override)
 
 /* ---- the reserved port ----------------------------------------------------------------------- */
 
-/* A later id replaces an earlier one, so the process holds one such socket at most. */
-static void keep(int fd, int port)
+/* A program may make several ids before it joins with the first: whoever listened anywhere
+ * meanwhile, this process itself too, might be given that one's port. */
+static void keep(int fd, int port, bool of_range)
 {
-	int old;
+	int old = -1;
+	unsigned at;
 
 	pthread_mutex_lock(&reserved_lock);
-	old = reserved_fd;
-	reserved_fd = fd;
-	reserved_port = port;
+	at = of_range ? 0 : 1 + nreserved++ % RESERVED;
+	if (reserved[at].port)
+		old = reserved[at].fd;
+	reserved[at].fd = fd;
+	reserved[at].port = port;
 	pthread_mutex_unlock(&reserved_lock);
 	tt_sock_close(old);
 }
@@ -158,10 +167,11 @@ void tt_id_release(int port)
 	int fd = -1;
 
 	pthread_mutex_lock(&reserved_lock);
-	if (port == reserved_port) {
-		fd = reserved_fd;
-		reserved_fd = -1;
-	}
+	for (int i = 0; i <= RESERVED && fd < 0; i++)
+		if (port && reserved[i].port == port) {
+			fd = reserved[i].fd;
+			reserved[i].port = 0;
+		}
 	pthread_mutex_unlock(&reserved_lock);
 	tt_sock_close(fd);
 }
@@ -201,7 +211,7 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 		rc = tt_sock_among(&ports, tt_sock_reserve_used, &fd, &id.port);
 	if (rc)
 		return rc;
-	keep(fd, id.port);
+	keep(fd, id.port, ports.count > 0);
 	tt_id_pack(&id, ret_id);
 	return 0;
 }
