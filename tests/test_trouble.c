@@ -334,17 +334,18 @@ static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
 		meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
 		return 0;
 	}
-	meet_reached(m, 2, 1, HOLD_MS);          /* it has noted the first */
 	note_sum(ctl, 2, false);
+	atomic_store(&m->report[rank].stage, 1);
+	meet_all_reached(m, 1, HOLD_MS);
 	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 1 });
 	sleep_ms(300);
 	who = tt_control_missing(ctl, 2, &(struct tt_stuck){ .awaited = 2, .heard = 1 },
 					 m->report[rank].text, sizeof(m->report[rank].text));
 	if (rank == 0) {
-		meet_reached(m, 1, 1, HOLD_MS);
+		meet_reached(m, 1, 2, HOLD_MS);
 		tt_control_raise(ctl, TT_TIMEOUT, who, m->report[rank].text);
 	}
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&m->report[rank].stage, 2);
 	return who == 2 ? 0 : 1;
 }
 
