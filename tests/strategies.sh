@@ -220,7 +220,7 @@ by_hand=(--np 3 --k 2 --steps 12 --strategy spare --replay "$out/by-hand")
 hash_of "${by_hand[@]}"
 train "${by_hand[@]}" --slow 2:10 --sim-compute-ms 3
 claim "a rank that caught up finds its line of the record" same
-train "${spare[@]}" --kill 3@1 --sim-compute-ms 3     # a later step it may sleep through
+train "${spare[@]}" --k 5 --kill 3@10 --sim-compute-ms 3     # with k = 4 it may sleep through step 10
 claim "a worker dies: the others end" equals died 1
 train --np 4 --k 1 --steps 60 --strategy spare --slow 2:60 --sim-compute-ms 3
 claim "a rank that is far behind goes on from the newest" ended 0
