@@ -261,9 +261,11 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
 		int rc = try_all(ctl, dial, &a, ret_fd);
 
-		/* also where that is a time-out: there is nobody to try again for */
-		if (rc && !dial->anyway && tt_control_broken(ctl))
-			return tt_control_fail(ctl);
+		if (rc && !dial->anyway && tt_control_broken(ctl)) {
+			rc = tt_control_fail(ctl);
+			/* there is nobody to try again for, but where it was in vain is to be told */
+			return rc == TT_TIMEOUT ? give_up(ctl, dial, &a) : rc;
+		}
 		if (rc != TT_TIMEOUT)
 			return rc;
 		pause_ns(pause);
