@@ -433,7 +433,7 @@ Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Rank 0's call is there, which it is as soon as there is memory for it; then it is rank 1's turn. */
+/* Rank 0's call is there as soon as there is memory for it; then it is rank 1's turn. */
 static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *turn)
 {
 	float x[8] = { 1 }, y[8];
