@@ -140,6 +140,16 @@ bool meet_all_reached(struct meet *m, int stage, int limit_ms)
 	return true;
 }
 
+void meet_stop(const struct meet *m, int rank)
+{
+	pid_t pid = m->report[rank].pid;
+	siginfo_t how;
+
+	/* a thread of it may go on until another one has taken the signal */
+	if (kill(pid, SIGSTOP) || waitid(P_PID, (id_t)pid, &how, WSTOPPED | WEXITED | WNOWAIT))
+		perror("stop a rank");
+}
+
 int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
 		      int *ret_culprit)
 {

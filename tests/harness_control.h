@@ -50,6 +50,9 @@ void meet_run(struct meet *m);
 bool meet_reached(struct meet *m, int rank, int stage, int limit_ms);
 bool meet_all_reached(struct meet *m, int stage, int limit_ms);
 
+/* Stop a rank's process (m->threads is false); no thread of it does anything any more. */
+void meet_stop(const struct meet *m, int rank);
+
 /* In a body: wait until the control is broken, at most limit_ms; the sentence goes into the report.
  * Returns the code, 0 when it is not broken. */
 int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,

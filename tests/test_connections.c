@@ -152,7 +152,7 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 
 	meet_start(&m);
 	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	kill(m.report[1].pid, SIGSTOP);
+	meet_stop(&m, 1);
 	atomic_store(&m.report[1].stage, 2);
 	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
 		sleep_ms(1);

@@ -119,8 +119,7 @@ Test(trouble, a_rank_stopped_while_joining_is_named, .timeout = 60)
 
 	meet_start(&m);
 	sleep_ms(1200);                          /* by then it has come */
-	kill(m.report[1].pid, SIGSTOP);
-	sleep_ms(50);
+	meet_stop(&m, 1);
 	atomic_store(&m.report[1].stage, 1);
 	for (int ms = 0; ms < HOLD_MS && !(m.report[0].text[0] && m.report[9].text[0]); ms++)
 		sleep_ms(1);
@@ -296,7 +295,7 @@ static void stop_one(int n, int victim)
 
 	meet_start(&m);
 	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	kill(m.report[victim].pid, SIGSTOP);
+	meet_stop(&m, victim);
 	atomic_store(&m.report[victim].stage, 2);
 	for (int r = 0; r < n; r++)
 		cr_assert(r == victim || meet_reached(&m, r, 3, HOLD_MS), "rank %d does not know",
