@@ -15,7 +15,7 @@ struct tt_algorithm {
 	const char *form;                /* what else may stand there, in words: "INNER/OUTER" */
 	/* other arguments that auto tries on several hosts, with blanks between; NULL: none */
 	const char *variants;
-	bool in_place;                   /* may be run by reading peers' buffers (run/direct.c) */
+	bool in_place;                   /* may be run by reading peers' buffers (local/single_copy.c) */
 	/* Is this an argument of it? NULL member: only what `argument` says. */
 	bool (*takes)(const char *argument);
 	/* Calls tt_fail with the part of the argument that is wrong. NULL member: there is no more

@@ -3,7 +3,7 @@
  *
  * Each speaks for the builder's current group. reduce_scatter: afterwards rank r has the result of
  * part r (as many parts as ranks). allgather: the reverse. reduce: the group's root has the result
- * of all parts. broadcast: the reverse. ring.c, halving_doubling.c, direct.c and binomial.c define
+ * of all parts. broadcast: the reverse. ring.c, halving_doubling.c, linear.c and binomial.c define
  * them; the allreduce algorithms and hierarchical.c join them.
  */
 #ifndef TT_FORMS_H

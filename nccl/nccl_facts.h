@@ -2,8 +2,8 @@
  * nccl_facts.h - assertions about nccl_abi.h or, included behind it,
  * about the vendor's own nccl.h of 2.28
  *
- * Included by layer.h, so that the library cannot be compiled against a wrong layout, and by
- * tests/check_nccl.sh, which compiles it behind the vendor's header where that is installed. Uses
+ * Included by nccl_layer.h, so that the library cannot be compiled against a wrong layout, and by
+ * tests/scripts/check_nccl.sh, which compiles it behind the vendor's header where that is installed. Uses
  * only names that both headers have.
  */
 #define AT(member, offset) _Static_assert(offsetof(ncclConfig_t, member) == (offset), "ncclConfig_t." #member)

@@ -1,8 +1,8 @@
 /* checkpoint.c - a training on disk (checkpoint.h) */
-#include "checkpoint.h"
+#include "trainer/checkpoint.h"
 
-#include "replicas.h"
-#include "strategy.h"
+#include "trainer/replicas.h"
+#include "trainer/strategy/strategy.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* fault.c - stragglers and deaths on purpose (fault.h) */
-#include "fault.h"
+#include "trainer/fault.h"
 
-#include "rng.h"
-#include "schedule.h"
+#include "trainer/rng.h"
+#include "trainer/schedule.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,12 +2,12 @@
  * fault.h - stragglers and deaths on purpose: --sim-compute-ms, --jitter, --slow, --kill
  *
  * All of it is a function of the options, the rank and the step, so that a run can be repeated.
- * Called by gradient.c, train.c and server.c; main.c has the texts checked.
+ * Called by gradient.c, train.c and ps_server.c; train_main.c has the texts checked.
  */
 #ifndef TT_TRAINER_FAULT_H
 #define TT_TRAINER_FAULT_H
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 /* Are --slow and --kill well-formed? Are the ranks there? Returns 0 | TT_TRAIN_USAGE. */
 int tt_fault_check(const struct tt_config *config);

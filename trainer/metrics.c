@@ -1,9 +1,9 @@
 /* metrics.c - what rank 0 tells while it trains (metrics.h) */
-#include "metrics.h"
+#include "trainer/metrics.h"
 
-#include "hashes.h"
-#include "replicas.h"
-#include "strategy.h"
+#include "tools/hashes.h"
+#include "trainer/replicas.h"
+#include "trainer/strategy/strategy.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #ifndef TT_TRAINER_METRICS_H
 #define TT_TRAINER_METRICS_H
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* replicas.c - are the parameters of all ranks the same, bit for bit? (replicas.h) */
-#include "replicas.h"
+#include "trainer/replicas.h"
 
 #include <inttypes.h>
 #include <stdio.h>

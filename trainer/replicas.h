@@ -6,7 +6,7 @@
 #ifndef TT_TRAINER_REPLICAS_H
 #define TT_TRAINER_REPLICAS_H
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 /* A hash of `bytes` bytes (a multiple of 4), 64 bits. */
 uint64_t tt_hash(const void *data, size_t bytes);

@@ -1,5 +1,5 @@
 /* rng.c - Philox 4x32-10 (rng.h) */
-#include "rng.h"
+#include "trainer/rng.h"
 
 void tt_rng(uint64_t seed, enum tt_rng_use use, uint32_t part, uint64_t index, uint32_t ret_four[4])
 {

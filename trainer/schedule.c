@@ -1,5 +1,5 @@
 /* schedule.c - the learning rate of each step (schedule.h) */
-#include "schedule.h"
+#include "trainer/schedule.h"
 
 /* cos(pi x) for 0..1, by its series, so that the bits are the same with every C library */
 static double cos_pi(double x)

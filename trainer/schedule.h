@@ -2,7 +2,7 @@
 #ifndef TT_TRAINER_SCHEDULE_H
 #define TT_TRAINER_SCHEDULE_H
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 /* step: from 1; steps: of the whole training */
 double tt_schedule(const struct tt_config *c, uint64_t step, uint64_t steps);

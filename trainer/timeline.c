@@ -1,7 +1,7 @@
 /* timeline.c - what every rank did when (timeline.h) */
-#include "timeline.h"
+#include "trainer/timeline.h"
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

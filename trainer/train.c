@@ -1,13 +1,13 @@
 /* train.c - the training from its first step to its last (train.h) */
-#include "train.h"
+#include "trainer/train.h"
 
-#include "checkpoint.h"
-#include "fault.h"
-#include "metrics.h"
-#include "replicas.h"
-#include "schedule.h"
-#include "strategy.h"
-#include "survive.h"
+#include "trainer/checkpoint.h"
+#include "trainer/fault.h"
+#include "trainer/metrics.h"
+#include "trainer/replicas.h"
+#include "trainer/schedule.h"
+#include "trainer/strategy/strategy.h"
+#include "trainer/strategy/survive.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -205,7 +205,7 @@ int tt_train(struct tt_trainer *t, struct tt_result *ret_result)
 				     "--resume %s: that training has taken %" PRIu64 " steps, and "
 				     "%" PRIu64 " were asked for; use a larger --steps or --epochs",
 				     t->config->resume, t->first_step, p.steps);
-	/* main.c has looked where it started the ranks; here others did */
+	/* train_main.c has looked where it started the ranks; here others did */
 	rc = t->rank == 0 && !t->config->np ? tt_checkpoint_check(t->config) : TT_TRAIN_OK;
 	if (!rc)
 		rc = tt_metrics_open(&p.metrics, t, false);

@@ -1,12 +1,12 @@
 /*
  * train.h - the training from its first step to its last
  *
- * Called by main.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
+ * Called by train_main.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
  */
 #ifndef TT_TRAINER_TRAIN_H
 #define TT_TRAINER_TRAIN_H
 
-#include "trainer.h"
+#include "trainer/trainer.h"
 
 #include <signal.h>
 

@@ -1,10 +1,10 @@
 /* trainer.c - one rank that trains: opening, closing, and its memory (trainer.h) */
-#include "trainer.h"
+#include "trainer/trainer.h"
 
-#include "agree.h"
-#include "checkpoint.h"
-#include "fault.h"
-#include "strategy.h"
+#include "trainer/settings_agree.h"
+#include "trainer/checkpoint.h"
+#include "trainer/fault.h"
+#include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * trainer.h - one rank that trains: its parts, and what strategies call
  *
- * main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
+ * train_main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
  * memory that the host cannot touch; strategies therefore work on t->wire, which tt_gradient fills
  * and tt_descend reads, and on what tt_parameters_lend gives: memory of t->wire_on, which adds and
  * copies there. That is the device where the library's calls take its memory and nobody else
@@ -10,14 +10,14 @@
 #ifndef TT_TRAINER_TRAINER_H
 #define TT_TRAINER_TRAINER_H
 
-#include "config.h"
-#include "data.h"
-#include "device.h"
-#include "fail.h"
-#include "leaves.h"
-#include "model.h"
-#include "sampler.h"
-#include "timeline.h"
+#include "trainer/train_config.h"
+#include "trainer/data/data.h"
+#include "trainer/device/device.h"
+#include "trainer/fail.h"
+#include "trainer/strategy/leaves.h"
+#include "trainer/model/model.h"
+#include "trainer/data/sampler.h"
+#include "trainer/timeline.h"
 #include "tutti.h"
 
 #include <stdbool.h>

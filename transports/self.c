@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "transports/futex.h"
+#include "transports/shm/futex.h"
 #include "transports/transport.h"
 
 #define DEPTH 64     /* posts under way on a channel */

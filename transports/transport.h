@@ -2,7 +2,7 @@
  * transport.h - the contract of a transport: how bytes move between two ranks
  *
  * One const struct tt_transport a file, one row in transports.c, one conformance suite
- * (tests/test_transports.c) that every row runs. Called by run (data) and comm (open, connect,
+ * (tests/conformance/test_transports.c) that every row runs. Called by run (data) and comm (open, connect,
  * close). A transport knows ranks and bytes; it does not know plans, types or calls, but for the
  * 32-bit stamp of a call, which it carries so that mismatches show.
  *
@@ -177,7 +177,7 @@ struct tt_transport {
 	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
 
-	/* Optional, with cast: read what a peer has in its memory, while it waits (run/direct.c
+	/* Optional, with cast: read what a peer has in its memory, while it waits (local/single_copy.c
 	 * says when). describe: this rank's memory for the others.
 	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for
 	 * ordinary memory. Blocks: some 100 us.

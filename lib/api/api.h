@@ -10,7 +10,7 @@ static inline tuttiResult_t tt_result(int code)
 	return code < 0 ? (tuttiResult_t)-code : code > 0 ? tuttiInProgress : tuttiSuccess;
 }
 
-/* check.c: is this call possible at all, in a communicator that was entered? Completes the request
+/* arguments.c: is this call possible at all, in a communicator that was entered? Completes the request
  * (pre-multiplied sums). 0 | TT_ARG, TT_USAGE with the sentence, which names the call. */
 int tt_request_check(struct tt_request *request, const char *call);
 

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "api/api.h"
-#include "comm/gpu.h"
+#include "gpu/gpu.h"
 
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "run/gpu.h"
+#include "gpu/gpu_call.h"
 
 static __thread struct group {
 	int depth, error;

@@ -6,7 +6,7 @@
 #include <limits.h>
 
 #include "api/api.h"
-#include "comm/gpu.h"
+#include "gpu/gpu.h"
 
 /* 0, and the communicator stays until tt_comm_unvisit | TT_ARG, TT_USAGE */
 static int visit(tuttiComm_t comm, const char *call)

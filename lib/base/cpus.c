@@ -1,5 +1,5 @@
 /* cpus.c - sets of processors as the kernel's files tell them;
- * called by place.c and verbs_near.c */
+ * called by locality.c and verbs_locality.c */
 #include "base/base.h"
 
 #include <ctype.h>

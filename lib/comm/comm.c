@@ -2,7 +2,7 @@
  * comm.c - make and free a communicator
  *
  * Called by api. Joins through control (who is there), asks the hosts, opens the transports
- * (endpoints.c) and decides how this rank waits. Everything that ranks must decide alike is decided
+ * (paths.c) and decides how this rank waits. Everything that ranks must decide alike is decided
  * from what control handed to all of them.
  */
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/gpu.h"
-#include "comm/comm_inside.h"
-#include "comm/endpoints.h"
+#include "gpu/gpu.h"
+#include "comm/comm_internal.h"
+#include "comm/paths.h"
 #include "comm/tuning.h"
 
 static int host_topology(tuttiComm_t c)

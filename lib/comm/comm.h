@@ -11,12 +11,12 @@
 #include <stdatomic.h>
 
 #include "algorithms/algorithm.h"
-#include "comm/control.h"
-#include "comm/mail.h"
-#include "comm/place.h"
+#include "control/control.h"
+#include "am/am.h"
+#include "comm/locality.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
-#include "plan/choose.h"
+#include "model/choose.h"
 #include "transports/transport.h"
 
 #define TT_COMM_MAGIC 0x7475746du
@@ -58,7 +58,7 @@ struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
 };
 
 /* What a call of few bytes needs, kept so that the next one like it looks nothing up
- * (run/express.c). */
+ * (local/express.c). */
 #define TT_EXPRESS_ROWS 16
 struct tt_express {
 	tt_reduce_fn *reduce;                  /* NULL: the row is empty */
@@ -76,7 +76,7 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
-/* What was found about large calls of one collective and size (run/direct_way.c).
+/* What was found about large calls of one collective and size (local/single_copy_choice.c).
  * What counts calls is agreed. */
 #define TT_WAY_SIZES 6
 struct tt_ways {
@@ -113,8 +113,8 @@ struct tuttiComm {
 	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
-	struct tt_mail *mail;                  /* goes on when calls cannot (comm/mail.h) */
-	struct tt_gpu *gpu;                 /* NULL: no GPU (comm/gpu.h) */
+	struct tt_mail *mail;                  /* goes on when calls cannot (am/am.h) */
+	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
 
 	/* how each pair is reached */
 	struct tt_world world, card_world;     /* card_world: what verbs is lent */
@@ -219,7 +219,7 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
 /* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave.
  * Counted first, then looked at again, because it may be aborted in between;
  * the memory of a handle stays ours, so that this is safe. Between the two
- * belongs a fence, which abort pays for (hush.c). One caller at a time. */
+ * belongs a fence, which abort pays for (membarrier.c). One caller at a time. */
 static inline bool tt_comm_begin(tuttiComm_t c)
 {
 	atomic_store_explicit(&c->callers,
@@ -278,7 +278,7 @@ void tt_comm_free(tuttiComm_t comm);
 int tt_comm_connect(tuttiComm_t comm, const struct tt_road *road, int peer, int channel,
 		    const struct tt_stuck *in, uint64_t deadline_ns);
 
-/* register.c. 0 | TT_SYSTEM; 0 | TT_ARG */
+/* registration.c. 0 | TT_SYSTEM; 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);
 int tt_comm_deregister(tuttiComm_t comm, void *handle);
 void tt_comm_deregister_all(tuttiComm_t comm);
@@ -304,7 +304,7 @@ void tt_cores_mine(struct tt_cores *ret_cores);
 uint32_t tt_cores_quota(const char *root);
 int tt_cores_count(const struct tt_cores *cores, int n);
 
-/* hush.c: afterwards every thread of this process sees what this one stored before, and this one
+/* membarrier.c: afterwards every thread of this process sees what this one stored before, and this one
  * what they did. */
 void tt_hush_prepare(void);
 void tt_hush(void);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/comm_inside.h"
+#include "comm/comm_internal.h"
 
 /* A name that some collective has; the others then choose for themselves. */
 static int check_algorithm(const char *name)

@@ -14,8 +14,8 @@
 #include <time.h>
 
 #include "comm/comm.h"
-#include "comm/comm_inside.h"
-#include "comm/wire.h"
+#include "comm/comm_internal.h"
+#include "control/frame.h"
 
 #define SLICE_MS 50                      /* between looks at who is gone */
 /* so long a last survivor listens whether it was the one left out */

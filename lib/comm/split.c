@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/comm_inside.h"
+#include "comm/comm_internal.h"
 
 /* What control compares when ranks join, a split compares here: each rank may have brought a config
  * of its own. */

@@ -3,7 +3,7 @@
  *
  * Called by api (tuttiCommInitEnv, tuttiCommInitStore, tuttiCommInitOob); calls comm and base.
  *
- *   detect.c      which engine's environment is complete; engines.c reads each of them
+ *   detect.c      which engine's environment is complete; launchers.c reads each of them
  *   rendezvous.c  from there to a unique id, in one of two ways:
  *     a store     the engine carries a few hundred bytes privately (struct tt_store): rank 0 makes
  *                 an id and puts it there
@@ -13,8 +13,8 @@
 #ifndef TT_LAUNCH_LAUNCH_H
 #define TT_LAUNCH_LAUNCH_H
 
-#include "comm/control.h"
-#include "comm/id.h"
+#include "control/control.h"
+#include "control/unique_id.h"
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
  * intervals.h - a set of address ranges, which may overlap, asked:
  * which of you holds all of this one?
  *
- * Used for memory of which somebody will tell us when it goes (lasting.h), and for what cards have
+ * Used for memory of which somebody will tell us when it goes (registered.h), and for what cards have
  * registered. Ranges are embedded in what they belong to, so nothing is allocated. Adding, removing
  * and asking take O(log n). Thread: the caller's lock.
  */

@@ -5,7 +5,7 @@
  * the same host can map it, and nothing is left when the last process that has it is gone. A list
  * remembers the pieces, so that a pointer that is not ours is refused instead of unmapping
  * something else. Without a descriptor for it a piece is private memory. Each lasts until it is
- * freed, so cards may keep it registered (lasting.h).
+ * freed, so cards may keep it registered (registered.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mem/lasting.h"
+#include "mem/registered.h"
 #include "mem/memory.h"
 
 #define HUGE_PAGE (2u << 20)

@@ -3,7 +3,7 @@
  * many are in flight
  *
  * Everything here decides message sizes, so both ends of a message must come to the same: agreed
- * facts only. Called by run (prepare.c), by comm when it opens transports, and by the simulator,
+ * facts only. Called by run (operation.c), by comm when it opens transports, and by the simulator,
  * which so walks what run walks.
  */
 #ifndef TT_BIND_H
@@ -24,7 +24,7 @@ struct tt_paths {
 size_t tt_paths_message_bytes(const struct tt_paths *paths);
 
 /* Calls of so many bytes and ranks that share a host may read each other's buffers instead
- * (run/direct.c). */
+ * (local/single_copy.c). */
 #define TT_DIRECT_BYTES (64u << 10)
 #define TT_DIRECT_RANKS 8
 
@@ -40,7 +40,7 @@ struct tt_binding {
 void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t message_bytes,
 		  size_t bytes, struct tt_binding *ret_binding);
 
-/* Does the call go over a board in the host's memory instead of by messages (run/express.c)? */
+/* Does the call go over a board in the host's memory instead of by messages (local/express.c)? */
 bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *paths, size_t bytes);
 
 /* Bytes of the message that carries tile `tile` of `nblocks`

@@ -1,7 +1,7 @@
 /*
  * plan.c - build a plan: let the algorithm speak to a builder, then compile what it said
  *
- * Called by run (keep.c), `tutti plan` and the tests;
+ * Called by run (plan_cache.c), `tutti plan` and the tests;
  * calls the builder, the algorithm and compile.c.
  */
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * op.h - one operation in flight: a plan bound to a call's buffers,
  * and how far each cursor has come
  *
- * prepare.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what
+ * operation.c makes it, step.c executes single steps, run.c drives sets of them, wait.c decides what
  * to do when nothing moves. api hands in requests; nobody else sees operations.
  *
  * Cursors: a lane's steps are walked for every tile. To keep several tiles in flight, the tiles of
@@ -32,7 +32,7 @@ struct tt_request {
 	bool to_self;                   /* SENDRECV: the peer is this rank */
 	tuttiComm_t comm;
 	tuttiStream_t stream;
-	bool holds_turn;                /* of its communicator, for its batch (turn.c): */
+	bool holds_turn;                /* of its communicator, for its batch (order.c): */
 	uint64_t ticket;
 	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
 	uint64_t scalar;
@@ -42,7 +42,7 @@ struct tt_request {
 	struct tt_straight *straight;
 };
 
-/* gpu_stage.c makes it, gpu_straight.c uses it. */
+/* gpu_staging.c makes it, gpu_direct_rdma.c uses it. */
 struct tt_straight {
 	struct tt_gpu *d;
 	uint64_t in, in_end, out, out_end;     /* what of the call is device memory */
@@ -51,7 +51,7 @@ struct tt_straight {
 	bool failed;
 };
 
-/* gpu_stage.c makes it, gpu_gate.c moves it; the fields behind the line belong to the operation. */
+/* gpu_staging.c makes it, gpu_pipeline.c moves it; the fields behind the line belong to the operation. */
 struct tt_gate {
 	struct tt_gpu *d;
 	char *stage_in, *stage_out;
@@ -80,7 +80,7 @@ struct tt_cursor {
 	uint32_t tile, step, sub;
 	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
 	bool more;                      /* a step of the row has messages behind this round's */
-	uint32_t told_tile, told_step, told_sub;       /* foresee.c: up to where transports know */
+	uint32_t told_tile, told_step, told_sub;       /* prepost.c: up to where transports know */
 	uint8_t lane, channel;
 	bool finished, computed;        /* computed: dst is written, the post of `to` missing */
 };
@@ -115,7 +115,7 @@ struct tt_op {
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
 	bool direct;                    /* reads peers' buffers instead: */
-	struct tt_trial *trial;         /* in which this call counts (direct_way.c), or NULL */
+	struct tt_trial *trial;         /* in which this call counts (single_copy_choice.c), or NULL */
 	int awaited;                    /* express, direct: first rank without a cast */
 	/* its messages are large, and some transport wants to know where they belong */
 	bool foresees;
@@ -139,7 +139,7 @@ struct tt_op {
 	struct tt_plan own_plan;        /* SENDRECV: one lane of one step */
 	struct tt_step own_step;
 
-	/* direct.c */
+	/* single_copy.c */
 	enum tt_direct_phase phase;
 	/* kinds of memory in this call; some of it must be copied to be read */
 	bool ordinary, windows, staged;
@@ -147,7 +147,7 @@ struct tt_op {
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
 	int fetching;                   /* the rank whose part is half fetched, -1 none */
-	bool offers;                    /* of direct_offers.c: no meeting, no casts */
+	bool offers;                    /* of single_copy_pscw.c: no meeting, no casts */
 	struct tt_meeting {
 		struct tt_remote in, out;
 		bool in_place, insists;         /* insists: TUTTI_CMA=on */
@@ -169,7 +169,7 @@ static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst
 		memcpy(dst, src, bytes);
 }
 
-/* prepare.c: op of a request that waits for its turn */
+/* operation.c: op of a request that waits for its turn */
 void tt_op_init(struct tt_op *op, const struct tt_request *request);
 /* Its turn has come: picks and keeps the plan, binds buffers, takes the sequence number, notes the
  * call on the board, connects links that are new, scales inputs. Blocks only for new links. 0 |
@@ -183,7 +183,7 @@ void tt_op_resume(struct tt_op *op);
 /* After the last step: average, board. */
 void tt_op_finish(struct tt_op *op);
 
-/* keep.c: the plan for a collective, built on first use */
+/* plan_cache.c: the plan for a collective, built on first use */
 int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root,
 		 struct tt_memo **ret_memo);
 
@@ -209,14 +209,14 @@ bool tt_express_takes(const struct tt_op *op);
 int tt_express_advance(struct tt_op *op);
 void tt_express_learn(const struct tt_op *op);
 
-/* direct.c: the same for operations that read peers' buffers. otherwise: they cannot; > 0 | < 0 */
+/* single_copy.c: the same for operations that read peers' buffers. otherwise: they cannot; > 0 | < 0 */
 bool tt_direct_takes(const struct tt_op *op);
 void tt_direct_begin(struct tt_op *op);
 int tt_direct_advance(struct tt_op *op);
 int tt_op_otherwise(struct tt_op *op);
 
 
-/* gpu_gate.c, for operations that have one. begin: whole: all inputs are read at once; look: has
+/* gpu_pipeline.c, for operations that have one. begin: whole: all inputs are read at once; look: has
  * this tile come (open: the same, quickly); flow: what is final goes back; end: the rest.
  * 0 | < 0 */
 int tt_gate_begin(struct tt_op *op, bool whole);
@@ -228,7 +228,7 @@ static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
 int tt_gate_flow(struct tt_op *op);
 void tt_gate_end(struct tt_op *op);
 
-/* gpu_straight.c, for operations that have one. begin: its road is known; move: src to room and to
+/* gpu_direct_rdma.c, for operations that have one. begin: its road is known; move: src to room and to
  * dst, whichever there are and wherever they are; reads: cards are about to read what lies there;
  * end: the device is. 0 | TT_CUDA, TT_SYSTEM */
 int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes);
@@ -261,7 +261,7 @@ void tt_wait_reset(struct tt_wait *w);
  * 0 go on | < 0 broken or too late; the sentence is in place. */
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
 
-/* trouble.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
+/* op_error.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
 int tt_trouble_late(struct tt_op *op);
 int tt_trouble_starting(struct tt_op *op, int code);
 int tt_trouble_broken(struct tt_op *op);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/direct.h"
+#include "local/single_copy.h"
 #include "run/run.h"
 
 #define HEAD_BYTES (offsetof(struct tt_op, cursor) + sizeof(struct tt_cursor))

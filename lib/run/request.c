@@ -1,7 +1,7 @@
 /*
  * request.c - what each collective needs of its caller
  *
- * Called by api, which refuses what is missing, and by gpu.c, which must know what to move.
+ * Called by api, which refuses what is missing, and by gpu_call.c, which must know what to move.
  */
 #include "run/run.h"
 

@@ -1,7 +1,7 @@
 /*
  * run.c - drive a set of operations to completion
  *
- * Called by api (NULL stream) and stream.c (workers). The calling thread does all
+ * Called by api (NULL stream) and host_stream.c (workers). The calling thread does all
  * the work: it walks the cursors of every operation of the set in turn, and when
  * none can move it waits as wait.c decides. A blocking call is a set of one.
  * Collectives of one communicator run one after the other, in call order, and

@@ -26,7 +26,7 @@ int tt_express(tuttiComm_t comm, const void *in, void *out, size_t count, tuttiD
 int tt_repeat(const struct tt_request *request);
 void tt_repeat_learn(const struct tt_request *request, size_t in_bytes, size_t out_bytes);
 
-/* quorum.c: a quorum allreduce waits for its turn as one request. run and drop free it. */
+/* quorum_request.c: a quorum allreduce waits for its turn as one request. run and drop free it. */
 struct tt_quorum_request {
 	struct tt_quorum_call call;
 	tuttiQuorum_t *user;                   /* told how it went, or NULL */
@@ -34,7 +34,7 @@ struct tt_quorum_request {
 int tt_quorum_request_run(const struct tt_request *request);
 void tt_quorum_request_drop(const struct tt_request *request);
 
-/* turn.c: in call order. Blocks until it is this thread's turn on every communicator of the
+/* order.c: in call order. Blocks until it is this thread's turn on every communicator of the
  * requests (at once when no stream was ever used with them), runs, passes the turn on. */
 int tt_run_in_turn(const struct tt_request *requests, size_t n);
 /* The same behind the caller: copies the requests to the stream's queue. 0 | TT_ARG, TT_SYSTEM. */
@@ -45,12 +45,12 @@ void tt_run_drain(tuttiComm_t comm);
  * Blocks: no. */
 void tt_run_cancel(tuttiComm_t comm);
 
-/* spare.c: memory for the time of a call or a group, counted as comm's when it is new; give it
+/* object_pool.c: memory for the time of a call or a group, counted as comm's when it is new; give it
  * back. NULL: none left. */
 void *tt_spare_take(tuttiComm_t comm, size_t bytes);
 void tt_spare_give(void *memory);
 
-/* stream.c */
+/* host_stream.c */
 int tt_stream_create(tuttiStream_t *ret_stream);
 int tt_stream_wait(tuttiStream_t stream);              /* 0 | first error since the last wait */
 int tt_stream_query(tuttiStream_t stream);             /* 1 still working | 0 | the error */

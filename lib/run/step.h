@@ -1,5 +1,5 @@
 /* step.h - what a step's operands are for a call:
- * links, addresses, lengths. Shared by step.c and foresee.c. */
+ * links, addresses, lengths. Shared by step.c and prepost.c. */
 #ifndef TT_STEP_H
 #define TT_STEP_H
 
@@ -49,7 +49,7 @@ static inline size_t tt_step_bytes(const struct tt_op *op, const struct tt_curso
 /* Would writing [p, p + bytes) change bytes that a socket or card has still to take? */
 bool tt_step_needed(struct tt_op *op, const char *p, size_t bytes);
 
-/* foresee.c: tell transports where the messages of this cursor that are still to come belong, as
+/* prepost.c: tell transports where the messages of this cursor that are still to come belong, as
  * far as that is sure */
 void tt_foresee(struct tt_op *op, struct tt_cursor *cu);
 

@@ -1,8 +1,8 @@
 /*
  * peer.h - one library beside others: what perf/compare measures, and what measures it
  *
- * bench.c has the main of every peer program: it pins the rank, opens the peer, takes turns from
- * perf/compare and runs them (turn.c). A peer (tutti.c, mpi.c, gloo.cc) is a table of functions, so
+ * peer_bench.c has the main of every peer program: it pins the rank, opens the peer, takes turns from
+ * perf/compare and runs them (peer_turn.c). A peer (peer_tutti.c, mpi.c, gloo.cc) is a table of functions, so
  * that all libraries are measured by the same object code: same loop, same buffers, same rewriting,
  * same way of meeting, which is none of the libraries'.
  */
@@ -19,7 +19,7 @@ extern "C" {
 
 #define PEER_MAX_RANKS 256
 
-/* The names are in turn.c, in this order. */
+/* The names are in peer_turn.c, in this order. */
 enum peer_collective {
 	PEER_ALLREDUCE,
 	PEER_BROADCAST,
@@ -46,7 +46,7 @@ struct peer {
 /* defined by each peer program */
 extern const struct peer peer;
 
-/* ---- board.c: memory that all ranks of one library share ------------------------------------- */
+/* ---- shared_page.c: memory that all ranks of one library share ------------------------------------- */
 
 /* One turn: what perf/compare asks for. */
 struct peer_turn {
@@ -72,7 +72,7 @@ bool peer_board_take(struct peer_board *b, struct peer_turn *ret_turn);
 void peer_meet(struct peer_board *b);
 double peer_mean(struct peer_board *b, double mine);
 
-/* ---- turn.c ---------------------------------------------------------------------------------- */
+/* ---- peer_turn.c ---------------------------------------------------------------------------------- */
 
 /* The buffers of a rank; room for the inputs of a batch besides the largest message. */
 struct peer_rank {

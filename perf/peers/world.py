@@ -1,6 +1,6 @@
 """world.py - the ranks of one contender: started once, asleep between turns, asked for one measurement at a time
 
-The ranks share a memfd (board.c); rank 0 reads turns from one pipe and answers into another (bench.c).
+The ranks share a memfd (shared_page.c); rank 0 reads turns from one pipe and answers into another (peer_bench.c).
 """
 import os
 import select

@@ -1,0 +1,114 @@
+/*
+ * quorum_call.c - one rank's call of a quorum allreduce:
+ * hand over, wait for the verdict, take the result
+ *
+ * Called by api, in the caller's thread or a stream's.
+ * Rank 0 speaks with its own books in the same way.
+ */
+#include <string.h>
+
+#include "comm/comm.h"
+#include "am/quorum_internal.h"
+
+#define MASK_WORDS (TUTTI_QUORUM_RANKS / 64)
+
+static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_letter_head *v)
+{
+	if (v->call[0] == TT_VERDICT_AHEAD)
+		return tt_fail(TT_USAGE,
+			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
+			c->rank, (unsigned long long)q->number);
+	return tt_fail(TT_USAGE,
+		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; rank %u, who was first, with "
+		"%u bytes, k = %u, or another type or operation", c->rank,
+		(unsigned long long)q->number, q->count, tt_type_name(q->type), tt_op_name(q->op),
+		q->k, v->call[1], v->call[2], v->call[3]);
+}
+
+/* No answer: rank 0 is gone, or does not get on. */
+static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint32_t waited_ms)
+{
+	if (rc == TT_REMOTE && tt_mail_state(c->mail, 0) != tuttiRankAlive && c->rank)
+		return tt_fail(TT_REMOTE,
+			"rank %d: quorum operation %llu: rank 0, whose library adds up, %s; the others can go on "
+			"by tuttiCommShrink", c->rank, (unsigned long long)q->number,
+			tt_mail_state(c->mail, 0) == tuttiRankLeft ? "has left" : "is dead");
+	if (rc <= 0 && rc != TT_TIMEOUT)
+		return rc;
+	return tt_fail(TT_TIMEOUT,
+		"rank %d: quorum operation %llu: rank 0, whose library adds up, did not answer for %u ms",
+		c->rank, (unsigned long long)q->number, waited_ms);
+}
+
+static int give(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t patience_ms)
+{
+	struct tt_letter_head head = { .kind = TT_M_GIVE, .tag = c->quorum_tag,
+				       .version = q->number,
+				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
+
+	head.call[0] =
+		(uint32_t)q->type | (q->in ? 0 : TT_GIVE_WISH) | (q->every ? TT_GIVE_EVERY : 0);
+	head.call[1] = (uint32_t)q->op;
+	head.call[2] = (uint32_t)q->k;
+	head.call[3] = q->deadline_ms;
+	return tt_mail_send(c->mail, 0, &head, q->in, tt_deadline_ns(patience_ms));
+}
+
+/* The result into out; of another size it is taken out of the way. */
+static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadline_ns)
+{
+	size_t bytes = q->count * tt_type_bytes(q->type);
+	struct tt_mail_want want = {
+		.kind = TT_M_RESULT, .source = 0, .tag = c->quorum_tag, .to = q->out, .room = bytes
+	};
+	struct tt_letter_head head;
+	int rc = tt_mail_recv(c->mail, &want, deadline_ns, &head);
+
+	if (rc == TT_ARG || (!rc && head.bytes != bytes))
+		rc = tt_fail(TT_USAGE,
+			"rank %d: the result of quorum operation %llu is not of %zu %s, as this rank's call is",
+			c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type));
+	return rc;
+}
+
+/* Only what is late needs to be handed back; in place it must be saved before the result comes. */
+static void save_carry(const struct tt_quorum_call *q, bool in_place)
+{
+	if (q->carry && q->in && q->count && (q->in == q->out) == in_place)
+		memcpy(q->carry, q->in, q->count * tt_type_bytes(q->type));
+}
+
+int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
+{
+	uint64_t mask[MASK_WORDS] = { 0 };
+	struct tt_mail_want want = {
+		.kind = TT_M_VERDICT, .source = 0, .to = mask, .room = sizeof(mask)
+	};
+	uint32_t patience_ms = q->deadline_ms + c->timeout_ms;
+	struct tt_letter_head verdict;
+	int rc;
+
+	want.tag = ++c->quorum_tag;
+	q->number = c->quorum_done + 1;
+	tt_mail_forget(c->mail, TT_M_VERDICT);           /* of calls that timed out */
+	tt_mail_forget(c->mail, TT_M_RESULT);
+	save_carry(q, true);
+	rc = give(c, q, patience_ms);
+	if (!rc)
+		rc = tt_mail_recv(c->mail, &want, tt_deadline_ns(patience_ms), &verdict);
+	if (!rc && verdict.call[0] >= TT_VERDICT_DIFFERS)
+		return differs(c, q, &verdict);
+	if (!rc && verdict.call[0] == tuttiQuorumLate)
+		save_carry(q, false);
+	if (!rc)
+		rc = take_result(c, q, tt_deadline_ns(patience_ms));
+	if (rc)
+		return no_answer(c, q, rc, patience_ms);
+	c->quorum_done = q->number = verdict.version;
+	q->mine = (tuttiQuorumMine_t)verdict.call[0];
+	q->used = (int)verdict.call[1];
+	q->newest = verdict.call[2] | (uint64_t)verdict.call[3] << 32;
+	memcpy(q->mask, mask, sizeof(mask));
+	atomic_fetch_add(&c->operations, 1);
+	return 0;
+}

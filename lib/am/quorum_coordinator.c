@@ -1,0 +1,395 @@
+/*
+ * quorum_coordinator.c - rank 0's books of quorum allreduces:
+ * who has contributed, when it is enough, the sum, late ones
+ *
+ * Called by mail with its lock held: by rank 0's service thread, or in rank 0's own call. One
+ * operation is open at a time, the one after the newest. It is complete with its k-th contribution,
+ * at its deadline, or when everybody who is alive has contributed; then it is summed in rank order
+ * over the mask, and whoever contributed or asked is answered. Contributions to complete operations
+ * are answered at once by a result that is kept; their bytes are thrown away as they come.
+ *
+ *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type,
+ *                 op, k, deadline; a wish only (nothing to contribute) has the flag WISH, EVERY
+ *                 says which result a late one gets
+ *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in
+ *                 it, the newest number; the mask. Then RESULT: the bytes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "am/quorum_internal.h"
+#include "mem/reduce.h"
+
+#define KEPT_BYTES (64u << 20)
+#define TILE_BYTES (128u << 10)          /* summed at once, so that it stays in the cache */
+
+struct kept { uint64_t number; int count; struct tt_shared *mask, *result; };
+
+struct given {
+	uint8_t *data;                   /* kept from operation to operation */
+	size_t room;
+	bool coming, here;               /* its bytes are being read; are complete */
+	/* has nothing to contribute to the open operation, and waits for its result */
+	bool asks;
+	int tag;                         /* of its call */
+};
+
+struct tt_quorum {
+	uint64_t newest;                 /* complete */
+	bool open;
+	struct tt_letter_head first;     /* of the open one: what the others must equal */
+	uint64_t due_ns;
+	int here;
+	struct given *given;             /* [nranks] */
+	struct kept kept[TUTTI_QUORUM_KEPT];     /* number % TUTTI_QUORUM_KEPT */
+	size_t kept_bytes;
+};
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void post(struct tt_mail *mail, int to, const struct tt_letter_head *head,
+		 struct tt_shared *shared)
+{
+	if (to == mail->rank)
+		tt_box_put(mail, head, shared ? shared->data : NULL);
+	else
+		tt_mail_post(mail, to, head, shared);
+}
+
+static void answer(struct tt_mail *mail, int to, const struct kept *k, uint32_t mine)
+{
+	struct tt_quorum *q = mail->quorum;
+	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+				       .tag = q->given[to].tag,
+				       .version = k->number,
+				       .bytes = k->mask->bytes,
+				       .call = { mine, (uint32_t)k->count } };
+
+	head.call[2] = (uint32_t)q->newest;
+	head.call[3] = (uint32_t)(q->newest >> 32);
+	post(mail, to, &head, k->mask);
+	head.kind = TT_M_RESULT;
+	head.bytes = k->result->bytes;
+	post(mail, to, &head, k->result);
+}
+
+/* Its call is another one: who differs, and what the first one's was. */
+static void refuse(struct tt_mail *mail, int to, uint32_t why)
+{
+	const struct tt_quorum *q = mail->quorum;
+	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+				       .tag = q->given[to].tag,
+				       .version = q->newest + 1,
+				       .call = { why, (uint32_t)q->first.source,
+						 (uint32_t)q->first.bytes, q->first.call[2] } };
+
+	post(mail, to, &head, NULL);
+}
+
+static void answer_late(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	struct tt_quorum *q = mail->quorum;
+	const struct kept *k = &q->kept[h->version % TUTTI_QUORUM_KEPT];
+
+	if (!(h->call[0] & TT_GIVE_EVERY) || k->number != h->version || !k->result)
+		k = &q->kept[q->newest % TUTTI_QUORUM_KEPT];
+	answer(mail, h->source, k, h->call[0] & TT_GIVE_WISH ? tuttiQuorumNone : tuttiQuorumLate);
+}
+
+/* ---- the sum --------------------------------------------------------------------------------- */
+
+/* As reduce-to-one does it: the first eight at once, then seven by seven. */
+static void sum_tile(tt_reduce_fn *reduce, uint8_t *dst, const uint8_t *const *from, int n,
+		     size_t at, size_t count, size_t element)
+{
+	const void *src[TT_MAX_SOURCES];
+	int done = 0;
+
+	if (n == 1)
+		memcpy(dst + at, from[0] + at, count * element);
+	while (n > 1 && done < n) {
+		int m = 0;
+
+		if (done)
+			src[m++] = dst + at;
+		while (m < TT_MAX_SOURCES && done < n)
+			src[m++] = from[done++] + at;
+		reduce(dst + at, NULL, src, m, count);
+	}
+}
+
+static void sum(const struct tt_quorum *q, const uint8_t *const *from, int n, uint8_t *dst)
+{
+	tuttiDataType_t type = (tuttiDataType_t)(q->first.call[0] & 0xff);
+	tuttiRedOp_t op = (tuttiRedOp_t)q->first.call[1];
+	size_t element = tt_type_bytes(type), bytes = q->first.bytes;
+	bool average = op == tuttiAvg;
+	struct tt_fpmode mode = tt_fpmode_enter();
+
+	for (int i = 0; average && tt_average_scales(type) && i < n; i++)
+		tt_average_scale((void *)(uintptr_t)from[i], from[i], (uint32_t)n, bytes / element,
+				 type);
+	for (size_t at = 0; at < bytes; at += TILE_BYTES)
+		sum_tile(tt_reduce_kernel(type, op), dst, from, n, at,
+			 (bytes - at < TILE_BYTES ? bytes - at : TILE_BYTES) / element, element);
+	if (average && bytes)
+		tt_average_finish(dst, (uint32_t)n, bytes / element, type);
+	tt_fpmode_leave(mode);
+}
+
+static struct tt_shared *shared_of(size_t bytes)
+{
+	struct tt_shared *s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
+
+	if (s) {
+		memset(s, 0, sizeof(*s));
+		s->users = 1;
+		s->bytes = bytes;
+	}
+	return s;
+}
+
+static void forget(struct tt_quorum *q, struct kept *k)
+{
+	if (!k->result)
+		return;
+	q->kept_bytes -= k->result->bytes;
+	tt_shared_drop(k->result);
+	tt_shared_drop(k->mask);
+	memset(k, 0, sizeof(*k));
+}
+
+/* The result of the open operation, kept as the newest. false: no memory */
+static bool conclude(struct tt_mail *mail)
+{
+	struct tt_quorum *q = mail->quorum;
+	struct tt_shared *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8),
+			 *result = shared_of(q->first.bytes);
+	const uint8_t **from = malloc((size_t)mail->nranks * sizeof(*from));
+	struct kept *k = &q->kept[(q->newest + 1) % TUTTI_QUORUM_KEPT];
+	int n = 0;
+
+	if (!mask || !result || !from) {
+		free(mask);
+		free(result);
+		free(from);
+		return false;
+	}
+	memset(mask->data, 0, mask->bytes);
+	for (int r = 0; r < mail->nranks; r++)
+		if (q->given[r].here) {
+			/* little-endian words of 64 */
+			mask->data[r / 8] |= (uint8_t)(1 << r % 8);
+			from[n++] = q->given[r].data;
+		}
+	sum(q, from, n, result->data);
+	free(from);
+	forget(q, k);
+	*k = (struct kept){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
+	q->kept_bytes += result->bytes;
+	for (uint64_t old = q->newest > TUTTI_QUORUM_KEPT ? q->newest - TUTTI_QUORUM_KEPT : 1;
+	     old < q->newest && q->kept_bytes > KEPT_BYTES; old++)
+		if (q->kept[old % TUTTI_QUORUM_KEPT].number == old)
+			forget(q, &q->kept[old % TUTTI_QUORUM_KEPT]);
+	return true;
+}
+
+/* What is still coming is late: its bytes are thrown away. */
+static void throw_away(struct tt_mail *mail, int source)
+{
+	for (struct tt_mail_conn *c = mail->conns; c; c = c->next)
+		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_M_GIVE)
+			c->to = NULL;
+}
+
+static void complete(struct tt_mail *mail)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	if (!conclude(mail)) {                   /* try again: perhaps others give memory back */
+		q->due_ns = tt_now_ns() + 10000000;
+		return;
+	}
+	q->open = false;
+	q->here = 0;
+	for (int r = 0; r < mail->nranks; r++) {
+		struct given *g = &q->given[r];
+		bool here = g->here, coming = g->coming, asks = g->asks;
+
+		if (coming)
+			throw_away(mail, r);
+		g->here = g->coming = g->asks = false;
+		if (here || coming || asks)
+			answer(mail, r, &q->kept[q->newest % TUTTI_QUORUM_KEPT],
+			       here ? tuttiQuorumIn : coming ? tuttiQuorumLate : tuttiQuorumNone);
+	}
+}
+
+/* Enough, or nobody else who could come? */
+static void check(struct tt_mail *mail)
+{
+	struct tt_quorum *q = mail->quorum;
+	int awaited = 0;
+
+	if (!q->open || !q->here)
+		return;
+	for (int r = 0; r < mail->nranks; r++)
+		awaited += q->given[r].coming ||
+			   (!q->given[r].here && !q->given[r].asks && !mail->gone[r]);
+	if (q->here >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
+		complete(mail);
+}
+
+/* ---- contributions --------------------------------------------------------------------------- */
+
+static bool make_books(struct tt_mail *mail)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	if (q)
+		return true;
+	q = calloc(1, sizeof(*q));
+	if (q)
+		q->given = calloc((size_t)mail->nranks, sizeof(*q->given));
+	if (!q || !q->given || tt_mail_start(mail)) {
+		if (q)
+			free(q->given);
+		free(q);
+		return false;
+	}
+	mail->quorum = q;
+	return true;
+}
+
+static bool is_sane(const struct tt_letter_head *h)
+{
+	uint32_t type = h->call[0] & 0xff, op = h->call[1];
+
+	return type < tuttiNumTypes && op < tuttiNumOps &&
+	       tt_reduce_kernel((tuttiDataType_t)type, (tuttiRedOp_t)op) &&
+	       h->bytes % tt_type_bytes((tuttiDataType_t)type) == 0 && h->version && h->call[2];
+}
+
+static void open_operation(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	q->open = true;
+	q->first = *h;
+	q->due_ns = tt_deadline_ns(h->call[3]);
+	(void)!write(mail->wake, &(uint64_t){ 1 }, sizeof(uint64_t));    /* the thread's timer */
+}
+
+/* Is it the call that the first one made? */
+static bool is_same(const struct tt_letter_head *a, const struct tt_letter_head *b)
+{
+	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) &&
+	       a->call[1] == b->call[1] && a->call[2] == b->call[2];
+}
+
+/* Room for a contribution; NULL: no memory */
+static uint8_t *receive_into(struct given *g, size_t bytes)
+{
+	size_t room = (bytes + 64) / 64 * 64;
+
+	if (g->room < room || g->room > 4 * room + (1u << 20)) {
+		free(g->data);
+		g->data = aligned_alloc(64, room);
+		g->room = g->data ? room : 0;
+	}
+	g->coming = g->data != NULL;
+	return g->data;
+}
+
+uint8_t *tt_quorum_place(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	struct tt_quorum *q;
+	struct given *g;
+
+	if (mail->rank || !make_books(mail) || !is_sane(h))
+		return NULL;                     /* its sender's deadline will tell */
+	q = mail->quorum;
+	g = &q->given[h->source];
+	g->tag = h->tag;
+	if (h->version <= q->newest) {
+		answer_late(mail, h);
+		return NULL;
+	}
+	if (h->call[0] & TT_GIVE_WISH) {
+		/* it has contributed, but did not wait for the result */
+		g->asks = !g->here && !g->coming;
+		check(mail);
+		return NULL;
+	}
+	if (h->version > q->newest + 1 || (q->open && !is_same(&q->first, h))) {
+		refuse(mail, h->source,
+		       h->version > q->newest + 1 ? TT_VERDICT_AHEAD : TT_VERDICT_DIFFERS);
+		return NULL;
+	}
+	if (g->here || g->coming)
+		return NULL;                     /* in a call before, which timed out */
+	if (!q->open)
+		open_operation(mail, h);
+	g->asks = false;
+	return receive_into(g, h->bytes);
+}
+
+void tt_quorum_arrived(struct tt_mail *mail, const struct tt_letter_head *h)
+{
+	struct given *g = &mail->quorum->given[h->source];
+
+	g->coming = false;
+	g->here = true;
+	mail->quorum->here++;
+	check(mail);
+}
+
+void tt_quorum_lost(struct tt_mail *mail, int source)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	if (!q)
+		return;
+	if (!tt_mail_live(mail, source))
+		q->given[source].coming = false;
+	q->given[source].asks = false;
+	check(mail);
+}
+
+uint64_t tt_quorum_timers(struct tt_mail *mail, uint64_t now)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	if (!q || !q->open || !q->here)
+		return UINT64_MAX;
+	if (q->due_ns <= now)
+		check(mail);
+	return q->open ? q->due_ns : UINT64_MAX;
+}
+
+void tt_quorum_free(struct tt_mail *mail)
+{
+	struct tt_quorum *q = mail->quorum;
+
+	if (!q)
+		return;
+	for (int i = 0; i < TUTTI_QUORUM_KEPT; i++)
+		forget(q, &q->kept[i]);
+	for (int r = 0; r < mail->nranks; r++)
+		free(q->given[r].data);
+	free(q->given);
+	free(q);
+	mail->quorum = NULL;
+}
+
+size_t tt_quorum_memory(const struct tt_mail *mail)
+{
+	const struct tt_quorum *q = mail->quorum;
+	size_t bytes = 0;
+
+	if (!q)
+		return 0;
+	for (int r = 0; r < mail->nranks; r++)
+		bytes += sizeof(*q->given) + q->given[r].room;
+	return bytes + sizeof(*q) + q->kept_bytes;
+}

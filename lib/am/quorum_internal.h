@@ -1,0 +1,18 @@
+/* quorum_internal.h - what rank 0's books (quorum_coordinator.c) and
+ * a caller (quorum_call.c) say to each other */
+#ifndef TT_QUORUM_INSIDE_H
+#define TT_QUORUM_INSIDE_H
+
+#include <unistd.h>
+
+#include "am/am_internal.h"
+
+/* In call[0] of a GIVE, beside the type. */
+#define TT_GIVE_WISH 0x100u
+#define TT_GIVE_EVERY 0x200u
+
+/* In call[0] of a VERDICT, beside tuttiQuorumMine_t. DIFFERS: call[1..3] are the first rank, its
+ * bytes and its k */
+enum { TT_VERDICT_DIFFERS = 16, TT_VERDICT_AHEAD };
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * buffers.c - the public calls for buffers: allocation, registration
+ */
+#include "api/api.h"
+#include "mem/memory.h"
+
+TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size)
+{
+	return tt_result(ptr ? tt_memory_alloc(size, ptr)
+			     : tt_fail(TT_ARG, "tuttiMemAlloc: ptr is NULL"));
+}
+
+TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
+{
+	return tt_result(ptr ? tt_memory_free(ptr) : 0);
+}
+
+/* Nothing is registered with a card before a call uses it. */
+TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size,
+					  void **handle)
+{
+	int rc = tt_comm_visit(comm);
+
+	if (rc)
+		return tt_result(rc);
+	if (!handle || (!buff && size))
+		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRegister: %s is NULL", comm->rank,
+			     handle ? "buff" : "handle");
+	else
+		rc = tt_comm_register(comm, buff, size, handle);
+	atomic_fetch_sub(&comm->inside, 1);
+	return tt_result(rc);
+}
+
+TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle)
+{
+	int rc = tt_comm_visit(comm);
+
+	if (rc)
+		return tt_result(rc);
+	rc = tt_comm_deregister(comm, handle);
+	atomic_fetch_sub(&comm->inside, 1);
+	return tt_result(rc);
+}

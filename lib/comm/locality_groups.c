@@ -1,0 +1,81 @@
+/*
+ * locality_groups.c - which ranks of a host belong together (locality.h)
+ *
+ * Called by comm.c with what all ranks told each other, so that all come to the same groups; and by
+ * `tutti info`.
+ */
+#include "comm/locality.h"
+
+/* Is rank r on that host, and in one place of this level with rank `like`? */
+static bool together(const struct tt_place *places, const int *host_of, int like, int r, int level)
+{
+	return host_of[r] == host_of[like] &&
+	       (level == TT_LEVELS || places[r].in[level] == places[like].in[level]);
+}
+
+/* The outermost level at which ranks differ, if it does not leave every one alone. */
+int tt_groups_level(const struct tt_place *places, const int *host_of, int n, int first)
+{
+	for (int level = 0; level < TT_LEVELS; level++) {
+		bool divides = false, joins = false;
+
+		for (int r = first; r < n; r++) {
+			if (host_of[r] != host_of[first])
+				continue;
+			divides |= places[r].in[level] != places[first].in[level];
+			for (int q = r + 1; q < n && places[r].in[level] >= 0 && !joins; q++)
+				joins = together(places, host_of, r, q, level);
+		}
+		if (divides)
+			return joins ? level : TT_LEVELS;
+	}
+	return TT_LEVELS;
+}
+
+/* Gives the ranks of the host of rank `first`, its lowest, their groups. */
+static void divide_host(const struct tt_place *places, const int *host_of, int n, int first,
+			int *group_of, int *ngroups)
+{
+	int level = tt_groups_level(places, host_of, n, first);
+
+	for (int r = first; r < n; r++) {
+		if (host_of[r] != host_of[first] || group_of[r] >= 0)
+			continue;
+		for (int q = r; q < n; q++)
+			if (together(places, host_of, r, q, level))
+				group_of[q] = *ngroups;
+		(*ngroups)++;
+	}
+}
+
+/* New numbers, in order of the lowest ranks: a group takes the next when its first rank comes. */
+static void renumber(int n, int *group_of)
+{
+	int next = 0;
+
+	for (int r = 0; r < n; r++) {
+		int old = group_of[r];
+
+		if (old < 0)
+			continue;
+		for (int q = r; q < n; q++)
+			if (group_of[q] == old)
+				group_of[q] = -1 - next;
+		next++;
+	}
+	for (int r = 0; r < n; r++)
+		group_of[r] = -1 - group_of[r];
+}
+
+int tt_groups_form(const struct tt_place *places, const int *host_of, int n, int *ret_group_of)
+{
+	int ngroups = 0;
+
+	for (int r = 0; r < n; r++)
+		ret_group_of[r] = -1;
+	for (int r = 0; r < n; r++)
+		if (ret_group_of[r] < 0)
+			divide_host(places, host_of, n, r, ret_group_of, &ngroups);
+	renumber(n, ret_group_of);
+	return ngroups;
+}

@@ -1,0 +1,68 @@
+/*
+ * registration.c - buffers that a user promises to keep: known as memory that lasts (mem/registered.h)
+ * until taken back
+ *
+ * Called by api, and by comm.c when the communicator goes. A handle is looked for in the
+ * communicator's list before anything is read from it, so a wrong one is an error.
+ */
+#include <stdlib.h>
+
+#include "comm/comm.h"
+#include "gpu/gpu.h"
+#include "mem/registered.h"
+
+struct tt_registration {
+	struct tt_registration *next;
+	struct tt_lasting lasting;
+};
+
+int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_handle)
+{
+	struct tt_registration *r;
+
+	if (!bytes) {
+		*ret_handle = NULL;
+		return 0;
+	}
+	r = (uintptr_t)start + bytes < bytes ? NULL : calloc(1, sizeof(*r));
+	if (!r)
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: no memory to note a registration of %zu bytes at %p",
+			       c->rank, bytes, start);
+	r->lasting.ctx = tt_gpu_context_of(c, start);
+	tt_lasting_add(&r->lasting, start, bytes);
+	pthread_mutex_lock(&c->lock);
+	r->next = c->registrations;
+	c->registrations = r;
+	pthread_mutex_unlock(&c->lock);
+	*ret_handle = r;
+	return 0;
+}
+
+int tt_comm_deregister(tuttiComm_t c, void *handle)
+{
+	struct tt_registration **at, *r;
+
+	if (!handle)
+		return 0;
+	pthread_mutex_lock(&c->lock);
+	for (at = &c->registrations; *at && *at != handle; at = &(*at)->next)
+		;
+	r = *at;
+	if (r)
+		*at = r->next;
+	pthread_mutex_unlock(&c->lock);
+	if (!r)
+		return tt_fail(TT_ARG,
+			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back",
+			c->rank, handle);
+	tt_lasting_remove(&r->lasting);
+	free(r);
+	return 0;
+}
+
+void tt_comm_deregister_all(tuttiComm_t c)
+{
+	while (c->registrations)
+		tt_comm_deregister(c, c->registrations);
+}

@@ -1,0 +1,180 @@
+/*
+ * call_log.c - the call board: what this rank called lately, for its service thread to tell
+ * and to compare
+ *
+ * note and done are called by run on the way of every collective: a few plain stores. Everything
+ * else is called by statuses while somebody waits long. A trail is the newest calls of a board, as
+ * a status carries them: a rank that is caught in a call that others made differently has mostly
+ * gone on to the next one when that is found.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/control_internal.h"
+
+/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
+ * word must also see the 0 before it. */
+static inline void put_line(struct tt_board_line *line, uint64_t seq, const struct tt_call *call)
+{
+	uint64_t word[2];
+
+	_Static_assert(sizeof(*call) == sizeof(word), "a call is two words of the board");
+	memcpy(word, call, sizeof(word));
+	atomic_store_explicit(&line->seq, 0, memory_order_relaxed);
+	atomic_store_explicit(&line->word[0], word[0], memory_order_release);
+	atomic_store_explicit(&line->word[1], word[1], memory_order_release);
+	atomic_store_explicit(&line->seq, seq, memory_order_release);
+}
+
+static bool get_line(struct tt_board_line *line, uint64_t seq, struct tt_call *ret_call)
+{
+	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
+
+	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
+	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
+	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
+		return false;
+	memcpy(ret_call, word, sizeof(word));
+	return true;
+}
+
+void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
+{
+	put_line(&ctl->board[seq % TT_HISTORY], seq, call);
+	atomic_store_explicit(&ctl->started, seq, memory_order_release);
+	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
+		pthread_mutex_lock(&ctl->lock);
+		tt_flood_check_left(ctl);
+		pthread_mutex_unlock(&ctl->lock);
+	}
+}
+
+void tt_control_done(struct tt_control *ctl, uint64_t seq)
+{
+	atomic_store_explicit(&ctl->finished, seq, memory_order_release);
+}
+
+bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
+{
+	return get_line(&ctl->board[seq % TT_HISTORY], seq, ret_call);
+}
+
+/* Without memory for it the pair is not remembered: texts become poorer. */
+void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+			     const struct tt_call *call)
+{
+	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_relaxed);
+
+	if (tt_unlikely(!pair)) {
+		pair = calloc(1, sizeof(*pair));
+		if (!pair)
+			return;
+		atomic_store_explicit(&ctl->pair[peer], pair, memory_order_release);
+	}
+	put_line(&pair->line[send][number % TT_MESSAGES], number, call);
+	atomic_store_explicit(&pair->started[send], number, memory_order_release);
+}
+
+void tt_control_done_message(struct tt_control *ctl)
+{
+	uint64_t done = atomic_load_explicit(&ctl->messages_done, memory_order_relaxed);
+
+	atomic_store_explicit(&ctl->messages_done, done + 1, memory_order_release);
+}
+
+bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+		      struct tt_call *ret_call)
+{
+	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_acquire);
+
+	return pair && get_line(&pair->line[send][number % TT_MESSAGES], number, ret_call);
+}
+
+void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+{
+	struct tt_call call;
+
+	if (tt_board_read(ctl, seq, &call))
+		tt_call_text(&call, seq, text, bytes);
+	else
+		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
+}
+
+/* ---- trails ---------------------------------------------------------------------------------- */
+
+/* false: number last has been overwritten */
+bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail)
+{
+	struct tt_trail *t = ret_trail;
+	struct tt_call call;
+
+	t->nruns = 0;
+	for (uint64_t seq = last; seq && tt_board_read(ctl, seq, &call); seq--) {
+		if (t->nruns && tt_call_equal(&call, &t->run[t->nruns - 1].call)) {
+			t->run[t->nruns - 1].times++;
+			continue;
+		}
+		if (t->nruns == TT_TRAIL)
+			break;
+		t->run[t->nruns].call = call;
+		t->run[t->nruns++].times = 1;
+	}
+	return !last || t->nruns;
+}
+
+uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail,
+			  struct tt_call *ret_mine, struct tt_call *ret_theirs)
+{
+	uint64_t seq = last, found = 0;
+	struct tt_call mine;
+
+	for (int i = 0; i < trail->nruns; i++)
+		for (int k = 0; k < trail->run[i].times; k++, seq--) {
+			if (!tt_board_read(ctl, seq, &mine) ||
+			    tt_call_equal(&mine, &trail->run[i].call))
+				continue;
+			found = seq;
+			*ret_mine = mine;
+			*ret_theirs = trail->run[i].call;
+		}
+	return found;
+}
+
+void tt_put_call(struct tt_writer *w, const struct tt_call *call)
+{
+	tt_put(w, call->collective, 1);
+	tt_put(w, call->type, 1);
+	tt_put(w, call->op, 1);
+	tt_put(w, call->algorithm, 1);
+	tt_put(w, (uint32_t)call->root, 4);
+	tt_put(w, call->count, 8);
+}
+
+void tt_get_call(struct tt_reader *r, struct tt_call *ret_call)
+{
+	ret_call->collective = (uint8_t)tt_get(r, 1);
+	ret_call->type = (uint8_t)tt_get(r, 1);
+	ret_call->op = (uint8_t)tt_get(r, 1);
+	ret_call->algorithm = (uint8_t)tt_get(r, 1);
+	ret_call->root = (int32_t)tt_get(r, 4);
+	ret_call->count = tt_get(r, 8);
+}
+
+void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail)
+{
+	tt_put(w, (uint64_t)trail->nruns, 1);
+	for (int i = 0; i < trail->nruns; i++) {
+		tt_put(w, trail->run[i].times, 1);
+		tt_put_call(w, &trail->run[i].call);
+	}
+}
+
+void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail)
+{
+	ret_trail->nruns = (int)tt_get_upto(r, 1, TT_TRAIL);
+	for (int i = 0; i < ret_trail->nruns; i++) {
+		ret_trail->run[i].times = (uint8_t)tt_get_upto(r, 1, TT_HISTORY);
+		tt_get_call(r, &ret_trail->run[i].call);
+	}
+}

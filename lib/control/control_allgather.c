@@ -1,0 +1,299 @@
+/*
+ * control_allgather.c - allgather over the tree: parts go up, the whole comes down
+ *
+ * Called by comm and transports while they set up; never on the way of a call. A child may be one
+ * exchange ahead of this rank: its part waits in the connection until this rank comes. It cannot be
+ * two ahead, because the whole of the first needs this rank's part.
+ *   up    number, bytes each, how many, then rank and part of each
+ *   down  number, bytes each, all parts
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/control_internal.h"
+
+/* the root's verdict names more ranks than this rank knows of */
+#define GRACE_NS (TT_SECOND / 4)
+
+/* Below this rank in the tree, and not come to this exchange. */
+static bool absent(const void *ctx, int rank)
+{
+	const struct tt_control *ctl = ctx;
+	int r = rank;
+
+	while (r > ctl->rank)
+		r = tt_tree_parent(r);
+	return r == ctl->rank && !ctl->gather_have[rank];
+}
+
+static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "rank %d exchanges %zu bytes where rank %d exchanges %zu: they run different code",
+		 peer, theirs, ctl->rank, ctl->gather_bytes);
+	tt_control_break(ctl, TT_USAGE, peer, 0, text, NULL);
+	return true;
+}
+
+/* Put a child's parts where they belong. */
+static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4),
+		 count = tt_get_upto(&r, 4, (uint64_t)ctl->nranks);
+
+	if (r.failed || number != ctl->gathers)
+		return false;
+	if (each != ctl->gather_bytes)
+		return fail_sizes(ctl, peer, each);
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t rank = tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
+		const void *part = tt_get_bytes(&r, each);
+
+		if (r.failed || ctl->gather_have[rank])
+			return false;
+		if (each)
+			memcpy(ctl->gather_all + rank * each, part, each);
+		ctl->gather_have[rank] = true;
+		ctl->gather_count++;
+	}
+	return tt_get_end(&r);
+}
+
+void tt_gather_gone(struct tt_control *ctl, int rank)
+{
+	char text[128];
+
+	if (!ctl->gathering || !absent(ctl, rank))
+		return;
+	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it",
+		 rank, (unsigned long long)ctl->gathers);
+	tt_control_break(ctl, TT_REMOTE, rank, 0, text, NULL);
+}
+
+static int subtree(int rank, int nranks)
+{
+	int n = 0;
+
+	for (int low = rank, high = rank; low < nranks;
+	     low = low * TT_FANOUT + 1, high = high * TT_FANOUT + TT_FANOUT)
+		n += (high < nranks ? high : nranks - 1) - low + 1;
+	return n;
+}
+
+static void send_down(struct tt_control *ctl)
+{
+	struct tt_writer w = { 0 };
+
+	tt_put(&w, ctl->gathers, 8);
+	tt_put(&w, ctl->gather_bytes, 4);
+	tt_put_bytes(&w, ctl->gather_all, ctl->gather_bytes * (size_t)ctl->nranks);
+	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, w.data, w.have);
+	free(w.data);
+	ctl->gathered = true;
+	pthread_cond_broadcast(&ctl->changed);
+}
+
+static void send_up(struct tt_control *ctl)
+{
+	struct tt_writer w = { 0 };
+
+	tt_put(&w, ctl->gathers, 8);
+	tt_put(&w, ctl->gather_bytes, 4);
+	tt_put(&w, (uint64_t)ctl->gather_count, 4);
+	for (int r = 0; r < ctl->nranks; r++)
+		if (ctl->gather_have[r]) {
+			tt_put(&w, (uint64_t)r, 4);
+			tt_put_bytes(&w, ctl->gather_all + (size_t)r * ctl->gather_bytes,
+				     ctl->gather_bytes);
+		}
+	tt_conn_send_all(ctl, TT_ROLE_PARENT, NULL, TT_F_GATHER_UP, w.data, w.have);
+	free(w.data);
+}
+
+static void go_on(struct tt_control *ctl)
+{
+	if (ctl->gather_count < subtree(ctl->rank, ctl->nranks))
+		return;
+	if (ctl->rank == 0)
+		send_down(ctl);
+	else
+		send_up(ctl);
+}
+
+bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	if (!(conn->roles & TT_ROLE_CHILD))
+		return false;
+	if (ctl->gathering && !ctl->gathered && !ctl->gather_have[conn->peer]) {
+		if (!absorb(ctl, conn->peer, data, bytes))
+			return false;
+		go_on(ctl);
+		return true;
+	}
+	if (conn->early)
+		return false;
+	conn->early = malloc(bytes + 1);
+	if (!conn->early)
+		return true;                     /* out of memory: the deadline will tell */
+	memcpy(conn->early, data, bytes);
+	conn->early_bytes = bytes;
+	return true;
+}
+
+bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
+
+	if (!(conn->roles & TT_ROLE_PARENT) || r.failed)
+		return false;
+	if (!ctl->gathering || ctl->gathered)
+		return ctl->broken;              /* this rank gave up waiting */
+	if (number != ctl->gathers || each != ctl->gather_bytes ||
+	    r.left != each * (size_t)ctl->nranks)
+		return false;
+	if (each)
+		memcpy(ctl->gather_all, r.at, r.left);
+	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, data, bytes);
+	ctl->gathered = true;
+	pthread_cond_broadcast(&ctl->changed);
+	return true;
+}
+
+/* false: what children sent before makes no sense */
+static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
+{
+	static uint8_t nothing[1];       /* NULL plus 0 is undefined */
+
+	ctl->gathers++;
+	ctl->gathering = true;
+	ctl->gather_bytes = bytes;
+	ctl->gather_all = bytes ? all : nothing;
+	memset(ctl->gather_have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather_have));
+	if (bytes)
+		memmove(ctl->gather_all + (size_t)ctl->rank * bytes, mine, bytes);
+	ctl->gather_have[ctl->rank] = true;
+	ctl->gather_count = 1;
+	for (int r = 0; r < ctl->nranks; r++)
+		if (ctl->left[r])
+			tt_gather_gone(ctl, r);
+	for (struct tt_conn *c = ctl->conns; c; c = c->next) {
+		if (!c->early)
+			continue;
+		if (!absorb(ctl, c->peer, c->early, c->early_bytes))
+			return false;
+		free(c->early);
+		c->early = NULL;
+	}
+	go_on(ctl);
+	return true;
+}
+
+static int too_late(struct tt_control *ctl)
+{
+	char ranks[256] = "", text[800], in[160] = "", other[200] = "";
+	int n = tt_rank_list(ctl->nranks, absent, ctl, ranks, sizeof(ranks)), first = -1;
+
+	for (int r = 0; r < ctl->nranks && !in[0]; r++)
+		if (absent(ctl, r))
+			tt_waits_words(ctl, first = r, in, sizeof(in));
+	if (in[0])
+		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
+	if (n)
+		snprintf(text, sizeof(text),
+			"rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
+			ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
+	else
+		snprintf(text, sizeof(text),
+			 "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
+			 "its parent in the tree",
+			 ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
+	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
+	return tt_control_fail(ctl);
+}
+
+int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
+			 uint64_t deadline_ns)
+{
+	int rc = 0;
+
+	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
+		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
+			       bytes, ctl->nranks);
+	pthread_mutex_lock(&ctl->lock);
+	ctl->gathered = false;           /* the last one may have been */
+	if (!ctl->broken && !begin(ctl, mine, bytes, all))
+		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
+				 NULL);
+	while (!ctl->broken && !ctl->gathered && tt_control_await(ctl, deadline_ns))
+		;
+	if (!ctl->broken && !ctl->gathered && ctl->rank &&
+	    ctl->gather_count == subtree(ctl->rank, ctl->nranks))
+		while (!ctl->broken && !ctl->gathered &&
+		       tt_control_await(ctl, deadline_ns + GRACE_NS))
+			;
+	if (!ctl->gathered)
+		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
+	ctl->gathering = false;
+	pthread_mutex_unlock(&ctl->lock);
+	return rc;
+}
+
+/* ---- how did it go everywhere? --------------------------------------------------------------- */
+
+struct outcome { int32_t code; char text[508]; };
+
+/* A reason of its own says more than a deadline, and that more than what came from others. */
+static int weight(int code)
+{
+	return code == 0 ? 0 : code == TT_REMOTE ? 1 : code == TT_TIMEOUT ? 2 : 3;
+}
+
+/* Some rank failed: exchange the sentences, and take one. */
+static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *what,
+			 struct outcome *all, uint64_t deadline_ns)
+{
+	struct outcome mine = { .code = code };
+	int rc, first = 0;
+
+	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
+	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	if (rc)
+		return rc;
+	for (int r = 1; r < ctl->nranks; r++)
+		if (weight(all[r].code) > weight(all[first].code))
+			first = r;
+	all[first].text[sizeof(mine.text) - 1] = '\0';
+	if (weight(code) == 3 || first == ctl->rank)
+		return tt_fail(code, "%s", why);
+	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s",
+		       ctl->rank, what, first, all[first].text);
+}
+
+int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns)
+{
+	struct outcome *all = malloc((size_t)ctl->nranks * sizeof(*all));
+	int32_t mine = code, worst = 0;
+	char why[1024];
+	int rc;
+
+	snprintf(why, sizeof(why), "%s", tt_error_text());
+	if (!all)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank,
+			       ctl->nranks);
+	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	for (int r = 0; !rc && r < ctl->nranks; r++) {
+		memcpy(&mine, (char *)all + (size_t)r * sizeof(mine), sizeof(mine));
+		worst |= mine;
+	}
+	if (worst)
+		rc = share_reasons(ctl, code, why, what, all, deadline_ns);
+	else if (rc && code)
+		rc = tt_fail(code, "%s", why);
+	free(all);
+	return rc;
+}

@@ -1,0 +1,321 @@
+/*
+ * control_connect.c - connect to another rank: which of its addresses,
+ * how often, until when; data sockets
+ *
+ * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses
+ * and some lead nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so
+ * whoever answers must prove that it is the rank that was meant; otherwise the next address is
+ * tried, and all again until the deadline.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "control/control_internal.h"
+
+#define HANDSHAKE_NS (5 * TT_SECOND)     /* the other side may be one of many on a busy core */
+#define PAUSE_MIN_NS 1000000ull
+#define PAUSE_MAX_NS (100 * 1000000ull)
+#define CANDIDATES 96                    /* addresses times ports */
+
+struct attempt {
+	struct tt_door list[CANDIDATES];
+	int n;
+	char last[160];                  /* what the one that answered last said */
+	char full[160];                  /* somebody said that it has no descriptor left */
+	bool answered;                   /* in this round */
+};
+
+static bool is_over(void *ctx)
+{
+	return tt_control_broken(ctx);
+}
+
+static bool is_mine(const struct tt_address *mine, int nmine, const struct tt_address *a)
+{
+	for (int i = 0; i < nmine; i++)
+		if (tt_address_equal(&mine[i], a))
+			return true;
+	return false;
+}
+
+static bool is_near(const struct tt_address *mine, int nmine, const struct tt_address *a)
+{
+	for (int i = 0; i < nmine; i++)
+		if (tt_address_near(&mine[i], a))
+			return true;
+	return false;
+}
+
+static void add(struct attempt *a, const struct tt_dial *dial, const struct tt_address *address)
+{
+	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
+		a->list[a->n++] =
+			(struct tt_door){ .address = *address, .port = dial->to->port + i };
+}
+
+/* Loopback where it is the same place, then addresses of a common subnet, then the others, which
+ * the kernel may have a route to. What this rank reached the other at before comes first. */
+static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
+{
+	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	bool same_place = me->place == to->place;
+	bool known = to >= ctl->cards && to < ctl->cards + ctl->nranks;
+	int best = known ? ctl->best[to - ctl->cards] - 1 : -1;
+	struct attempt *a = ret_a;
+
+	memset(a, 0, sizeof(*a));
+	if (same_place) {
+		add(a, dial, &tt_loopback4);
+		add(a, dial, &tt_loopback6);
+	} else if (best >= 0 && best < to->naddresses) {
+		add(a, dial, &to->addresses[best]);
+	}
+	for (int near = 1; near >= 0; near--)
+		for (int i = 0; i < to->naddresses; i++) {
+			const struct tt_address *other = &to->addresses[i];
+			bool loop = tt_address_is_loopback(other),
+			     mine = is_mine(me->addresses, me->naddresses, other);
+
+			if (is_near(me->addresses, me->naddresses, other) != near ||
+			    (!same_place && i == best))
+				continue;
+			if (dial->named || (!loop && (same_place || !mine)))
+				add(a, dial, other);
+		}
+}
+
+static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_door *c)
+{
+	static const char *const purposes[] = {
+		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring",
+		[TT_P_DATA] = "data",
+		[TT_P_MAIL] = "messages",
+	};
+	const struct tt_card *to = dial->to;
+	char where[TT_ENDPOINT_TEXT];
+
+	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses;
+	     i++)
+		if (tt_address_equal(&to->addresses[i], &c->address))
+			ctl->best[to - ctl->cards] = (uint8_t)(i + 1);
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank,
+	       to->name, tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
+}
+
+/* Is this the rank that was meant?
+ * 0 | TT_USAGE: no use in going on, in words | others: somebody else */
+static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+		 struct tt_door *c, int fd)
+{
+	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
+	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
+				  .channel = dial->channel, .epoch = ctl->epoch };
+	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
+	enum tt_verdict verdict = 0;
+	char where[TT_ENDPOINT_TEXT];
+	int rc;
+
+	memcpy(hello.job, ctl->job, TT_NONCE);
+	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
+	rc = tt_handshake_dial(fd, &ctl->key, &hello, &patience, &verdict);
+	if (!rc)
+		return 0;
+	tt_sock_close(fd);
+	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
+	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&c->address, c->port, where),
+		 tt_error_text());
+	a->answered = true;
+	if (verdict == TT_V_FULL)
+		memcpy(a->full, a->last, sizeof(a->full));
+	return verdict == TT_V_OTHER_SECRET || verdict == TT_V_STALE ? TT_USAGE : rc;
+}
+
+/* "10.0.0.1:4000 (no answer), ..." */
+static void tell_tried(const struct attempt *a, char *text, size_t bytes)
+{
+	char where[TT_ENDPOINT_TEXT];
+	size_t have = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < a->n && have < bytes; i++)
+		have += (size_t)snprintf(text + have, bytes - have, "%s%s (%s)", i ? ", " : "",
+					 tt_address_text(&a->list[i].address, a->list[i].port,
+							 where),
+					 *a->list[i].why ? a->list[i].why : "not tried");
+}
+
+/* At how many doors is a host, but nobody who listens? */
+static int refusals(const struct attempt *a)
+{
+	int n = 0;
+
+	for (int i = 0; i < a->n; i++)
+		n += !strcmp(a->list[i].why, strerror(ECONNREFUSED));
+	return n;
+}
+
+static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
+{
+	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	bool root = dial->purpose == TT_P_REGISTER;
+	char tried[600];
+
+	if (!a->n)
+		return tt_fail(TT_TIMEOUT,
+			"rank %d: rank %d has no address that this host can reach; its network "
+			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
+			ctl->rank, to->rank);
+	tell_tried(a, tried, sizeof(tried));
+	if (root && refusals(a) == a->n)
+		return tt_fail(TT_TIMEOUT,
+			"rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
+			"did not call, or failed before it could listen and said why there",
+			ctl->rank, to->rank, tried);
+	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
+		       ctl->rank, me->name, to->rank, to->name, root ? "never came, or" : "",
+		       a->full[0] ? a->full : tried);
+}
+
+static bool has_left(struct tt_control *ctl, int rank)
+{
+	bool left;
+
+	pthread_mutex_lock(&ctl->lock);
+	left = ctl->left[rank];
+	pthread_mutex_unlock(&ctl->lock);
+	return left;
+}
+
+/* Without loopback no address of this host leads anywhere. */
+static bool is_deaf(const struct tt_control *ctl, const struct tt_dial *dial,
+		    const struct attempt *a)
+{
+	return ctl->cards[ctl->rank].place == dial->to->place && !a->answered &&
+	       !refusals(a) && !tt_loopback_is_up();
+}
+
+static void pause_ns(uint64_t ns)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+}
+
+/* Why is there no connection, after a round? TT_TIMEOUT: try again | others: no use in going on */
+static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
+{
+	char tried[600];
+
+	/* it could not let this rank in, and has given up */
+	if (a->full[0] && !a->answered)
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+			       a->full);
+	if (is_deaf(ctl, dial, a))
+		return tt_fail(TT_SYSTEM,
+			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
+			"`ip link set lo up`", ctl->rank, dial->to->rank);
+	if (has_left(ctl, dial->to->rank))
+		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
+	if (!(dial->anyway || ctl->all_listen) || !refusals(a) || a->answered)
+		return TT_TIMEOUT;
+	/* it did listen, or there would be no communicator */
+	tell_tried(a, tried, sizeof(tried));
+	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
+}
+
+/* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
+static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+		   int *ret_fd)
+{
+	struct tt_patience patience = { .deadline_ns = dial->deadline_ns,
+					.stop = dial->anyway ? NULL : is_over,
+					.ctx = ctl };
+	int rc, i, fd;
+
+	a->answered = false;
+	for (i = 0; i < a->n; i++)
+		a->list[i].tried = false;
+	while (!(rc = tt_sock_race(a->list, a->n, &patience, &i, &fd))) {
+		rc = greet(ctl, dial, a, &a->list[i], fd);
+		if (rc == TT_USAGE)
+			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+				       a->last);
+		if (rc)
+			continue;
+		note_choice(ctl, dial, &a->list[i]);
+		*ret_fd = fd;
+		return 0;
+	}
+	if (rc == TT_SYSTEM)
+		return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, tt_error_text());
+	return judge_round(ctl, dial, a);
+}
+
+int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)
+{
+	uint64_t pause = PAUSE_MIN_NS;
+	struct attempt a;
+
+	choose(ctl, dial, &a);
+	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
+		int rc = try_all(ctl, dial, &a, ret_fd);
+
+		if (rc && !dial->anyway && tt_control_broken(ctl)) {
+			rc = tt_control_fail(ctl);
+			/* there is nobody to try again for, but where it was in vain is to be told */
+			return rc == TT_TIMEOUT ? give_up(ctl, dial, &a) : rc;
+		}
+		if (rc != TT_TIMEOUT)
+			return rc;
+		pause_ns(pause);
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
+	}
+	return give_up(ctl, dial, &a);
+}
+
+/* ---- data sockets ---------------------------------------------------------------------------- */
+
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
+		    int *ret_fd)
+{
+	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_DATA, .channel = channel,
+				.deadline_ns = deadline_ns };
+	int rc = tt_control_connect(ctl, &dial, ret_fd);
+
+	if (!rc)
+		tt_sock_set_blocking(*ret_fd, true);
+	return rc;
+}
+
+int tt_control_dial_mail(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
+{
+	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_MAIL, .anyway = true,
+				.deadline_ns = deadline_ns };
+
+	return tt_control_connect(ctl, &dial, ret_fd);
+}
+
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+{
+	struct tt_parked **at, *p;
+	int rc = 0;
+
+	if (tt_control_broken(ctl))
+		return tt_control_fail(ctl);
+	pthread_mutex_lock(&ctl->lock);
+	for (at = &ctl->parked; (p = *at) && (p->peer != peer || p->channel != channel);
+	     at = &p->next)
+		;
+	if (p) {
+		*at = p->next;
+		*ret_fd = p->fd;
+		tt_sock_set_blocking(p->fd, true);
+		free(p);
+		rc = 1;
+	} else {
+		ctl->taking_ns = tt_now_ns();
+	}
+	pthread_mutex_unlock(&ctl->lock);
+	return rc;
+}

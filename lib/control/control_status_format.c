@@ -1,0 +1,73 @@
+/*
+ * control_status_format.c - a status as bytes: what control_status.c floods, and reads of the others
+ */
+#include <string.h>
+
+#include "control/control_internal.h"
+
+void tt_put_status(struct tt_writer *w, const struct tt_status *s)
+{
+	tt_put(w, (uint32_t)s->origin, 4);
+	tt_put(w, s->serial, 4);
+	tt_put(w, s->urgent, 1);
+	tt_put(w, s->started, 8);
+	tt_put(w, s->finished, 8);
+	tt_put_trail(w, &s->trail);
+	tt_put(w, (uint32_t)s->awaited, 4);
+	tt_put(w, s->heard, 8);
+	tt_put(w, s->stuck, 1);
+	tt_put(w, s->exchanging, 1);
+	tt_put(w, s->exchanges, 8);
+	tt_put(w, (uint64_t)s->nwants, 1);
+	for (int i = 0; i < s->nwants; i++) {
+		tt_put(w, s->want[i].send, 1);
+		tt_put(w, (uint32_t)s->want[i].peer, 4);
+		tt_put(w, s->want[i].number, 8);
+		tt_put_call(w, &s->want[i].call);
+	}
+	tt_put(w, (uint64_t)s->npairs, 1);
+	for (int i = 0; i < s->npairs; i++) {
+		tt_put(w, (uint32_t)s->pair[i].peer, 4);
+		tt_put(w, s->pair[i].started[0], 8);
+		tt_put(w, s->pair[i].started[1], 8);
+	}
+}
+
+static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
+{
+	s->stuck = (unsigned)tt_get_upto(r, 1, TT_STUCK);
+	s->exchanging = tt_get_upto(r, 1, 1);
+	s->exchanges = tt_get(r, 8);
+	s->nwants = (int)tt_get_upto(r, 1, TT_WANTS);
+	for (int i = 0; i < s->nwants; i++) {
+		s->want[i].send = tt_get_upto(r, 1, 1);
+		s->want[i].peer = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
+		s->want[i].number = tt_get(r, 8);
+		tt_get_call(r, &s->want[i].call);
+	}
+	s->npairs = (int)tt_get_upto(r, 1, TT_PAIRS);
+	for (int i = 0; i < s->npairs; i++) {
+		s->pair[i].peer = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
+		s->pair[i].started[0] = tt_get(r, 8);
+		s->pair[i].started[1] = tt_get(r, 8);
+	}
+}
+
+bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	struct tt_status *s = ret_status;
+
+	memset(s, 0, sizeof(*s));
+	s->origin = (int)tt_get_upto(&r, 4, (uint64_t)nranks - 1);
+	s->serial = (uint32_t)tt_get(&r, 4);
+	s->urgent = tt_get_upto(&r, 1, 1);
+	s->started = tt_get(&r, 8);
+	s->finished = tt_get(&r, 8);
+	tt_get_trail(&r, &s->trail);
+	s->awaited = (int)tt_get(&r, 4);
+	s->heard = tt_get(&r, 8);
+	get_messages(&r, nranks, s);
+	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 &&
+	       s->awaited < nranks;
+}

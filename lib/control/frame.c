@@ -1,0 +1,196 @@
+/*
+ * frame.c - write and read the bytes that ranks exchange
+ *
+ * Called by bootstrap, control and their parts.
+ * What is read comes from another process: nothing is believed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/frame.h"
+
+void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes)
+{
+	if (w->failed)
+		return;
+	if (bytes > w->room - w->have) {
+		size_t room = (w->have + bytes) * 2 + 64;
+		uint8_t *larger = realloc(w->data, room);
+
+		if (!larger) {
+			w->failed = true;
+			return;
+		}
+		w->data = larger;
+		w->room = room;
+	}
+	if (bytes)
+		memcpy(w->data + w->have, data, bytes);
+	w->have += bytes;
+}
+
+void tt_put(struct tt_writer *w, uint64_t value, int bytes)
+{
+	uint8_t little[8];
+
+	for (int i = 0; i < bytes; i++)
+		little[i] = (uint8_t)(value >> (8 * i));
+	tt_put_bytes(w, little, (size_t)bytes);
+}
+
+void tt_put_text(struct tt_writer *w, const char *text)
+{
+	size_t bytes = strlen(text);
+
+	bytes = bytes < 65535 ? bytes : 65535;
+	tt_put(w, bytes, 2);
+	tt_put_bytes(w, text, bytes);
+}
+
+void tt_text_plain(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 127)
+			*text = ' ';
+}
+
+const void *tt_get_bytes(struct tt_reader *r, size_t bytes)
+{
+	const void *at = r->at;
+
+	if (r->failed || bytes > r->left) {
+		r->failed = true;
+		return NULL;
+	}
+	r->at += bytes;
+	r->left -= bytes;
+	return at;
+}
+
+void tt_get_copy(struct tt_reader *r, void *to, size_t bytes)
+{
+	const void *from = tt_get_bytes(r, bytes);
+
+	if (from)
+		memcpy(to, from, bytes);
+	else
+		memset(to, 0, bytes);
+}
+
+uint64_t tt_get(struct tt_reader *r, int bytes)
+{
+	const uint8_t *p = tt_get_bytes(r, (size_t)bytes);
+	uint64_t value = 0;
+
+	for (int i = 0; p && i < bytes; i++)
+		value |= (uint64_t)p[i] << (8 * i);
+	return value;
+}
+
+uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most)
+{
+	uint64_t value = tt_get(r, bytes);
+
+	if (value <= most)
+		return value;
+	r->failed = true;
+	return 0;
+}
+
+void tt_get_text(struct tt_reader *r, char *text, size_t room)
+{
+	size_t bytes = tt_get_upto(r, 2, room - 1);
+	const char *p = tt_get_bytes(r, bytes);
+
+	text[0] = '\0';
+	for (size_t i = 0; p && i < bytes; i++)
+		r->failed |= (unsigned char)p[i] < ' ' || p[i] == 127;
+	if (!r->failed) {
+		memcpy(text, p, bytes);
+		text[bytes] = '\0';
+	}
+}
+
+bool tt_get_end(const struct tt_reader *r)
+{
+	return !r->failed && r->left == 0;
+}
+
+int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes)
+{
+	static const uint32_t most[TT_F_KINDS] = {
+		[TT_F_REGISTER] = 4096, [TT_F_DECLINE] = 2048, [TT_F_PARENT] = 1024,
+		[TT_F_ATTACHED] = TT_FRAME_MOST, [TT_F_RELEASE] = 0, [TT_F_MISSING] = 2048,
+		[TT_F_TABLE] = TT_FRAME_MOST,
+		[TT_F_GATHER_UP] = TT_FRAME_MOST, [TT_F_GATHER_DOWN] = TT_FRAME_MOST,
+		[TT_F_ABORT] = 2048, [TT_F_STATUS] = 1024, [TT_F_GOODBYE] = 64,
+		[TT_F_SPLIT_FAILED] = 2048, [TT_F_DEAD] = 16, [TT_F_SHRUNK] = TT_FRAME_MOST,
+	};
+	struct tt_reader r = { .at = data, .left = have };
+	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1);
+
+	if (r.failed)
+		return 0;
+	if (kind == 0 || kind >= TT_F_KINDS || bytes > most[kind])
+		return -1;
+	if (r.left < bytes)
+		return 0;
+	*ret_kind = (enum tt_frame)kind;
+	*ret_bytes = bytes;
+	return 1;
+}
+
+void tt_put_card(struct tt_writer *w, const struct tt_card *card)
+{
+	tt_put(w, (uint32_t)card->rank, 4);
+	tt_put(w, (uint16_t)card->port, 2);
+	tt_put(w, card->pid, 4);
+	tt_put(w, card->place, 8);
+	tt_put(w, card->host, 8);
+	tt_put_text(w, card->name);
+	tt_put(w, (uint8_t)card->naddresses, 1);
+	for (int i = 0; i < card->naddresses; i++) {
+		tt_put(w, card->addresses[i].family, 1);
+		tt_put(w, card->addresses[i].prefix, 1);
+		tt_put_bytes(w, card->addresses[i].bytes, sizeof(card->addresses[i].bytes));
+	}
+}
+
+void tt_get_card(struct tt_reader *r, struct tt_card *ret_card)
+{
+	memset(ret_card, 0, sizeof(*ret_card));
+	ret_card->rank = (int)tt_get_upto(r, 4, INT32_MAX);
+	ret_card->port = (int)tt_get(r, 2);
+	ret_card->pid = (uint32_t)tt_get(r, 4);
+	ret_card->place = tt_get(r, 8);
+	ret_card->host = tt_get(r, 8);
+	tt_get_text(r, ret_card->name, sizeof(ret_card->name));
+	ret_card->naddresses = (int)tt_get_upto(r, 1, TT_ADDRESSES);
+	for (int i = 0; i < ret_card->naddresses; i++) {
+		struct tt_address *a = &ret_card->addresses[i];
+
+		a->family = (uint8_t)tt_get(r, 1);
+		a->prefix = (uint8_t)tt_get_upto(r, 1, 128);
+		r->failed |= a->family != 4 && a->family != 6;
+		tt_get_copy(r, a->bytes, sizeof(a->bytes));
+	}
+}
+
+void tt_put_register(struct tt_writer *w, const struct tt_register *reg)
+{
+	tt_put(w, reg->version, 4);
+	tt_put(w, reg->nranks, 4);
+	tt_put_text(w, reg->settings);
+	tt_put_card(w, &reg->card);
+}
+
+bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+
+	ret_reg->version = (uint32_t)tt_get(&r, 4);
+	ret_reg->nranks = (uint32_t)tt_get_upto(&r, 4, INT32_MAX);
+	tt_get_text(&r, ret_reg->settings, sizeof(ret_reg->settings));
+	tt_get_card(&r, &ret_reg->card);
+	return tt_get_end(&r);
+}

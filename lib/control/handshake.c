@@ -1,0 +1,158 @@
+/*
+ * handshake.c - the messages of the mutual proof, and its dialling side
+ *
+ * Called by control_connect.c and control_accept.c. All cryptography is libcrypto's.
+ */
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "control/handshake.h"
+#include "control/frame.h"
+
+#define HELLO_MAGIC 0x48495454u          /* "TTIH" */
+#define REPLY_MAGIC 0x52495454u          /* "TTIR" */
+#define PROTOCOL 1
+#define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
+
+void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
+		 size_t ret_bytes)
+{
+	uint8_t sum[EVP_MAX_MD_SIZE];
+	char text[64];
+
+	snprintf(text, sizeof(text), "tutti %s %llu", label, (unsigned long long)number);
+	HMAC(EVP_sha256(), secret, (int)bytes, (const uint8_t *)text, strlen(text), sum, NULL);
+	memcpy(ret, sum, ret_bytes);
+}
+
+/* What a side proves covers its role and all that was said,
+ * so no message of one talk serves in another. */
+static void sign(const struct tt_key *key, const char *role, const uint8_t hello[TT_HELLO_BYTES],
+		 const uint8_t reply[TT_REPLY_BYTES], uint8_t ret_mac[TT_MAC])
+{
+	uint8_t said[6 + TT_HELLO_BYTES + REPLY_SIGNED];
+
+	memcpy(said, role, 6);
+	memcpy(said + 6, hello, TT_HELLO_BYTES);
+	memcpy(said + 6 + TT_HELLO_BYTES, reply, REPLY_SIGNED);
+	HMAC(EVP_sha256(), key->bytes, TT_KEY, said, sizeof(said), ret_mac, NULL);
+}
+
+void tt_hello_put(const struct tt_hello *hello, uint8_t ret_wire[TT_HELLO_BYTES])
+{
+	struct tt_writer w = { .data = ret_wire, .room = TT_HELLO_BYTES };
+
+	tt_put(&w, HELLO_MAGIC, 4);
+	tt_put(&w, PROTOCOL, 2);
+	tt_put(&w, hello->purpose, 2);
+	tt_put_bytes(&w, hello->job, TT_NONCE);
+	tt_put(&w, (uint32_t)hello->from, 4);
+	tt_put(&w, (uint32_t)hello->to, 4);
+	tt_put(&w, (uint32_t)hello->channel, 4);
+	tt_put(&w, (uint32_t)hello->epoch, 4);
+	tt_put_bytes(&w, hello->nonce, sizeof(hello->nonce));
+}
+
+bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello,
+		  enum tt_verdict *ret_verdict)
+{
+	struct tt_reader r = { .at = wire, .left = TT_HELLO_BYTES };
+	uint64_t magic = tt_get(&r, 4), protocol = tt_get(&r, 2);
+
+	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_MAIL);
+	tt_get_copy(&r, ret_hello->job, TT_NONCE);
+	ret_hello->from = (int)tt_get_upto(&r, 4, INT32_MAX);
+	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);
+	ret_hello->channel = (int)tt_get_upto(&r, 4, INT32_MAX);
+	ret_hello->epoch = (int)tt_get_upto(&r, 4, INT32_MAX);
+	if (magic != HELLO_MAGIC)
+		return false;
+	*ret_verdict = protocol == PROTOCOL ? TT_V_WELCOME : TT_V_OTHER_VERSION;
+	return protocol != PROTOCOL || (!r.failed && ret_hello->purpose);
+}
+
+bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		  enum tt_verdict verdict, uint8_t ret_wire[TT_REPLY_BYTES])
+{
+	struct tt_writer w = { .data = ret_wire, .room = TT_REPLY_BYTES };
+	uint8_t nonce[16], mac[TT_MAC];
+
+	if (RAND_bytes(nonce, sizeof(nonce)) != 1)
+		return false;
+	tt_put(&w, REPLY_MAGIC, 4);
+	tt_put(&w, PROTOCOL, 2);
+	tt_put(&w, verdict, 2);
+	tt_put_bytes(&w, nonce, sizeof(nonce));
+	if (verdict == TT_V_WELCOME)
+		sign(key, "server", hello, ret_wire, mac);
+	else
+		memset(mac, 0, sizeof(mac));     /* another job's key proves nothing here */
+	tt_put_bytes(&w, mac, TT_MAC);
+	return true;
+}
+
+bool tt_proof_check(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		    const uint8_t reply[TT_REPLY_BYTES], const uint8_t proof[TT_MAC])
+{
+	uint8_t mac[TT_MAC];
+
+	sign(key, "client", hello, reply, mac);
+	return !CRYPTO_memcmp(mac, proof, TT_MAC);
+}
+
+static int refused(enum tt_verdict verdict)
+{
+	static const char *const why[] = {
+		[TT_V_OTHER_JOB] = "another job listens there",
+		[TT_V_OTHER_RANK] = "another rank listens there",
+		[TT_V_OTHER_VERSION] = "another version of Tutti listens there",
+		[TT_V_OTHER_SECRET] = "the other side has another secret",
+		[TT_V_FULL] = "the other side has no file descriptor left (raise its ulimit -n)",
+		[TT_V_STALE] =
+			"a later attempt of this job listens there; this rank's attempt is over",
+		[TT_V_EARLY] = "an earlier attempt of this job still listens there",
+	};
+
+	if (verdict < TT_V_OTHER_JOB || verdict > TT_V_EARLY)
+		return tt_fail(TT_REMOTE, "something that is not a rank of Tutti listens there");
+	return tt_fail(TT_REMOTE, "%s", why[verdict]);
+}
+
+/* The server's proof is checked first; a wrong one is still answered,
+ * so that the other side learns it too. */
+int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
+		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
+{
+	uint8_t said[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], mac[TT_MAC], welcome;
+	struct tt_hello mine = *hello;
+	struct tt_reader r = { .at = reply, .left = sizeof(reply) };
+	int rc;
+
+	*ret_verdict = 0;
+	if (RAND_bytes(mine.nonce, sizeof(mine.nonce)) != 1)
+		return tt_fail(TT_SYSTEM, "no random bytes for a handshake");
+	tt_hello_put(&mine, said);
+	if ((rc = tt_sock_send(fd, said, sizeof(said), patience)) ||
+	    (rc = tt_sock_recv(fd, reply, sizeof(reply), patience)))
+		return rc;
+	if (tt_get(&r, 4) != REPLY_MAGIC)
+		return refused(0);
+	*ret_verdict =
+		tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2) : TT_V_OTHER_VERSION;
+	if (*ret_verdict != TT_V_WELCOME)
+		return refused(*ret_verdict);
+	sign(key, "client", said, reply, mac);
+	if ((rc = tt_sock_send(fd, mac, sizeof(mac), patience)))
+		return rc;
+	sign(key, "server", said, reply, mac);
+	if (CRYPTO_memcmp(mac, reply + REPLY_SIGNED, TT_MAC))
+		return refused(*ret_verdict = TT_V_OTHER_SECRET);
+	if ((rc = tt_sock_recv(fd, &welcome, 1, patience)))
+		return rc;
+	*ret_verdict = (enum tt_verdict)welcome;
+	return welcome == TT_V_WELCOME ? 0 : refused(*ret_verdict);
+}

@@ -1,0 +1,268 @@
+/*
+ * unique_id.c - make and read unique ids
+ *
+ * Called by api (make, from root) and bootstrap (unpack). Making one starts no thread: it only
+ * reserves a port, by a socket that is bound and never listens, so that a parent may make the id
+ * and a forked or started child be rank 0.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "control/control.h"
+#include "control/unique_id.h"
+#include "control/frame.h"
+
+#define ID_MAGIC 0x31495454u             /* "TTI1": a new layout gets a new digit */
+#define STRETCH_ROUNDS 10000             /* a secret in words is guessed this much more slowly */
+
+#define RESERVED 16
+
+static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
+/* The latest ids' that nobody here has joined with; forked children inherit them. port 0: none.
+ * The first place is for the latest of a range, whose ports are few. */
+static struct { int fd, port; } reserved[1 + RESERVED];
+static unsigned nreserved;               /* of no range, so far; the oldest is replaced */
+
+/* ---- layout ---------------------------------------------------------------------------------- */
+
+void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
+{
+	struct tt_writer w = { .data = (uint8_t *)ret_id->internal,
+			       .room = sizeof(ret_id->internal) };
+	uint8_t sum[SHA256_DIGEST_LENGTH];
+
+	memset(ret_id, 0, sizeof(*ret_id));
+	tt_put(&w, ID_MAGIC, 4);
+	tt_put(&w, 0, 4);                        /* the check value comes here */
+	tt_put(&w, (uint16_t)id->port, 2);
+	tt_put(&w, id->from_root, 1);
+	tt_put(&w, (uint8_t)id->naddresses, 1);
+	tt_put_bytes(&w, id->secret, TT_SECRET);
+	tt_put_bytes(&w, id->nonce, TT_NONCE);
+	tt_put(&w, id->place, 8);
+	for (int i = 0; i < id->naddresses; i++) {
+		/* IPv4 as RFC 4291 maps it into IPv6 */
+		uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
+
+		if (id->addresses[i].family == 4)
+			memcpy(mapped + 12, id->addresses[i].bytes, 4);
+		else
+			memcpy(mapped, id->addresses[i].bytes, 16);
+		tt_put_bytes(&w, mapped, 16);
+	}
+	w.have = sizeof(ret_id->internal) - 4;
+	tt_put(&w, (uint16_t)id->epoch, 2);
+	tt_put(&w, (uint8_t)(id->nports > 1 ? id->nports : 1), 1);
+	SHA256((const uint8_t *)ret_id->internal, sizeof(ret_id->internal), sum);
+	memcpy(ret_id->internal + 4, sum, 4);
+}
+
+static void get_address(struct tt_reader *r, struct tt_address *ret_a)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	uint8_t p[16];
+
+	tt_get_copy(r, p, 16);
+	ret_a->family = memcmp(p, mapped, 12) ? 6 : 4;
+	if (ret_a->family == 6)
+		memcpy(ret_a->bytes, p, 16);
+	else
+		memcpy(ret_a->bytes, p + 12, 4);
+}
+
+/* The check value first: then the fields are as they were packed,
+ * or somebody has gone to great lengths. */
+int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
+{
+	tuttiUniqueId blank = *bytes;
+	struct tt_reader r = { .at = (const uint8_t *)bytes->internal,
+			       .left = sizeof(bytes->internal) };
+	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint64_t magic = tt_get(&r, 4);
+	uint8_t check[4];
+
+	tt_get_copy(&r, check, 4);
+	memset(blank.internal + 4, 0, 4);
+	SHA256((const uint8_t *)blank.internal, sizeof(blank.internal), sum);
+	memset(ret_id, 0, sizeof(*ret_id));
+	ret_id->port = (int)tt_get(&r, 2);
+	ret_id->from_root = tt_get(&r, 1);
+	ret_id->naddresses = (int)tt_get(&r, 1);
+	tt_get_copy(&r, ret_id->secret, TT_SECRET);
+	tt_get_copy(&r, ret_id->nonce, TT_NONCE);
+	ret_id->place = tt_get(&r, 8);
+	if (magic != ID_MAGIC && (magic & 0xffffff) == (ID_MAGIC & 0xffffff))
+		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
+	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port ||
+	    ret_id->naddresses > TT_ID_ADDRESSES)
+		return tt_fail(TT_ARG,
+			"these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
+			TUTTI_UNIQUE_ID_BYTES);
+	for (int i = 0; i < ret_id->naddresses; i++)
+		get_address(&r, &ret_id->addresses[i]);
+	r = (struct tt_reader){
+		.at = (const uint8_t *)bytes->internal + sizeof(bytes->internal) - 4, .left = 4
+	};
+	ret_id->epoch = (int)tt_get(&r, 2);
+	ret_id->nports = (int)tt_get(&r, 1);
+	if (!ret_id->nports || ret_id->port + ret_id->nports > 65536)
+		return tt_fail(TT_ARG, "this unique id names ports that are none");
+	return 0;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+uint64_t tt_id_place(const char *override)
+{
+	char text[256] = "", boot[64] = "";
+	uint8_t sum[SHA256_DIGEST_LENGTH];
+	struct stat st = { 0 };
+	uint64_t place;
+	FILE *f = override[0] ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
+
+	if (f && !fgets(boot, sizeof(boot), f))
+		boot[0] = '\0';
+	if (f)
+		fclose(f);
+	if (!override[0] && !boot[0])
+		gethostname(boot, sizeof(boot) - 1);
+	stat("/proc/self/ns/net", &st);
+	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
+		 (unsigned long long)st.st_ino);
+	SHA256((const uint8_t *)text, strlen(text), sum);
+	memcpy(&place, sum, sizeof(place));
+	return place;
+}
+
+/* ---- the reserved port ----------------------------------------------------------------------- */
+
+/* A program may make several ids before it joins with the first: whoever listened anywhere
+ * meanwhile, this process itself too, might be given that one's port. */
+static void keep(int fd, int port, bool of_range)
+{
+	int old = -1;
+	unsigned at;
+
+	pthread_mutex_lock(&reserved_lock);
+	at = of_range ? 0 : 1 + nreserved++ % RESERVED;
+	if (reserved[at].port)
+		old = reserved[at].fd;
+	reserved[at].fd = fd;
+	reserved[at].port = port;
+	pthread_mutex_unlock(&reserved_lock);
+	tt_sock_close(old);
+}
+
+void tt_id_release(int port)
+{
+	int fd = -1;
+
+	pthread_mutex_lock(&reserved_lock);
+	for (int i = 0; i <= RESERVED && fd < 0; i++)
+		if (port && reserved[i].port == port) {
+			fd = reserved[i].fd;
+			reserved[i].port = 0;
+		}
+	pthread_mutex_unlock(&reserved_lock);
+	tt_sock_close(fd);
+}
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&reserved_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&reserved_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id)
+{
+	struct tt_ports ports = tt_ports_read(port_range);
+	struct tt_address list[TT_ADDRESSES];
+	struct tt_id id = { .place = tt_id_place("") };
+	int fd, n, rc = tt_address_list(ifname, list, &n);
+
+	if (rc)
+		return rc;
+	for (int i = 0; i < n && i < TT_ID_ADDRESSES; i++)
+		id.addresses[id.naddresses++] = list[i];
+	if (RAND_bytes(id.secret, TT_SECRET) != 1 || RAND_bytes(id.nonce, TT_NONCE) != 1)
+		return tt_fail(TT_SYSTEM, "no random bytes for a unique id");
+	rc = tt_sock_among(&ports, tt_sock_reserve, &fd, &id.port);
+	if (rc && errno == EADDRINUSE)
+		rc = tt_sock_among(&ports, tt_sock_reserve_used, &fd, &id.port);
+	if (rc)
+		return rc;
+	keep(fd, id.port, ports.count > 0);
+	tt_id_pack(&id, ret_id);
+	return 0;
+}
+
+int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_port)
+{
+	const char *colon = strrchr(host_port, ':');
+	size_t bytes = colon ? (size_t)(colon - host_port) : 0;
+	char *end = NULL;
+	long port = colon ? strtol(colon + 1, &end, 10) : 0;
+
+	if (!bytes || bytes >= room || port < 1 || port > 65535 || *end)
+		return tt_fail(TT_ARG, "\"%s\" is not host:port, with IPv6 addresses in brackets",
+			       host_port);
+	if (host_port[0] == '[' && colon[-1] == ']' && bytes > 2) {
+		host_port++;
+		bytes -= 2;
+	}
+	memcpy(host, host_port, bytes);
+	host[bytes] = '\0';
+	*ret_port = (int)port;
+	return 0;
+}
+
+int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id)
+{
+	struct tt_id id = { .from_root = true, .port = where->port, .nports = where->nports,
+			    .epoch = where->epoch };
+	uint8_t sum[SHA256_DIGEST_LENGTH];
+
+	for (int i = 0; i < where->naddresses && i < TT_ID_ADDRESSES; i++)
+		id.addresses[id.naddresses++] = where->addresses[i];
+	SHA256((const uint8_t *)where->job, strlen(where->job), sum);
+	memcpy(id.nonce, sum, TT_NONCE);
+	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS,
+			      EVP_sha256(), TT_SECRET, id.secret) != 1)
+		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
+	tt_id_pack(&id, ret_id);
+	return 0;
+}
+
+int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id)
+{
+	struct tt_where where = { 0 };
+	char host[256], job[64];
+	int rc = tt_id_split_root(host_port, host, sizeof(host), &where.port);
+
+	if (rc || (rc = tt_address_resolve(host, where.addresses, &where.naddresses)))
+		return rc;
+	/* not the host: ranks may name it differently */
+	snprintf(job, sizeof(job), "tutti root %d", where.port);
+	where.job = job;
+	return tt_id_at(&where, secret, ret_id);
+}

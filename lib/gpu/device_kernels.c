@@ -1,0 +1,140 @@
+/*
+ * device_kernels.c - load the kernels into a context, once
+ *
+ * Called by comm. The image is nvcc's fat binary, carried as bytes (device_image.S). A library that
+ * was made without nvcc has none and says so; the tests' stand-in brings kernels of its own.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "gpu/device_kernels.h"
+
+#ifdef HAVE_NVCC
+extern const unsigned char tt_device_image[];
+#define IMAGE tt_device_image
+#define BUILT_IN true
+#else
+#define IMAGE NULL
+#define BUILT_IN false
+#endif
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct loaded {
+	struct loaded *next;
+	tt_cuctx ctx;
+	struct tt_kernels kernels;
+	atomic_int held;
+} *all;
+
+bool tt_kernels_built_in(void)
+{
+	return BUILT_IN;
+}
+
+static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
+{
+	static const char *const names[tuttiNumTypes] = {
+		[tuttiInt8] = "tt_Int8", [tuttiUint8] = "tt_Uint8", [tuttiInt32] = "tt_Int32",
+		[tuttiUint32] = "tt_Uint32",
+		[tuttiInt64] = "tt_Int64", [tuttiUint64] = "tt_Uint64",
+		[tuttiFloat16] = "tt_Float16",
+		[tuttiFloat32] = "tt_Float32", [tuttiFloat64] = "tt_Float64",
+		[tuttiBfloat16] = "tt_Bfloat16",
+		[tuttiFloat8e4m3] = "tt_Float8e4m3", [tuttiFloat8e5m2] = "tt_Float8e5m2",
+	};
+	int rc, device, sms = 0, least = 0;
+
+	for (int t = 0; t < tuttiNumTypes; t++) {
+		int blocks;
+
+		if ((rc = cu->module_function(&k->fn[t], module, names[t])) ||
+		    (rc = cu->occupancy(&blocks, k->fn[t], TT_DEV_THREADS, 0)))
+			return tt_cuda_fail(rc, "kernel %s", names[t]);
+		least = !t || blocks < least ? blocks : least;
+	}
+	if ((rc = cu->ctx_device(&device)) ||
+	    (rc = cu->device_attribute(&sms, TT_CU_ATTR_SMS, device)))
+		return tt_cuda_fail(rc, "the device's multiprocessors");
+	k->blocks = least * sms;
+	return 0;
+}
+
+static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
+{
+	const void *image = cu->own_kernels ? cu->own_kernels : IMAGE;
+	struct loaded *l = calloc(1, sizeof(*l));
+	void *module;
+	int rc;
+
+	if (!l)
+		return tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
+	if (!image)
+		rc = tt_fail(TT_CUDA,
+			"the GPU kernels are not built in: no nvcc was found when Tutti was configured");
+	else if ((rc = cu->module_load(&module, image)))
+		rc = tt_cuda_fail(rc, "load the kernels");
+	else
+		rc = find(cu, module, &l->kernels);
+	if (rc) {
+		free(l);
+		return rc;
+	}
+	l->ctx = ctx;
+	l->kernels.held = &l->held;
+	l->next = all;
+	*ret = all = l;
+	return 0;
+}
+
+int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels)
+{
+	struct loaded *l;
+	int rc = 0;
+
+	pthread_mutex_lock(&lock);
+	for (l = all; l && l->ctx != ctx; l = l->next)
+		;
+	if (!l)
+		rc = load(cu, ctx, &l);
+	if (!rc)
+		*ret_kernels = &l->kernels;
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+int tt_kernels_free(const struct tt_kernels *k)
+{
+	int left = k->blocks - atomic_load(k->held);
+
+	return left > 0 ? left : 0;
+}
+
+void tt_kernels_hold(const struct tt_kernels *k, int n)
+{
+	atomic_fetch_add(k->held, n);
+}
+
+/* CUDA does not survive a fork: what the parent loaded is not the child's. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+	for (struct loaded *l; (l = all);) {
+		all = l->next;
+		free(l);
+	}
+	after_fork();
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}

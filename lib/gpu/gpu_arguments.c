@@ -1,0 +1,109 @@
+/*
+ * gpu_arguments.c - arguments that may lie in CUDA's memory: refused where only the host's will do;
+ * numbers that are read
+ *
+ * Called by api, of a communicator with or without a device. Calls the driver's table.
+ */
+#include <string.h>
+
+#include "comm/comm.h"
+#include "gpu/gpu.h"
+
+/* In the communicator's context: the thread that asks may have none. */
+static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
+{
+	int mode, rc;
+
+	*ret = (struct tt_mem){ .kind = TT_MEM_HOST };
+	if (!d)
+		return 0;
+	mode = tt_gpu_enter(d->ctx);
+	rc = tt_cuda_classify(d->cu, p, ret);
+	tt_gpu_leave(d->ctx, mode);
+	return rc;
+}
+
+tt_cuctx tt_gpu_context_of(tuttiComm_t c, const void *p)
+{
+	struct tt_mem m;
+
+	if (!classify(c->gpu, p, &m))
+		return m.kind >= TT_MEM_DEVICE ? c->gpu->ctx : NULL;
+	tt_error_clear();
+	return NULL;
+}
+
+int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
+{
+	struct tt_mem m;
+	int rc = classify(c->gpu, p, &m);
+
+	if (!rc && m.kind >= TT_MEM_DEVICE)
+		rc = tt_fail(TT_ARG,
+			     "rank %d: %s: %p is %s memory; this call takes host memory only",
+			     c->rank, call, p, tt_mem_name(m.kind));
+	return rc;
+}
+
+/* What lies on the user's stream so far is done. */
+static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
+{
+	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
+
+	if (!rc && status)
+		return tt_fail(TT_USAGE,
+			       "rank %d: the scalar at %p lies in CUDA memory, where it is read before the "
+			       "call, and the stream is being captured; use a scalar of the host",
+			       d->comm->rank, from);
+	rc = rc ? rc : d->cu->stream_synchronize(stream);
+	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
+}
+
+/* Not by the default stream: it waits for the program's, which may wait for this very thread, as
+ * kernels of other ranks of this process may. */
+static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	int rc = d->cu->dtoh_async(to, from, bytes, stream);
+
+	return rc ? rc : d->cu->stream_synchronize(stream);
+}
+
+/* While a call of the host's way runs, which `own` may be waiting for. */
+int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
+{
+	tt_cuctx ctx = tt_gpu_context_of(c, from);
+	int mode, rc;
+
+	if (!ctx) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	mode = tt_gpu_enter(ctx);
+	rc = copy(c->gpu, to, (uintptr_t)from, bytes,
+		  c->gpu->copies_in ? c->gpu->copies_in : c->gpu->own);
+	tt_gpu_leave(ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
+		  : 0;
+}
+
+int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiStream_t stream)
+{
+	struct tt_gpu *d = c->gpu;
+	struct tt_mem m;
+	int mode, rc = classify(d, from, &m);
+
+	if (rc)
+		return rc;
+	if (m.kind == TT_MEM_HOST) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	mode = tt_gpu_enter(d->ctx);
+	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
+	if (!rc && m.kind == TT_MEM_PINNED)
+		memcpy(to, from, bytes);
+	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes, d->own)))
+		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
+	tt_gpu_leave(d->ctx, mode);
+	return rc;
+}

@@ -1,0 +1,73 @@
+/*
+ * gpu_streams.c - ranks between whose kernels streams wait: a kernel that meets nobody, and a
+ * meeting of all streams
+ *
+ * Called by gpu_ordered.c and gpu_plan.c. A word on a desk is set to 1 by the peer and back to 0 by
+ * its owner, so that a graph can be replayed: between two ones of a peer lies always a meeting in
+ * which it waited for the owner.
+ */
+#include "gpu/gpu_call.h"
+
+#define PER_THREAD 64                  /* bytes that make it worth having a thread */
+
+int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
+		  tt_custream stream)
+{
+	void *params[] = { job };
+	int rc = d->cu->launch(fn, blocks, 1, 1, TT_DEV_THREADS, 1, 1, 0, stream, params, NULL);
+
+	return rc ? tt_cuda_fail(rc, "rank %d: launch a kernel of %u blocks", d->comm->rank, blocks)
+		  : 0;
+}
+
+int tt_gpu_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream stream)
+{
+	struct tt_gpu *d = r->comm->gpu;
+	uint64_t most = (uint64_t)d->k->blocks, blocks, bytes = 0;
+
+	for (uint32_t i = 0; i < job->npieces; i++)
+		if (job->piece[i].bytes > bytes)
+			bytes = job->piece[i].bytes;
+	blocks = 1 + bytes / ((uint64_t)TT_DEV_THREADS * PER_THREAD);
+	job->way = TT_DEV_ALONE;
+	return tt_gpu_launch(d, tt_gpu_kernel(d, r, job), (uint32_t)(blocks < most ? blocks : most),
+			     job, stream);
+}
+
+int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream)
+{
+	int rc = n ? d->cu->stream_batch(stream, n, ops, 0) : 0;
+
+	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the other ranks'",
+				 d->comm->rank)
+		  : 0;
+}
+
+void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
+{
+	*op = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = at, .value = value };
+}
+
+unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
+{
+	ops[0] = (struct tt_cumemop){
+		.operation = TT_CU_WAIT_32, .address = at, .value = 1, .flags = TT_CU_WAIT_EQ
+	};
+	tt_gpu_op_write(&ops[1], at, 0);
+	return 2;
+}
+
+int tt_gpu_meet_streams(tuttiComm_t c, size_t word, tt_custream stream)
+{
+	struct tt_cumemop ops[3 * TT_DEV_RANKS];
+	struct tt_gpu *d = c->gpu;
+	unsigned n = 0;
+
+	for (int p = 0; p < c->nranks; p++)
+		if (p != c->rank)
+			tt_gpu_op_write(&ops[n++], d->at[p] + word + 4 * (uint64_t)c->rank, 1);
+	for (int p = 0; p < c->nranks; p++)
+		if (p != c->rank)
+			n += tt_gpu_ops_take(&ops[n], d->at[c->rank] + word + 4 * (uint64_t)p);
+	return tt_gpu_batch(d, n, ops, stream);
+}

@@ -1,0 +1,186 @@
+/*
+ * ipc_fd.c - device memory that is shared by file descriptor: the driver's virtual memory, where
+ * IPC handles are refused
+ *
+ * Called by ipc_buffer.c and gpu/gpu_open.c. A piece is created, mapped at an address of its own and
+ * exported as a descriptor, which travels over an unix socket of datagrams: each rank opens one,
+ * tells the others its name and a token in the exchange that they trust, and takes a descriptor
+ * only from a datagram with its token.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+#include "gpu/gpu.h"
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static struct tt_cuprop prop_of(int device)
+{
+	return (struct tt_cuprop){ .type = TT_CU_PINNED,
+				   .handles = TT_CU_BY_FD,
+				   .place = { TT_CU_ON_DEVICE, device } };
+}
+
+int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes)
+{
+	struct tt_cuaccess access = { .place = { TT_CU_ON_DEVICE, device },
+				      .flags = TT_CU_READ_WRITE };
+
+	return cu->vmm_access(at, bytes, &access, 1);
+}
+
+void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes)
+{
+	cu->vmm_unmap(at, bytes);
+	cu->vmm_free(at, bytes);
+}
+
+/* A mapping outlives the handle that it was made from. */
+static int map(const struct tt_cuda *cu, int device, uint64_t handle, size_t bytes,
+	       tt_cuptr *ret_at)
+{
+	tt_cuptr at;
+	int rc = cu->vmm_reserve(&at, bytes, 0, 0, 0);
+
+	if (rc)
+		return rc;
+	rc = cu->vmm_map(at, bytes, 0, handle, 0);
+	if (rc) {
+		cu->vmm_free(at, bytes);
+		return rc;
+	}
+	rc = tt_vmm_access(cu, device, at, bytes);
+	if (rc) {
+		tt_vmm_unmap(cu, at, bytes);
+		return rc;
+	}
+	*ret_at = at;
+	return 0;
+}
+
+int tt_vmm_make(const struct tt_cuda *cu, size_t least, size_t *ret_bytes, int *ret_fd,
+		tt_cuptr *ret_at)
+{
+	struct tt_cuprop prop;
+	size_t step, bytes;
+	uint64_t handle;
+	int device, fd = -1, rc = cu->ctx_device(&device);
+
+	if (rc)
+		return rc;
+	prop = prop_of(device);
+	if ((rc = cu->vmm_granularity(&step, &prop, 0)))
+		return rc;
+	bytes = (least + step - 1) / step * step;
+	if ((rc = cu->vmm_create(&handle, bytes, &prop, 0)))
+		return rc;
+	rc = cu->vmm_export(&fd, handle, TT_CU_BY_FD, 0);
+	if (!rc)
+		rc = map(cu, device, handle, bytes, ret_at);
+	cu->vmm_release(handle);
+	if (rc) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	*ret_bytes = bytes;
+	*ret_fd = fd;
+	return 0;
+}
+
+int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_cuptr *ret_at)
+{
+	uint64_t handle;
+	int rc = cu->vmm_import(&handle, (void *)(intptr_t)fd, TT_CU_BY_FD);
+
+	if (rc)
+		return rc;
+	rc = map(cu, device, handle, bytes, ret_at);
+	cu->vmm_release(handle);
+	return rc;
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+struct parcel { uint64_t token; int32_t from, unused; };
+
+static socklen_t address(uint64_t name, struct sockaddr_un *sa)
+{
+	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)sprintf(sa->sun_path + 1, "tutti-gpu-%016llx",
+					   (unsigned long long)name));
+}
+
+int tt_fd_box_open(struct tt_fd_box *box)
+{
+	struct sockaddr_un sa;
+	socklen_t bytes;
+
+	box->socket = -1;
+	if (getrandom(&box->card, sizeof(box->card), 0) != sizeof(box->card))
+		return tt_fail(TT_SYSTEM, "no random numbers for a socket's name: %m");
+	bytes = address(box->card.name, &sa);
+	box->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (box->socket < 0 || bind(box->socket, (struct sockaddr *)&sa, bytes))
+		return tt_fail(TT_SYSTEM, "a socket for descriptors of device memory: %m");
+	return 0;
+}
+
+int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_card *to, int fd)
+{
+	struct parcel parcel = { .token = to->token, .from = rank };
+	struct sockaddr_un sa;
+	socklen_t bytes = address(to->name, &sa);
+
+	if (tt_sock_give_fd(box->socket, (struct sockaddr *)&sa, bytes, &parcel, sizeof(parcel),
+			    fd))
+		return 0;
+	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m",
+		       rank);
+}
+
+/* One datagram; *ret_fd is -1 if it was a stranger's. false: there is none. */
+static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
+{
+	struct parcel parcel = { 0 };
+	ssize_t n = tt_sock_take_fd(box->socket, &parcel, sizeof(parcel), ret_fd);
+
+	if (n < 0)
+		return false;
+	if (*ret_fd >= 0 && (n != sizeof(parcel) || parcel.token != box->card.token)) {
+		close(*ret_fd);
+		*ret_fd = -1;
+	}
+	*ret_from = parcel.from;
+	return true;
+}
+
+void tt_fd_box_collect(struct tt_fd_box *box)
+{
+	int from, fd;
+
+	while (take(box, &from, &fd)) {
+		if (fd < 0)
+			continue;
+		if (from < 0 || from >= TT_DEV_RANKS || box->fd[from] >= 0)
+			close(fd);
+		else
+			box->fd[from] = fd;
+	}
+}
+
+void tt_fd_box_close(struct tt_fd_box *box)
+{
+	for (int r = 0; r < TT_DEV_RANKS; r++)
+		if (box->fd[r] >= 0)
+			close(box->fd[r]);
+	if (box->socket >= 0)
+		close(box->socket);
+}

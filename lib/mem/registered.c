@@ -1,0 +1,60 @@
+/* registered.c - the ranges, who watches them, and one lock for both (registered.h) */
+#include <pthread.h>
+
+#include "mem/registered.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the rest */
+static struct tt_interval *ranges;
+static struct tt_lasting_watch *watches;
+static uint64_t numbers;
+
+void tt_lasting_add(struct tt_lasting *l, const void *start, size_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	l->range.start = (uintptr_t)start;
+	l->range.end = (uintptr_t)start + bytes;
+	l->number = ++numbers;
+	tt_intervals_add(&ranges, &l->range);
+	pthread_mutex_unlock(&lock);
+}
+
+void tt_lasting_remove(struct tt_lasting *l)
+{
+	pthread_mutex_lock(&lock);
+	tt_intervals_remove(&ranges, &l->range);
+	for (struct tt_lasting_watch *w = watches; w; w = w->next)
+		w->going(w, l);
+	pthread_mutex_unlock(&lock);
+}
+
+bool tt_lasting_find(const void *start, size_t bytes,
+		     void (*found)(void *arg, const struct tt_lasting *l), void *arg)
+{
+	struct tt_interval *i;
+
+	pthread_mutex_lock(&lock);
+	i = tt_intervals_holding(ranges, (uintptr_t)start, (uintptr_t)start + bytes);
+	if (i && found)
+		found(arg, (const struct tt_lasting *)i);
+	pthread_mutex_unlock(&lock);
+	return i != NULL;
+}
+
+void tt_lasting_watch(struct tt_lasting_watch *w)
+{
+	pthread_mutex_lock(&lock);
+	w->next = watches;
+	watches = w;
+	pthread_mutex_unlock(&lock);
+}
+
+void tt_lasting_unwatch(struct tt_lasting_watch *w)
+{
+	struct tt_lasting_watch **at;
+
+	pthread_mutex_lock(&lock);
+	for (at = &watches; *at != w; at = &(*at)->next)
+		;
+	*at = w->next;
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,209 @@
+/*
+ * simulate_plan.c - the plans of all ranks, as the simulator keeps them
+ *
+ * Each plan is built and compiled as for a run, then written down without what has no price: equal
+ * steps in a row become one record, since a ring of thousands of hosts is the same step thousands
+ * of times. Called by simulate.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/algorithm.h"
+#include "model/simulate_internal.h"
+#include "verify/walk.h"
+
+static uint16_t place_of(const int *peer, uint32_t npeers, tt_ref wire)
+{
+	int rank = (int)tt_ref_index(wire);
+	uint32_t low = 0, high = npeers;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (peer[middle] < rank)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return (uint16_t)low;
+}
+
+static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
+{
+	struct tt_sim_steps d = { .at = at, .repeat = 1, .nblocks = s->nblocks,
+				  .wait_step = s->wait_step, .to = TT_SIM_NONE, .op = s->op,
+				  .nsrc = s->nsrc, .flags = s->flags, .wait_lane = s->wait_lane,
+				  .records = (uint8_t)tt_step_records(s),
+				  .has_dst = s->dst != TT_REF_NONE };
+	tt_ref local = d.has_dst ? s->dst : s->src[0];
+
+	if (p->rule == TT_EVEN && s->op != TT_NOP)
+		d.block = tt_ref_index(local) % p->nblocks;
+	if (tt_ref_is_wire(s->to))
+		d.to = place_of(p->peers, p->npeers, s->to);
+	for (int i = 0; i < s->nsrc; i++)
+		if (tt_ref_is_wire(tt_step_source(s, i)))
+			d.wire[d.nwires++] = place_of(p->peers, p->npeers, tt_step_source(s, i));
+	return d;
+}
+
+static bool alike(const struct tt_sim_steps *a, const struct tt_sim_steps *b)
+{
+	return a->nblocks == b->nblocks && a->to == b->to && a->op == b->op &&
+	       a->nwires == b->nwires && a->nsrc == b->nsrc && a->flags == b->flags &&
+	       a->records == b->records && a->has_dst == b->has_dst &&
+	       !memcmp(a->wire, b->wire, sizeof(a->wire));
+}
+
+/* Can `next` be one more repetition of `run`? */
+static bool continues(struct tt_sim_steps *run, const struct tt_sim_steps *next)
+{
+	int64_t stride = (int64_t)next->block - run->block;
+
+	if (next->wait_lane != TT_NO_LANE || !alike(run, next))
+		return false;
+	if (run->repeat == 1)
+		run->stride = (int32_t)stride;
+	return stride == (int64_t)run->stride * run->repeat;
+}
+
+static uint32_t compact_lane(const struct tt_plan *p, uint32_t lane, struct tt_sim_steps *to)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < p->lanes[lane].nsteps;) {
+		const struct tt_step *s = tt_lane_step(p, lane, i);
+		struct tt_sim_steps next = describe(p, s, i);
+
+		if (count && continues(&to[count - 1], &next))
+			to[count - 1].repeat++;
+		else
+			to[count++] = next;
+		i += next.records;
+	}
+	return count;
+}
+
+/* The room of a whole plan, used again for each rank. */
+struct desk { struct tt_sim_steps *steps; uint32_t room; };
+
+static int keep_steps(const struct tt_plan *p, struct desk *desk, struct tt_sim_rank *r)
+{
+	uint32_t count = 0;
+
+	if (desk->room < p->nsteps) {
+		free(desk->steps);
+		desk->room = 2 * p->nsteps;
+		desk->steps = malloc(desk->room * sizeof(*desk->steps));
+		if (!desk->steps)
+			desk->room = 0;
+	}
+	for (uint32_t l = 0; l < p->nlanes && desk->room; l++) {
+		r->first[l] = count;
+		count += compact_lane(p, l, desk->steps + count);
+	}
+	for (uint32_t l = p->nlanes; l <= TT_MAX_LANES; l++)
+		r->first[l] = count;
+	r->steps = malloc((count + 1) * sizeof(*r->steps));
+	if (!r->steps || (p->nsteps && !desk->room))
+		return tt_fail(TT_SYSTEM, "no memory for the plan of rank %d", p->rank);
+	if (count)
+		memcpy(r->steps, desk->steps, count * sizeof(*r->steps));
+	return 0;
+}
+
+static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct tt_sim_rank *r)
+{
+	const struct tt_topology *t = sim->world.topology;
+
+	r->npeers = p->npeers;
+	r->peer = malloc((p->npeers + 1) * sizeof(*r->peer));
+	r->mirror = malloc((p->npeers + 1) * sizeof(*r->mirror));
+	r->class = malloc(p->npeers + 1);
+	r->link_free_ps = calloc(2 * p->npeers + 1, sizeof(*r->link_free_ps));
+	if (!r->peer || !r->mirror || !r->class || !r->link_free_ps)
+		return tt_fail(TT_SYSTEM, "no memory for the links of rank %d", p->rank);
+	r->sent_bytes = r->link_free_ps + p->npeers;
+	for (uint32_t i = 0; i < p->npeers; i++) {
+		bool apart = t && t->host_of[p->rank] != t->host_of[p->peers[i]];
+
+		r->peer[i] = p->peers[i];
+		r->class[i] = (uint8_t)tt_cost_class(apart, sim->world.paths.over_tcp,
+				(enum tt_link_class)sim->world.paths.card);
+	}
+	return 0;
+}
+
+static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char *name,
+		   const struct tt_shape *shape, struct desk *desk)
+{
+	struct tt_plan *plan;
+	int rc = tt_plan_build(a, name, shape, &plan);
+
+	if (rc)
+		return rc;
+	rc = keep_steps(plan, desk, &sim->rank[shape->rank]);
+	if (!rc)
+		rc = keep_peers(sim, plan, &sim->rank[shape->rank]);
+	if (shape->rank == 0)
+		sim->frame = *plan;
+	tt_plan_free(plan);
+	sim->frame.steps = NULL;
+	sim->frame.peers = NULL;
+	return rc;
+}
+
+/* Where each rank stands in the lists of its peers. */
+static int find_mirrors(struct tt_sim *sim)
+{
+	for (int a = 0; a < sim->world.nranks; a++) {
+		struct tt_sim_rank *r = &sim->rank[a];
+
+		for (uint32_t i = 0; i < r->npeers; i++) {
+			const struct tt_sim_rank *q = &sim->rank[r->peer[i]];
+
+			r->mirror[i] =
+				place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
+			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
+				return tt_fail(TT_INTERNAL,
+					"%s: rank %d has to do with rank %d, but not the other way round",
+					sim->frame.algorithm, a, r->peer[i]);
+		}
+	}
+	return 0;
+}
+
+int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *name, int root)
+{
+	int n = sim->world.nranks, rc = 0;
+	struct desk desk = { NULL, 0 };
+
+	for (int r = 0; r < n && !rc; r++) {
+		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r,
+					  .root = root, .topology = sim->world.topology };
+
+		rc = plan_of(sim, a, name, &shape, &desk);
+		if (!rc && sim->watch.progress && r % 64 == 0)
+			rc = sim->watch.progress(sim->watch.ctx, "plans", (uint64_t)r, (uint64_t)n);
+	}
+	free(desk.steps);
+	return rc ? rc : find_mirrors(sim);
+}
+
+void tt_sim_plans_free(struct tt_sim *sim)
+{
+	for (int i = 0; sim->rank && i < sim->world.nranks; i++) {
+		struct tt_sim_rank *r = &sim->rank[i];
+
+		for (uint32_t k = 0; k < r->nqueues; k++)
+			free(r->queue[k].message);
+		free(r->queue);
+		free(r->cursor);
+		free(r->steps);
+		free(r->peer);
+		free(r->mirror);
+		free(r->class);
+		free(r->link_free_ps);
+	}
+	free(sim->rank);
+}

@@ -1,0 +1,171 @@
+/*
+ * host_stream.c - a host stream: a queue and the thread that runs it in order
+ *
+ * Called by order.c (push) and api. The worker sleeps while the queue is empty. The first error
+ * since the last wait is kept with its sentence, and handed to whoever waits.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "run/host_stream.h"
+
+#define STREAM_MAGIC 0x7374726du
+
+struct stream {
+	uint32_t magic;
+	unsigned fork_count;
+	pthread_t thread;
+	pthread_mutex_t lock;          /* guards everything below */
+	pthread_cond_t work, idle;
+	struct tt_batch *first, **last;
+	bool busy, stop;
+	int error;
+	char text[1024];
+};
+
+static void run_first(struct stream *s)
+{
+	struct tt_batch *b = s->first;
+	int rc;
+
+	s->first = b->next;
+	if (!s->first)
+		s->last = &s->first;
+	s->busy = true;
+	pthread_mutex_unlock(&s->lock);
+	rc = tt_batch_run(b);
+	pthread_mutex_lock(&s->lock);
+	s->busy = false;
+	if (rc && !s->error) {
+		s->error = rc;
+		snprintf(s->text, sizeof(s->text), "%s", tt_error_text());
+	}
+	if (!s->first)
+		pthread_cond_broadcast(&s->idle);
+}
+
+static void *work(void *arg)
+{
+	struct stream *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	for (;;) {
+		while (!s->first && !s->stop)
+			pthread_cond_wait(&s->work, &s->lock);
+		if (!s->first)
+			break;
+		run_first(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+int tt_stream_create(tuttiStream_t *ret_stream)
+{
+	struct stream *s = tt_handle_new(sizeof(*s));
+	sigset_t all, old;
+	int rc;
+
+	if (!s)
+		return tt_fail(TT_SYSTEM, "no memory for a stream");
+	s->magic = STREAM_MAGIC;
+	s->fork_count = tt_fork_count();
+	s->last = &s->first;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->work, NULL);
+	pthread_cond_init(&s->idle, NULL);
+	sigfillset(&all);              /* signals are the program's business, not this thread's */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&s->thread, NULL, work, s);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc) {
+		s->magic = 0;
+		tt_handle_free(s, sizeof(*s));
+		return tt_fail(TT_SYSTEM, "no thread for a stream: %s", strerror(rc));
+	}
+	*ret_stream = s;
+	return 0;
+}
+
+int tt_stream_check(tuttiStream_t stream)
+{
+	struct stream *s = stream;
+
+	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC)
+		return tt_fail(TT_ARG,
+			       "stream %p is not one of tuttiStreamCreate, or it was destroyed",
+			       stream);
+	if (s->fork_count != tt_fork_count())
+		return tt_fail(TT_ARG,
+			       "this stream was made before a fork; the child must make its own");
+	return 0;
+}
+
+void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
+{
+	struct stream *s = stream;
+
+	pthread_mutex_lock(&s->lock);
+	*s->last = b;
+	s->last = &b->next;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* the kept error, handed over once; under s->lock */
+static int take_error(struct stream *s)
+{
+	int rc = s->error;
+
+	s->error = 0;
+	return rc ? tt_fail(rc, "%s", s->text) : 0;
+}
+
+int tt_stream_wait(tuttiStream_t stream)
+{
+	struct stream *s = stream;
+	int rc = tt_stream_check(stream);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	while (s->first || s->busy)
+		pthread_cond_wait(&s->idle, &s->lock);
+	rc = take_error(s);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int tt_stream_query(tuttiStream_t stream)
+{
+	struct stream *s = stream;
+	int rc = tt_stream_check(stream);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	rc = s->first || s->busy ? 1 : take_error(s);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int tt_stream_destroy(tuttiStream_t stream)
+{
+	struct stream *s = stream;
+	int rc = tt_stream_wait(stream);
+
+	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_fork_count())
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+	pthread_cond_destroy(&s->work);
+	pthread_cond_destroy(&s->idle);
+	pthread_mutex_destroy(&s->lock);
+	s->magic = 0;
+	tt_handle_free(s, sizeof(*s));
+	return rc;
+}

@@ -1,0 +1,205 @@
+/*
+ * order.c - operations of one communicator run in call order, whichever threads run them
+ *
+ * Called by api. As long as no stream was used with a communicator only its caller runs its
+ * operations, and nothing here costs more than a load. From the first use of a stream on, every
+ * batch of requests draws a ticket of each of its communicators (all at once, so that two batches
+ * stand in the same order everywhere) and runs when its number
+ * is served. The oldest unfinished batch can always run: every batch before it in its stream's
+ * queue is older.
+ *
+ * A communicator that is aborted leaves the batches that wait: its requests are taken out of them,
+ * so that nobody waits until a stream comes to them, and nobody touches it afterwards.
+ */
+#include <string.h>
+
+#include "run/host_stream.h"
+
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* guards all tickets, and: */
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
+static struct tt_batch *waiting;                             /* drawn, not running yet */
+
+static bool first_of_comm(const struct tt_request *requests, size_t i)
+{
+	for (size_t j = 0; j < i; j++)
+		if (requests[j].comm == requests[i].comm)
+			return false;
+	return true;
+}
+
+/* A quorum allreduce is alone in its batch. */
+static inline int run(const struct tt_request *requests, size_t n)
+{
+	return tt_unlikely(requests->quorum) ? tt_quorum_request_run(requests)
+					     : tt_run_requests(requests, n);
+}
+
+/* Take out the requests of c, which is being aborted. */
+static void detach(struct tt_batch *b, const struct tuttiComm *c)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < b->n; i++) {
+		if (b->requests[i].comm != c) {
+			b->requests[kept++] = b->requests[i];
+			continue;
+		}
+		b->aborted = true;
+		if (b->requests[i].quorum)
+			tt_quorum_request_drop(&b->requests[i]);
+	}
+	b->n = kept;
+}
+
+static void draw(struct tt_batch *b)
+{
+	for (size_t i = 0; i < b->n; i++) {
+		tuttiComm_t c = b->requests[i].comm;
+
+		b->requests[i].holds_turn = first_of_comm(b->requests, i);
+		if (b->requests[i].holds_turn)
+			b->requests[i].ticket = c->next_ticket++;
+	}
+	for (size_t i = 0; i < b->n;) {
+		if (tt_comm_is_live(b->requests[i].comm))
+			i++;
+		else
+			detach(b, b->requests[i].comm);
+	}
+	b->next_waiting = waiting;
+	waiting = b;
+}
+
+static bool is_served(const struct tt_batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->requests[i].holds_turn &&
+		    b->requests[i].comm->serving != b->requests[i].ticket)
+			return false;
+	return true;
+}
+
+/* Its turn has come: from here on its communicators wait for it when they are aborted. */
+static void begin(struct tt_batch *b)
+{
+	struct tt_batch **at = &waiting;
+
+	while (*at != b)
+		at = &(*at)->next_waiting;
+	*at = b->next_waiting;
+	for (size_t i = 0; i < b->n; i++)
+		if (b->requests[i].holds_turn)
+			atomic_fetch_add(&b->requests[i].comm->inside, 1);
+}
+
+static void pass_on(struct tt_batch *b)
+{
+	for (size_t i = 0; i < b->n; i++)
+		if (b->requests[i].holds_turn) {
+			b->requests[i].comm->serving++;
+			atomic_fetch_sub(&b->requests[i].comm->inside, 1);
+		}
+	pthread_cond_broadcast(&turned);
+}
+
+int tt_batch_run(struct tt_batch *b)
+{
+	bool aborted;
+	int rc = 0;
+
+	pthread_mutex_lock(&order);
+	while (!is_served(b))
+		pthread_cond_wait(&turned, &order);
+	begin(b);
+	pthread_mutex_unlock(&order);
+	if (b->n)
+		rc = run(b->requests, b->n);
+	pthread_mutex_lock(&order);
+	pass_on(b);
+	pthread_mutex_unlock(&order);
+	aborted = b->aborted;
+	if (b->done)
+		b->done(b->done_arg, rc);
+	tt_spare_give(b);
+	if (rc || !aborted)
+		return rc;
+	return tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started");
+}
+
+struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
+{
+	struct tt_batch *b = tt_spare_take(requests[0].comm, sizeof(*b) + n * sizeof(*requests));
+
+	if (!b) {
+		tt_fail(TT_SYSTEM, "no memory to queue %zu operations", n);
+		return NULL;
+	}
+	b->next = NULL;
+	b->aborted = false;
+	b->done = NULL;
+	b->n = n;
+	memcpy(b->requests, requests, n * sizeof(*requests));
+	pthread_mutex_lock(&order);
+	draw(b);
+	pthread_mutex_unlock(&order);
+	return b;
+}
+
+int tt_run_in_turn(const struct tt_request *requests, size_t n)
+{
+	struct tt_batch *b;
+	bool queued = false;
+
+	for (size_t i = 0; i < n; i++)
+		queued |= atomic_load_explicit(&requests[i].comm->queued, memory_order_acquire);
+	if (tt_likely(!queued))
+		return run(requests, n);
+	b = tt_batch_draw(requests, n);
+	return b ? tt_batch_run(b) : TT_SYSTEM;
+}
+
+int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, size_t n)
+{
+	struct tt_batch *b;
+	int rc = tt_stream_check(stream);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++)
+		atomic_store_explicit(&requests[i].comm->queued, true, memory_order_release);
+	b = tt_batch_draw(requests, n);
+	if (!b)
+		return TT_SYSTEM;
+	tt_stream_push(stream, b);
+	return 0;
+}
+
+void tt_run_drain(tuttiComm_t c)
+{
+	pthread_mutex_lock(&order);
+	while (c->serving != c->next_ticket)
+		pthread_cond_wait(&turned, &order);
+	pthread_mutex_unlock(&order);
+}
+
+void tt_run_cancel(tuttiComm_t c)
+{
+	pthread_mutex_lock(&order);
+	for (struct tt_batch *b = waiting; b; b = b->next_waiting)
+		detach(b, c);
+	pthread_cond_broadcast(&turned);
+	pthread_mutex_unlock(&order);
+}
+
+/* The parent's threads and what they waited for are not in the child. */
+static void in_child(void)
+{
+	pthread_mutex_init(&order, NULL);
+	pthread_cond_init(&turned, NULL);
+	waiting = NULL;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
+}

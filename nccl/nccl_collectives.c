@@ -1,0 +1,214 @@
+/*
+ * nccl_collectives.c - the calls that move data: the handle's communicator does them
+ *
+ * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has
+ * is not let through.
+ */
+#include "mem/reduce.h"
+#include "nccl/nccl_layer.h"
+
+#define EQUAL(name) _Static_assert((int)nccl##name == (int)tutti##name, #name)
+EQUAL(Int8);
+EQUAL(Uint8);
+EQUAL(Int32);
+EQUAL(Uint32);
+EQUAL(Int64);
+EQUAL(Uint64);
+EQUAL(Float16);
+EQUAL(Float32);
+EQUAL(Float64);
+EQUAL(Bfloat16);
+EQUAL(Float8e4m3);
+EQUAL(Float8e5m2);
+EQUAL(NumTypes);
+EQUAL(Sum);
+EQUAL(Prod);
+EQUAL(Max);
+EQUAL(Min);
+EQUAL(Avg);
+EQUAL(ScalarDevice);
+EQUAL(ScalarHostImmediate);
+EQUAL(RemoteError);
+EQUAL(InProgress);
+
+/* The communicator of a call, in which rank, op and types are checked by tutti; 5..7 are operations
+ * that only tutti has. NULL: *ret_result says why not. */
+static tuttiComm_t enter(ncclComm_t comm, ncclRedOp_t op, const char *call,
+			 ncclResult_t *ret_result)
+{
+	tuttiComm_t tutti = NULL;
+	int rc = nc_comm_check(comm, call, &tutti);
+
+	if (!rc && tt_unlikely((int)op >= ncclNumOps && (int)op < (int)tuttiNumOps))
+		rc = tt_fail(TT_ARG, "%s: %d is no reduction operation", call, (int)op);
+	if (tt_unlikely(rc))
+		*ret_result = nc_group_fail(rc);
+	return rc ? NULL : tutti;
+}
+
+static ncclResult_t leave(tuttiResult_t result)
+{
+	return tt_likely(!result) ? ncclSuccess : nc_group_fail(nc_code(result));
+}
+
+#define TYPE ((tuttiDataType_t)datatype)
+#define OP ((tuttiRedOp_t)op)
+#define STREAM(in, out) nc_stream(t, stream, in, out)
+
+NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, op, "ncclAllReduce", &result);
+
+	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, op, "ncclReduce", &result);
+
+	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t,
+				     STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclBroadcast", &result);
+
+	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root,
+	  ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclBcast", &result);
+
+	return t ? leave(tuttiBcast(buff, count, TYPE, root, t, STREAM(buff, buff))) : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount,
+	  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclAllGather", &result);
+
+	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t,
+					STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff, size_t recvcount,
+	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, op, "ncclReduceScatter", &result);
+
+	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t,
+					    STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+/* What kernels cannot do in place, messages can:
+ * all are copied out before the first is copied in. */
+static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t,
+				       tuttiStream_t stream)
+{
+	tuttiResult_t result = tuttiGroupStart();
+
+	for (int peer = 0; peer < nranks && !result; peer++) {
+		result = tuttiSend(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t, stream);
+		if (!result)
+			result = tuttiRecv(buff + (size_t)peer * bytes, bytes, tuttiUint8, peer, t,
+					   stream);
+	}
+	return result ? (tuttiGroupEnd(), result) : tuttiGroupEnd();
+}
+
+NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclAlltoAll", &result);
+	int n;
+
+	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes &&
+	    !tuttiCommCount(t, &n) && count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n &&
+	    nc_on_device(sendbuff))
+		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t,
+					       STREAM(sendbuff, recvbuff)));
+	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t,
+				       STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclGather", &result);
+
+	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t,
+				     STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count,
+	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclScatter", &result);
+
+	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t,
+				      STREAM(sendbuff, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype,
+	  int peer, ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclSend", &result);
+
+	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, STREAM(sendbuff, NULL)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
+	  ncclComm_t comm, cudaStream_t stream)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclRecv", &result);
+
+	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, STREAM(NULL, recvbuff)))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar,
+	  ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, ncclSum, "ncclRedOpCreatePreMulSum", &result);
+
+	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE,
+						   (tuttiScalarResidence_t)residence, t))
+		 : result;
+}
+
+NCCL_CALL(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)
+{
+	ncclResult_t result = ncclSuccess;
+	tuttiComm_t t = enter(comm, op, "ncclRedOpDestroy", &result);
+
+	return t ? leave(tuttiRedOpDestroy(OP, t)) : result;
+}

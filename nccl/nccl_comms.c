@@ -1,0 +1,160 @@
+/*
+ * nccl_comms.c - handles: ask them, finalize, destroy, abort
+ *
+ * Called by users. A handle answers from its own few words, so that a watchdog may ask at any time,
+ * also while another thread joins, works or aborts.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "nccl/nccl_layer.h"
+
+ncclComm_t nc_comm_new(bool blocking)
+{
+	ncclComm_t c = tt_handle_new(sizeof(*c));
+
+	if (!c) {
+		tt_fail(TT_SYSTEM, "no memory for a communicator");
+		return NULL;
+	}
+	c->blocking = blocking;
+	c->users = 1;
+	atomic_store(&c->state, ncclInProgress);
+	atomic_store(&c->magic, NC_MAGIC);
+	return c;
+}
+
+static int check_handle(ncclComm_t c, const char *call)
+{
+	if (!c)
+		return tt_fail(TT_ARG, "%s: the communicator is NULL", call);
+	if (atomic_load_explicit(&c->magic, memory_order_relaxed) != NC_MAGIC)
+		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is none",
+			       call);
+	return 0;
+}
+
+int nc_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
+{
+	tuttiComm_t tutti;
+	int rc = check_handle(c, call), state;
+
+	if (tt_unlikely(rc))
+		return rc;
+	state = atomic_load_explicit(&c->state, memory_order_acquire);
+	tutti = atomic_load_explicit(&c->tutti, memory_order_relaxed);
+	if (tt_unlikely(state == ncclInProgress))
+		return tt_fail(TT_ARG,
+			"%s: the communicator is still in progress; ask ncclCommGetAsyncError until it says "
+			"otherwise", call);
+	if (tt_unlikely(!tutti))
+		return tt_fail(TT_ARG, "%s: the communicator has never joined: %s", call, c->text);
+	*ret_tutti = tutti;
+	return 0;
+}
+
+/* Fails only for what is no communicator; what became of it is the answer. */
+NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *asyncError)
+{
+	tuttiResult_t broken = tuttiSuccess;
+	tuttiComm_t tutti;
+	int state, rc = check_handle(comm, "ncclCommGetAsyncError");
+
+	if (!rc && !asyncError)
+		rc = tt_fail(TT_ARG, "ncclCommGetAsyncError: asyncError is NULL");
+	if (rc)
+		return nc_result(rc);
+	state = atomic_load(&comm->state);
+	tutti = atomic_load(&comm->tutti);
+	/* aborted meanwhile: that was a zero */
+	if ((rc = check_handle(comm, "ncclCommGetAsyncError")))
+		return nc_result(rc);
+	if (tutti && (state == ncclSuccess || state == ncclInProgress) &&
+	    !tuttiCommGetAsyncError(tutti, &broken) && broken)
+		state = nc_result(tt_fail(nc_code(broken), "%s", tuttiGetLastError(tutti)));
+	*asyncError = (ncclResult_t)state;
+	return ncclSuccess;
+}
+
+static ncclResult_t give(ncclComm_t comm, const char *call, int *to,
+			 tuttiResult_t (*ask)(const tuttiComm_t, int *))
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, call, &tutti);
+
+	if (!rc && !to)
+		rc = tt_fail(TT_ARG, "%s: the place for the answer is NULL", call);
+	return nc_result(rc ? rc : nc_code(ask(tutti, to)));
+}
+
+NCCL_CALL(ncclResult_t, ncclCommCount, const ncclComm_t comm, int *count)
+{
+	return give(comm, "ncclCommCount", count, tuttiCommCount);
+}
+
+NCCL_CALL(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int *rank)
+{
+	return give(comm, "ncclCommUserRank", rank, tuttiCommUserRank);
+}
+
+NCCL_CALL(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int *device)
+{
+	return give(comm, "ncclCommCuDevice", device, tuttiCommCuDevice);
+}
+
+static int run_finalize(struct nc_job *job)
+{
+	return nc_code(tuttiCommFinalize(atomic_load(&job->comm->tutti)));
+}
+
+NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
+{
+	struct nc_job *job;
+	tuttiComm_t tutti;
+	int rc;
+
+	if (!comm)
+		return ncclSuccess;
+	rc = nc_comm_check(comm, "ncclCommFinalize", &tutti);
+	if (!rc && comm->blocking)
+		rc = nc_code(tuttiCommFinalize(tutti));
+	if (rc || comm->blocking)
+		return nc_result(rc);
+	job = nc_job_new(run_finalize, comm, NULL, false);
+	return nc_result(job ? nc_jobs_run(job) : TT_SYSTEM);
+}
+
+/* One that is still joining is waited for, so that the
+ * others do not lose a rank in the middle of it. */
+NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
+{
+	tuttiComm_t tutti = NULL;
+	int rc;
+
+	if (!comm)
+		return ncclSuccess;
+	rc = check_handle(comm, "ncclCommDestroy");
+	if (rc)
+		return nc_result(rc);
+	nc_jobs_wait(comm);
+	if (!nc_comm_take(comm, false, &tutti))
+		return nc_result(check_handle(comm, "ncclCommDestroy"));
+	rc = tutti ? nc_code(tuttiCommDestroy(tutti)) : 0;
+	nc_comm_drop(comm);
+	return nc_result(rc);
+}
+
+NCCL_CALL(ncclResult_t, ncclCommAbort, ncclComm_t comm)
+{
+	tuttiComm_t tutti = NULL;
+	int rc;
+
+	if (!comm)
+		return ncclSuccess;
+	rc = check_handle(comm, "ncclCommAbort");
+	if (rc || !nc_comm_take(comm, true, &tutti))
+		return nc_result(rc ? rc : check_handle(comm, "ncclCommAbort"));
+	rc = tutti ? nc_code(tuttiCommAbort(tutti)) : 0;
+	nc_comm_drop(comm);
+	return nc_result(rc);
+}

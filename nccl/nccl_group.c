@@ -1,0 +1,97 @@
+/*
+ * nccl_group.c - ncclGroupStart and ncclGroupEnd:
+ * what a thread calls in between runs together at the end
+ *
+ * Called by users and by nccl_init.c. Collectives are collected by tutti's own group; joins and splits
+ * are kept here, because those of a nonblocking communicator go on after the end.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "nccl/nccl_layer.h"
+
+static __thread struct group {
+	int depth, error;
+	char text[1024];
+	struct nc_job *first, **last;
+} group;
+
+ncclResult_t nc_group_fail(int code)
+{
+	if (group.depth && !group.error) {
+		group.error = code;
+		snprintf(group.text, sizeof(group.text), "%s", tt_error_text());
+	}
+	return nc_result(code);
+}
+
+ncclResult_t nc_group_job(struct nc_job *job)
+{
+	if (!group.depth)
+		return nc_result(nc_jobs_run(job));
+	if (!group.first)
+		group.last = &group.first;
+	*group.last = job;
+	group.last = &job->next;
+	return ncclSuccess;
+}
+
+NCCL_CALL(ncclResult_t, ncclGroupStart, void)
+{
+	group.depth++;
+	return nc_result(nc_code(tuttiGroupStart()));
+}
+
+/* A group that failed while it was filled: its joins never start, their handles are gone. */
+static void discard(struct nc_job *first)
+{
+	for (struct nc_job *next; first; first = next) {
+		next = first->next;
+		nc_job_discard(first);
+	}
+}
+
+NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
+{
+	struct group g = group;
+	int rc = 0, joined = 0;
+
+	if (!g.depth)
+		return nc_result(tt_fail(TT_USAGE, "ncclGroupEnd without ncclGroupStart"));
+	if (--group.depth)
+		return nc_result(nc_code(tuttiGroupEnd()));
+	memset(&group, 0, sizeof(group));
+	if (g.error)
+		discard(g.first);
+	else if (g.first)
+		joined = nc_jobs_run(g.first);
+	if (joined < 0)
+		snprintf(g.text, sizeof(g.text), "%s", tt_error_text());
+	rc = g.error ? g.error : joined < 0 ? joined : 0;
+	if (rc)
+		/* tutti's group runs nothing then */
+		tt_group_fail(tt_fail(rc, "%s", g.text));
+	rc = nc_code(tuttiGroupEnd());
+	return nc_result(rc ? rc : joined);
+}
+
+/* There is no model of time to ask. The group is closed, and nothing of it runs. */
+NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
+{
+	struct group g = group;
+
+	(void)info;
+	if (!g.depth)
+		return nc_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
+	tt_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
+	if (!--group.depth) {
+		memset(&group, 0, sizeof(group));
+		discard(g.first);
+	}
+	tuttiGroupEnd();
+	return nc_result(tt_fail(TT_USAGE,
+		"ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
+		"the group was closed and not run"));
+}

@@ -1,0 +1,233 @@
+/*
+ * nccl_jobs.c - what may take long: joins, splits, finalizing. Each runs in a thread of its own
+ *
+ * Called by nccl_init.c and nccl_comms.c, through nccl_group.c. The ranks of one thread that join in a group need
+ * each other, so they must run at once; a nonblocking communicator returns before they end; and a
+ * thread that waits for one can be freed by ncclCommAbort of another thread, while the join itself
+ * ends in its own time, at the latest at its deadline.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nccl/nccl_layer.h"
+
+/* guards handles and jobs of the process */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* A user of the handle less; under lock. */
+static void drop(ncclComm_t c)
+{
+	if (c && --c->users == 0)
+		tt_handle_free(c, sizeof(*c));
+}
+
+void nc_comm_drop(ncclComm_t c)
+{
+	pthread_mutex_lock(&lock);
+	drop(c);
+	pthread_mutex_unlock(&lock);
+}
+
+bool nc_comm_take(ncclComm_t c, bool aborted, tuttiComm_t *ret_tutti)
+{
+	unsigned magic = NC_MAGIC;
+	bool taken;
+
+	pthread_mutex_lock(&lock);
+	taken = atomic_compare_exchange_strong(&c->magic, &magic, 0);
+	if (taken) {
+		*ret_tutti = atomic_load(&c->tutti);
+		c->aborted = aborted;
+		pthread_cond_broadcast(&changed);
+	}
+	pthread_mutex_unlock(&lock);
+	return taken;
+}
+
+void nc_jobs_wait(ncclComm_t c)
+{
+	pthread_mutex_lock(&lock);
+	while (c->jobs && !c->aborted)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent,
+			  bool blocking)
+{
+	struct nc_job *job = calloc(1, sizeof(*job));
+
+	if (!job) {
+		tt_fail(TT_SYSTEM, "no memory to make a communicator");
+		return NULL;
+	}
+	job->run = run;
+	job->comm = comm;
+	job->parent = parent;
+	job->blocking = blocking;
+	return job;
+}
+
+/* A caller that waits for the job uses the parent for nothing else,
+ * and its watchdog must see no change. */
+static void begin(struct nc_job *job, ncclComm_t c)
+{
+	if (!c)
+		return;
+	c->jobs++;
+	c->users++;
+	if (c == job->parent)
+		job->turn = c->begun++;
+	if (c == job->comm || !job->blocking)
+		atomic_store(&c->state, ncclInProgress);
+}
+
+/* Two splits of one communicator would take each other's answers. */
+static void await_turn(struct nc_job *job)
+{
+	pthread_mutex_lock(&lock);
+	while (job->parent && job->parent->ended != job->turn)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+/* The last job decides the state of its communicator;
+ * a parent goes on whatever became of its child. */
+static void end(struct nc_job *job, ncclComm_t c)
+{
+	int result = c == job->comm && job->result ? (int)nc_result(job->result) : ncclSuccess;
+
+	if (!c)
+		return;
+	if (c == job->parent)
+		c->ended++;
+	else
+		snprintf(c->text, sizeof(c->text), "%s", job->text);
+	if (!--c->jobs)
+		atomic_store(&c->state, result);
+	drop(c);
+}
+
+static void release(struct nc_job *job)
+{
+	if (--job->holders)
+		return;
+	free(job->excluded);
+	free(job);
+}
+
+void nc_job_discard(struct nc_job *job)
+{
+	if (job->place)
+		nc_place(job->place, NULL);
+	if (job->comm && nc_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
+		nc_comm_drop(job->comm);
+	free(job->excluded);
+	free(job);
+}
+
+static void finish(struct nc_job *job)
+{
+	tuttiComm_t orphan = NULL;
+
+	snprintf(job->text, sizeof(job->text), "%s", job->result ? tt_error_text() : "");
+	pthread_mutex_lock(&lock);
+	if (job->made && job->comm->aborted)
+		orphan = job->made;
+	else if (job->made)
+		atomic_store(&job->comm->tutti, job->made);
+	end(job, job->comm);
+	end(job, job->parent);
+	job->done = true;
+	release(job);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	if (orphan)
+		tuttiCommAbort(orphan);
+}
+
+static void *job_thread(void *arg)
+{
+	struct nc_job *job = arg;
+
+	nc_context_enter(job->context);
+	await_turn(job);
+	job->result = job->run(job);
+	finish(job);
+	return NULL;
+}
+
+/* The job is held twice: by its thread, and by who started it. */
+static void start(struct nc_job *job)
+{
+	sigset_t all, old;
+	pthread_t thread;
+	int failed;
+
+	pthread_mutex_lock(&lock);
+	job->holders = 2;
+	begin(job, job->comm);
+	begin(job, job->parent);
+	pthread_mutex_unlock(&lock);
+	/* signals are the program's business, not this thread's */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	failed = pthread_create(&thread, NULL, job_thread, job);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!failed) {
+		pthread_detach(thread);
+		return;
+	}
+	job->result = tt_fail(TT_SYSTEM, "no thread to join a communicator: %s", strerror(failed));
+	finish(job);
+}
+
+/* How a job ended: 0 | 1 still running | code. A blocking one is waited for. */
+static int outcome(struct nc_job *job)
+{
+	ncclComm_t failed = NULL;
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	while (job->blocking && !job->done && !(job->comm && job->comm->aborted))
+		pthread_cond_wait(&changed, &lock);
+	if (job->done)
+		rc = job->result ? tt_fail(job->result, "%s", job->text) : 0;
+	else
+		rc = job->blocking ? tt_fail(TT_REMOTE,
+					     "the communicator was aborted while it was joining")
+				   : 1;
+	if (rc < 0 && job->blocking && job->place && job->done) {
+		failed = job->comm;
+		nc_place(job->place, NULL);
+	}
+	release(job);
+	pthread_mutex_unlock(&lock);
+	if (failed && nc_comm_take(failed, true, &(tuttiComm_t){ NULL }))
+		nc_comm_drop(failed);
+	return rc;
+}
+
+int nc_jobs_run(struct nc_job *first)
+{
+	char text[1024] = "";
+	int result = 0;
+
+	for (struct nc_job *j = first; j; j = j->next)
+		start(j);
+	for (struct nc_job *j = first, *next; j; j = next) {
+		int rc;
+
+		next = j->next;
+		rc = outcome(j);
+		if (rc < 0 && result >= 0)
+			snprintf(text, sizeof(text), "%s", tt_error_text());
+		if (rc && result >= 0)
+			result = rc;
+	}
+	return result < 0 ? tt_fail(result, "%s", text) : result;
+}

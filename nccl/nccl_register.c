@@ -1,0 +1,64 @@
+/*
+ * nccl_register.c - tell a communicator of buffers that will be used often; there are no windows
+ *
+ * Called by users.
+ */
+#include "nccl/nccl_layer.h"
+
+NCCL_CALL(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, size_t size,
+	  void **handle)
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclCommRegister", &tutti);
+
+	return nc_result(rc ? rc : nc_code(tuttiCommRegister(tutti, buff, size, handle)));
+}
+
+NCCL_CALL(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void *handle)
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclCommDeregister", &tutti);
+
+	return nc_result(rc ? rc : nc_code(tuttiCommDeregister(tutti, handle)));
+}
+
+/* Where NCCL has no faster way for windows than for other memory, the call succeeds and there is no
+ * window; programs look for that before they give one to kernels of their own, which would read it.
+ * So it is here. */
+NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, size_t size,
+	  ncclWindow_t *win, int winFlags)
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclCommWindowRegister", &tutti);
+
+	(void)winFlags;
+	if (!rc && (!win || !buff || !size))
+		rc = tt_fail(TT_ARG, "ncclCommWindowRegister: buff %p, size %zu, win %p", buff,
+			     size, (void *)win);
+	if (!rc)
+		*win = NULL;
+	return nc_result(rc);
+}
+
+NCCL_CALL(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win)
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclCommWindowDeregister", &tutti);
+
+	if (!rc && win)
+		rc = tt_fail(TT_ARG, "ncclCommWindowDeregister: %p is no window", (void *)win);
+	return nc_result(rc);
+}
+
+NCCL_CALL(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
+{
+	tuttiComm_t tutti;
+	int rc = nc_comm_check(comm, "ncclWinGetUserPtr", &tutti);
+
+	if (!rc && (win || !outUserPtr))
+		rc = tt_fail(TT_ARG, "ncclWinGetUserPtr: %p is no window, or outUserPtr is NULL",
+			     (void *)win);
+	if (!rc)
+		*outUserPtr = NULL;
+	return nc_result(rc);
+}

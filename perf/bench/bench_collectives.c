@@ -1,0 +1,204 @@
+/*
+ * bench_collectives.c - the collectives that are measured: one row each says how to call it and what
+ * lands where
+ *
+ * Read by all files of the benchmarks. A new collective is a row here and its function.
+ */
+#include <string.h>
+
+#include "perf/bench/bench.h"
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static tuttiResult_t allreduce(const struct tt_perf_call *c)
+{
+	return tuttiAllReduce(c->send, c->recv, c->count, c->type, c->op, c->comm, c->stream);
+}
+
+static tuttiResult_t reduce(const struct tt_perf_call *c)
+{
+	return tuttiReduce(c->send, c->recv, c->count, c->type, c->op, c->root, c->comm, c->stream);
+}
+
+static tuttiResult_t broadcast(const struct tt_perf_call *c)
+{
+	return tuttiBroadcast(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
+}
+
+static tuttiResult_t allgather(const struct tt_perf_call *c)
+{
+	return tuttiAllGather(c->send, c->recv, c->count, c->type, c->comm, c->stream);
+}
+
+static tuttiResult_t reduce_scatter(const struct tt_perf_call *c)
+{
+	return tuttiReduceScatter(c->send, c->recv, c->count, c->type, c->op, c->comm, c->stream);
+}
+
+static tuttiResult_t alltoall(const struct tt_perf_call *c)
+{
+	return tuttiAlltoAll(c->send, c->recv, c->count, c->type, c->comm, c->stream);
+}
+
+static tuttiResult_t gather(const struct tt_perf_call *c)
+{
+	return tuttiGather(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
+}
+
+static tuttiResult_t scatter(const struct tt_perf_call *c)
+{
+	return tuttiScatter(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
+}
+
+/* To the next rank, from the one before. */
+static tuttiResult_t sendrecv(const struct tt_perf_call *c)
+{
+	tuttiResult_t rc = tuttiGroupStart(), end;
+
+	if (rc)
+		return rc;
+	rc = tuttiSend(c->send, c->count, c->type, (c->rank + 1) % c->nranks, c->comm, c->stream);
+	if (!rc)
+		rc = tuttiRecv(c->recv, c->count, c->type, (c->rank + c->nranks - 1) % c->nranks,
+			       c->comm, c->stream);
+	end = tuttiGroupEnd();
+	return rc ? rc : end;
+}
+
+/* ---- what lands where ------------------------------------------------------------------------ */
+
+static void from_root(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+{
+	*ret_rank = c->root;
+	*ret_part = part;
+}
+
+static void from_root_my_part(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+{
+	(void)part;
+	*ret_rank = c->root;
+	*ret_part = c->rank;
+}
+
+static void from_each(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+{
+	(void)c;
+	*ret_rank = part;
+	*ret_part = 0;
+}
+
+static void from_each_my_part(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+{
+	*ret_rank = part;
+	*ret_part = c->rank;
+}
+
+static void from_the_one_before(const struct tt_perf_call *c, int part, int *ret_rank,
+				int *ret_part)
+{
+	*ret_rank = (c->rank + c->nranks - 1) % c->nranks;
+	*ret_part = part;
+}
+
+/* ---- bus bandwidth: what of the algorithm's bandwidth the busiest wire must carry ------------ */
+
+static double whole(int n)
+{
+	(void)n;
+	return 1;
+}
+
+static double all_but_own(int n)
+{
+	return (n - 1.0) / n;
+}
+
+static double twice_all_but_own(int n)
+{
+	return 2 * (n - 1.0) / n;
+}
+
+/* ---- what a memory that all ranks share reads and writes at least, in sizes ------------------ */
+
+static double all_in_all_out(int n, bool in_place)
+{
+	(void)in_place;
+	return 2 * n;
+}
+
+static double all_and_one(int n, bool in_place)
+{
+	(void)in_place;
+	return n + 1;
+}
+
+/* In place one of the copies is there already. */
+static double one_to_all(int n, bool in_place)
+{
+	return in_place ? n : n + 1;
+}
+
+static double parts_once(int n, bool in_place)
+{
+	return in_place ? 2 * (n - 1.0) / n : 2;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+const struct tt_bench tt_benches[TT_COLLECTIVES] = {
+	[TT_ALLREDUCE] = { TT_ALLREDUCE, .combines = true, .in_place = true,
+			   .bus_factor = twice_all_but_own, .memory_factor = all_in_all_out,
+			   .call = allreduce,
+			   .help = "Measures and checks allreduce: every rank gets the reduction of all." },
+	[TT_REDUCE] = { TT_REDUCE, .combines = true, .rooted = true, .to_root = true,
+			.in_place = true, .bus_factor = whole, .memory_factor = all_and_one,
+			.call = reduce,
+			.help = "Measures and checks reduce: the root gets the reduction." },
+	[TT_BROADCAST] = { TT_BROADCAST, .rooted = true, .in_place = true, .bus_factor = whole,
+			   .memory_factor = one_to_all, .call = broadcast, .origin = from_root,
+			   .help = "Measures and checks broadcast: every rank gets the root's buffer." },
+	[TT_ALLGATHER] = { TT_ALLGATHER, .recv_all = true, .in_place = true,
+			   .bus_factor = all_but_own, .memory_factor = one_to_all,
+			   .call = allgather, .origin = from_each,
+			   .help = "Measures and checks allgather: every rank gets all buffers. Sizes are of the result." },
+	[TT_REDUCE_SCATTER] = { TT_REDUCE_SCATTER, .combines = true, .send_all = true,
+				.in_place = true, .bus_factor = all_but_own,
+				.memory_factor = all_and_one, .call = reduce_scatter,
+				.help = "Measures and checks reduce-scatter: each rank gets its part of the reduction. Sizes are of the input." },
+	[TT_ALLTOALL] = { TT_ALLTOALL, .send_all = true, .recv_all = true,
+			  .bus_factor = all_but_own, .memory_factor = all_in_all_out,
+			  .call = alltoall, .origin = from_each_my_part,
+			  .help = "Measures and checks alltoall: part p goes to rank p. Sizes are of all parts. There is no in-place form." },
+	[TT_GATHER] = { TT_GATHER, .rooted = true, .to_root = true, .recv_all = true,
+			.in_place = true, .bus_factor = all_but_own, .memory_factor = parts_once,
+			.call = gather, .origin = from_each,
+			.help = "Measures and checks gather: the root gets all buffers. Sizes are of the result." },
+	[TT_SCATTER] = { TT_SCATTER, .rooted = true, .send_all = true, .in_place = true,
+			 .bus_factor = all_but_own, .memory_factor = parts_once, .call = scatter,
+			 .origin = from_root_my_part,
+			 .help = "Measures and checks scatter: part r of the root's buffer goes to rank r. Sizes are of all parts." },
+	[TT_SENDRECV] = { TT_SENDRECV, .bus_factor = whole, .memory_factor = all_in_all_out,
+			  .call = sendrecv, .origin = from_the_one_before,
+			  .help = "Measures and checks send and receive around a ring of ranks. There is no in-place form." },
+};
+
+/* Underscores do not count, so that links with nccl-tests' names work. */
+static bool names_equal(const char *tool, const char *name)
+{
+	for (;; tool++, name++) {
+		tool += strspn(tool, "_");
+		name += strspn(name, "_");
+		if (*name == '\0')
+			return !strcmp(tool, "perf");
+		if (*tool != *name)
+			return false;
+	}
+}
+
+const struct tt_bench *tt_bench_of_tool(const char *tool)
+{
+	for (int i = 0; i < TT_COLLECTIVES; i++)
+		if (names_equal(tool, tt_collective_name((enum tt_collective)i)))
+			return &tt_benches[i];
+	return NULL;
+}

@@ -1,0 +1,139 @@
+/*
+ * json.c - write JSON to a stdio stream, and a file in one piece
+ *
+ * Called by report.c. One member a line, so that two files can be compared with diff.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "perf/bench/bench.h"
+#include "tools/options.h"
+
+static void text(FILE *to, const char *value)
+{
+	fputc('"', to);
+	for (const unsigned char *p = (const unsigned char *)value; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			fprintf(to, "\\%c", *p);
+		else if (*p < 0x20 || *p >= 0x7f)
+			/* bytes beyond ASCII as Latin-1: always valid JSON */
+			fprintf(to, "\\u%04x", *p);
+		else
+			fputc(*p, to);
+	}
+	fputc('"', to);
+}
+
+/* The comma, the new line, and the key if there is one. */
+static void begin(struct tt_json *j, const char *key)
+{
+	fprintf(j->to, "%s\n%*s", j->more ? "," : "", 2 * j->depth, "");
+	j->more = true;
+	if (key) {
+		text(j->to, key);
+		fputs(": ", j->to);
+	}
+}
+
+void tt_json_open(struct tt_json *j, const char *key, char bracket)
+{
+	if (j->depth)
+		begin(j, key);
+	fputc(bracket, j->to);
+	j->depth++;
+	j->more = false;
+}
+
+void tt_json_close(struct tt_json *j, char bracket)
+{
+	j->depth--;
+	if (j->more)
+		fprintf(j->to, "\n%*s", 2 * j->depth, "");
+	fputc(bracket, j->to);
+	j->more = true;
+}
+
+void tt_json_text(struct tt_json *j, const char *key, const char *value)
+{
+	begin(j, key);
+	text(j->to, value);
+}
+
+void tt_json_int(struct tt_json *j, const char *key, long long value)
+{
+	begin(j, key);
+	fprintf(j->to, "%lld", value);
+}
+
+void tt_json_real(struct tt_json *j, const char *key, double value)
+{
+	begin(j, key);
+	if (isfinite(value))
+		fprintf(j->to, "%.9g", value);
+	else
+		fputs("null", j->to);
+}
+
+void tt_json_bool(struct tt_json *j, const char *key, bool value)
+{
+	begin(j, key);
+	fputs(value ? "true" : "false", j->to);
+}
+
+void tt_json_null(struct tt_json *j, const char *key)
+{
+	begin(j, key);
+	fputs("null", j->to);
+}
+
+static bool write_to(const char *path, const char *content, size_t bytes)
+{
+	FILE *f = fopen(path, "w");
+	bool good = f && fwrite(content, 1, bytes, f) == bytes;
+
+	return f && fclose(f) == 0 && good;
+}
+
+int tt_check_file(const char *tool, const char *option, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[4096];
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return tt_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
+	if (access(folder, W_OK))
+		return tt_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
+	return 0;
+}
+
+int tt_write_file(const char *path, const char *content, size_t bytes)
+{
+	size_t length = strlen(path) + 32;
+	char *beside;
+	struct stat st;
+	bool good;
+
+	/* a pipe, a terminal, /dev/full: not to be replaced */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return write_to(path, content, bytes) ? 0 : -1;
+	beside = malloc(length);
+	if (!beside)
+		return -1;
+	snprintf(beside, length, "%s.%d.tmp", path, (int)getpid());
+	good = write_to(beside, content, bytes) && rename(beside, path) == 0;
+	if (!good) {
+		int saved = errno;
+
+		unlink(beside);
+		errno = saved;
+	}
+	free(beside);
+	return good ? 0 : -1;
+}

@@ -1,0 +1,348 @@
+/*
+ * report.c - what rank 0 prints: nccl-tests' lines and columns, and ours behind them
+ *
+ * Called by bench_thread.c, sweep.c and bench_main.c at rank 0 only; json_results.c writes the same as JSON. Columns
+ * are theirs to the letter, so that scripts which read all_reduce_perf read this.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mem/reduce.h"
+#include "perf/bench/bench.h"
+#include "tools/output.h"
+
+struct report_sum {
+	double bus;                      /* of all measured cells */
+	int cells, wrong;                /* cells; those with a wrong value */
+};
+
+struct tt_report {
+	const struct tt_line *line;
+	const struct tt_crew *crew;
+	const char *tool;
+	struct tt_json json;
+	char *text;                      /* of the JSON file, so far */
+	size_t bytes;
+	struct report_sum sum;
+	bool progress;                   /* stderr is a terminal */
+	int rows;
+};
+
+const char *tt_fit(char *text, int width, double value)
+{
+	for (int digits = 2; digits >= 0; digits--)
+		if (snprintf(text, (size_t)width + 1, "%*.*f", width, digits, value) <= width)
+			return text;
+	snprintf(text, (size_t)width + 1, width >= 7 ? "%*.1e" : "%*.0e", width, value);
+	return text;
+}
+
+/* ---- the head of the page -------------------------------------------------------------------- */
+
+static void print_head(const struct tt_report *r, int library)
+{
+	const struct tt_line *line = r->line;
+
+	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000,
+	       library / 100 % 100, library % 100, TUTTI_VERSION_CODE, library);
+	printf("# Collective test starting: %s\n", r->tool);
+	printf("# nThread %d nGpus %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %d agg iters: %d "
+	       "validation: %d graph: %d unalign: %d\n",
+	       (int)line->threads, (int)line->ranks_each, (long long)line->min_bytes,
+	       (long long)line->max_bytes,
+	       line->step_factor > 1 ? (long long)line->step_factor : (long long)line->step_bytes,
+	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters,
+	       (int)line->aggregate, (int)line->check, (int)line->graph, (int)line->unalign);
+	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
+	       "instruction set: %s seed: %lld\n",
+	       r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
+	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
+	       tt_place_names[line->place], (int)line->reg,
+	       line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
+	if (line->blocking == 1)
+		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
+	if (line->blocking == 2)
+		printf("# Blocking Enabled: wait after each inner iteration (-m), no barrier \n");
+	if (line->blocking == 3)
+		printf("# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier \n");
+	if (line->parallel_init)
+		printf("# Parallel Init Enabled: threads join concurrently \n");
+}
+
+/* What the figures of a GPU are, and what they are to be held against. */
+static void print_yardstick(const struct tt_report *r)
+{
+	const struct tt_crew *c = r->crew;
+
+	printf("# device memory, timed by the host's clock from the first call to the end of the stream%s\n",
+	       r->line->graph ? ", calls captured before, graph replayed" : "");
+	printf("# copies of %.1f MB within device %d: %.1f GB/s read + written\n",
+	       (double)c->copy_bytes / 1e6, c->gpus[0].ordinal, c->copy_gbps);
+	if (c->one_gpu)
+		printf("# all ranks share it: mem is what of its memory the ranks at least read + write, per second; "
+		       "/copy is its part of the copies'\n");
+}
+
+static void print_devices(const struct tt_report *r)
+{
+	if (r->line->cuda)
+		print_yardstick(r);
+	printf("#\n# Using devices\n");
+	for (int i = 0; i < r->crew->nranks; i++) {
+		const struct tt_rank_card *card = &r->crew->cards[i];
+		const struct tt_gpu_card *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
+
+		if (gpu) {
+			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0,
+			       (int)card->pid, card->host, gpu->ordinal, gpu->pci, gpu->name);
+			continue;
+		}
+		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0,
+		       (int)card->pid, card->host, -1, card->cpu);
+	}
+	fflush(stdout);
+}
+
+struct tt_report *tt_report_open(const struct tt_crew *c)
+{
+	struct tt_report *r = calloc(1, sizeof(*r));
+	int library = 0;
+
+	if (r)
+		r->json.to = open_memstream(&r->text, &r->bytes);
+	if (!r || !r->json.to) {
+		fprintf(stderr, "rank 0: no memory for the report\n");
+		free(r);
+		return NULL;
+	}
+	r->line = c->line;
+	r->crew = c;
+	r->tool = c->tool;
+	r->progress = isatty(STDERR_FILENO);
+	tuttiGetVersion(&library);
+	tt_results_head(&r->json, c, library);
+	print_head(r, library);
+	print_devices(r);
+	return r;
+}
+
+void tt_report_note(const char *name, const char *reason)
+{
+	printf("# %s is left out: %s\n", name, reason);
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Two lines: the columns' names and their units. Theirs, then ours. */
+static void print_names(const struct tt_line *line, bool units)
+{
+	const char *time_name = units ? "(us)" : line->cpu_time ? "cputime" : "time";
+
+	printf("# %10s  %12s  %8s  %6s  %6s", units ? "(B)" : "size",
+	       units ? "(elements)" : "count", units ? "" : "type", units ? "" : "redop",
+	       units ? "" : "root");
+	for (int place = 0; place < 2; place++) {
+		printf("  %7s  %6s  %6s  %6s", time_name, units ? "(GB/s)" : "algbw",
+		       units ? "(GB/s)" : "busbw", units ? "" : "#wrong");
+		if (line->per_iter)
+			printf("  %7s  %7s  %7s  %7s", units ? "(us)" : "i_min",
+			       units ? "(us)" : "i_max", units ? "(us)" : "i_p99",
+			       units ? "(%)" : "i_cv%");
+	}
+	if (line->timestamps)
+		printf(" %19s ", units ? "%Y-%m-%d %H:%M:%S" : "timestamp");
+	printf(" ");
+	for (int place = 0; place < 2; place++)
+		printf(" %7s  %7s ", units ? "(us)" : place ? "in_p50" : "out_p50",
+		       units ? "(us)" : place ? "in_p99" : "out_p99");
+	for (int place = 0; line->cuda && place < 2; place++)
+		printf(" %8s  %8s  %8s ", units ? "(us)" : place ? "in_call" : "out_call",
+		       units ? "(GB/s)" : place ? "in_mem" : "out_mem", units ? "" : "/copy");
+	printf(" %s\n", units ? "" : "algorithm");
+}
+
+void tt_report_table(struct tt_report *r)
+{
+	printf("#\n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
+	if (r->line->per_iter)
+		printf("              out-of-place (+ per-iteration)                                "
+		       "in-place (+ per-iteration)\n");
+	else
+		printf("           out-of-place                       in-place          \n");
+	print_names(r->line, false);
+	print_names(r->line, true);
+	fflush(stdout);
+}
+
+void tt_report_progress(struct tt_report *r, const struct tt_cell *cell, const char *algo)
+{
+	if (!r->progress)
+		return;
+	fprintf(stderr, "\r# row %d: %zu %s %s %s ...\033[K\r", r->rows + 1, cell->count,
+		tt_type_name(cell->type), tt_values_op_name(cell->op), algo);
+	fflush(stderr);
+}
+
+/* Least, most, p99 and variation of the iterations behind -K. */
+struct spread {
+	double least, most, p99, percent;
+};
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct spread spread_of(const struct tt_line *line, const struct tt_figure *f)
+{
+	size_t skip = (size_t)line->per_iter_skip, n = (size_t)line->iters - skip;
+	double *sorted = malloc(n * sizeof(*sorted)), mean = 0, square = 0;
+	struct spread s = { 0, 0, 0, 0 };
+
+	if (!sorted)
+		return s;
+	memcpy(sorted, f->iter_us + skip, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), by_size);
+	for (size_t i = 0; i < n; i++)
+		mean += sorted[i] / (double)n;
+	for (size_t i = 0; i < n; i++)
+		square += (sorted[i] - mean) * (sorted[i] - mean) / (double)n;
+	s = (struct spread){ sorted[0], sorted[n - 1], tt_quantile(sorted, n, 0.99),
+			     mean > 0 ? 100 * sqrt(square) / mean : 0 };
+	free(sorted);
+	return s;
+}
+
+static void print_figure(const struct tt_line *line, const struct tt_figure *f)
+{
+	char t[16], a[16], b[16], c[16];
+
+	if (!f->measured) {
+		printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
+		if (line->per_iter)
+			printf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A");
+		return;
+	}
+	printf("  %7s  %6s  %6s", tt_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us),
+	       tt_fit(a, 6, f->alg_gbps), tt_fit(b, 6, f->bus_gbps));
+	if (f->wrong >= 0)
+		printf("  %6g", (double)f->wrong);
+	else
+		printf("  %6s", "N/A");
+	if (line->per_iter) {
+		struct spread s = spread_of(line, f);
+
+		printf("  %7s  %7s  %7s  %7s", tt_fit(t, 7, s.least), tt_fit(a, 7, s.most),
+		       tt_fit(b, 7, s.p99), tt_fit(c, 7, s.percent));
+	}
+}
+
+static void print_quantiles(const struct tt_figure *f)
+{
+	char a[16], b[16];
+
+	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A",
+	       f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
+}
+
+/* The GPU's columns: until the call had returned; its memory's traffic, and which part of the
+ * copies' that is. */
+static void print_gpu(const struct tt_report *r, const struct tt_figure *f)
+{
+	char a[16], b[16], c[16];
+	bool shared = f->measured && f->memory_gbps > 0;
+
+	printf("  %8s  %8s  %8s", f->measured ? tt_fit(a, 8, f->cpu_us) : "N/A",
+	       shared ? tt_fit(b, 8, f->memory_gbps) : "N/A",
+	       shared && r->crew->copy_gbps > 0 ? tt_fit(c, 8, f->memory_gbps / r->crew->copy_gbps)
+						: "N/A");
+}
+
+static void add(struct report_sum *sum, const struct tt_figure *f)
+{
+	if (!f->measured)
+		return;
+	sum->bus += f->bus_gbps;
+	sum->cells++;
+	sum->wrong += f->wrong > 0;
+}
+
+void tt_report_row(struct tt_report *r, const struct tt_row *row)
+{
+	const struct tt_cell *cell = row->cell;
+	char text[32];
+
+	if (r->progress)
+		fprintf(stderr, "\r\033[K");
+	printf("%12lli  %12lli  %8s  %6s  %6i", (long long)row->bytes, (long long)cell->count,
+	       tt_type_name(cell->type), tt_values_op_name(cell->op), cell->root);
+	print_figure(r->line, &row->out);
+	print_figure(r->line, &row->in);
+	tt_now_text(text, sizeof(text));
+	if (r->line->timestamps)
+		printf("%21s", text);
+	print_quantiles(&row->out);
+	print_quantiles(&row->in);
+	if (r->line->cuda) {
+		print_gpu(r, &row->out);
+		print_gpu(r, &row->in);
+	}
+	printf("  %s\n", row->algorithm);
+	fflush(stdout);
+	tt_results_row(&r->json, r->line, row);
+	add(&r->sum, &row->out);
+	add(&r->sum, &row->in);
+	r->rows++;
+}
+
+/* ---- the foot -------------------------------------------------------------------------------- */
+
+static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus,
+		       const char *error)
+{
+	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong,
+	       r->sum.wrong ? "FAILED" : "OK");
+	printf("# %-20s : %g %s\n", "Avg bus bandwidth", bus, "");
+	if (totals) {
+		printf("# %-20s : %llu\n", "Bytes sent by shm",
+		       (unsigned long long)totals->shm_bytes);
+		printf("# %-20s : %llu\n", "Bytes sent by tcp",
+		       (unsigned long long)totals->tcp_bytes);
+		if (totals->verbs_bytes)
+			printf("# %-20s : %llu\n", "Bytes sent by verbs",
+			       (unsigned long long)totals->verbs_bytes);
+	}
+	if (totals && r->line->memory_report)
+		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n",
+		       "Memory of a rank", (double)totals->library_bytes / 1e6,
+		       (double)totals->buffer_bytes / 1e6,
+		       (double)(totals->library_bytes + totals->buffer_bytes) / 1e6);
+	if (error)
+		printf("# error: %s\n", error);
+	printf("#\n# Collective test %s: %s\n#\n", error ? "ended early" : "concluded", r->tool);
+	fflush(stdout);
+}
+
+int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const char *error)
+{
+	double bus = r->sum.cells ? r->sum.bus / r->sum.cells : 0;
+	int rc = r->sum.wrong != 0;
+
+	print_foot(r, totals, bus, error);
+	rc = tt_output_end(r->tool, rc);
+	tt_results_foot(&r->json, totals, bus, r->sum.wrong, error);
+	if (fclose(r->json.to) ||
+	    (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
+		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "",
+			strerror(errno));
+		rc = 1;
+	}
+	free(r->text);
+	free(r);
+	return rc;
+}

@@ -1,0 +1,187 @@
+/*
+ * cmd_hashdiff.c - `tutti hashdiff`: the first step,
+ * bucket and element in which two trainings differ
+ *
+ * Reads what tutti-train --hashes wrote (tools/hashes.h). Called by the table in tutti_main.c.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/commands/cmd.h"
+#include "tools/hashes.h"
+
+/* One of the two files, at one of its steps. */
+struct log {
+	const char *path;
+	FILE *file;
+	struct tt_hashes_header head;
+	uint64_t buckets;
+	struct tt_hashes_step step;
+	uint64_t *hash;
+	float *value;           /* of the last step that had them */
+};
+
+static int damaged(const struct log *l)
+{
+	fprintf(stderr,
+		"tutti hashdiff: %s: ends in the middle of step %" PRIu64
+		"; run that training again\n",
+		l->path, l->step.step);
+	return 2;
+}
+
+static int open_log(struct log *l, const char *path)
+{
+	l->path = path;
+	l->file = fopen(path, "re");
+	if (!l->file) {
+		fprintf(stderr, "tutti hashdiff: %s: %s\n", path, strerror(errno));
+		return 2;
+	}
+	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TT_HASHES_MAGIC ||
+	    !l->head.bucket || l->head.parameters > UINT64_C(1) << 34) {
+		fprintf(stderr, "tutti hashdiff: %s: is not what tutti-train --hashes writes\n",
+			path);
+		return 2;
+	}
+	l->buckets = tt_hashes_buckets(l->head.parameters, l->head.bucket);
+	l->hash = calloc(l->buckets + 1, sizeof(*l->hash));
+	l->value = calloc(l->head.parameters + 1, sizeof(*l->value));
+	if (l->hash && l->value)
+		return 0;
+	fprintf(stderr, "tutti hashdiff: no memory for %" PRIu64 " parameters\n",
+		l->head.parameters);
+	return 2;
+}
+
+static void close_log(struct log *l)
+{
+	if (l->file)
+		fclose(l->file);
+	free(l->hash);
+	free(l->value);
+}
+
+/* Returns 0: read | 1: there is no further step | 2: damaged, said */
+static int next_step(struct log *l)
+{
+	if (fread(&l->step, sizeof(l->step), 1, l->file) != 1)
+		return 1;
+	if (fread(l->hash, sizeof(*l->hash), l->buckets, l->file) != l->buckets)
+		return damaged(l);
+	if (!l->step.values)
+		return 0;
+	if (fread(l->value, sizeof(*l->value), l->head.parameters, l->file) != l->head.parameters)
+		return damaged(l);
+	return 0;
+}
+
+/* How many floats lie between two: their bits, as numbers in order. */
+static int64_t ordered(float value)
+{
+	int32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits < 0 ? (int64_t)INT32_MIN - bits : bits;
+}
+
+static void show_element(const struct log *a, const struct log *b, uint64_t bucket)
+{
+	uint64_t first = bucket * a->head.bucket, last = first + a->head.bucket;
+
+	last = last < a->head.parameters ? last : a->head.parameters;
+	for (uint64_t i = first; i < last; i++) {
+		int64_t ulps = ordered(a->value[i]) - ordered(b->value[i]);
+
+		if (!memcmp(&a->value[i], &b->value[i], sizeof(float)))
+			continue;
+		printf("element   %" PRIu64 ": %.9g in %s, %.9g in %s: %" PRId64 " ulp apart\n", i,
+		       (double)a->value[i], a->path, (double)b->value[i], b->path,
+		       ulps < 0 ? -ulps : ulps);
+		return;
+	}
+}
+
+static int show(const struct log *a, const struct log *b, uint64_t bucket)
+{
+	uint64_t differ = 0;
+
+	for (uint64_t i = 0; i < a->buckets; i++)
+		differ += a->hash[i] != b->hash[i];
+	printf("step      %" PRIu64 " is the first that differs\n", a->step.step);
+	printf("bucket    %" PRIu64 ": parameters %" PRIu64 " to %" PRIu64 " (%" PRIu64
+	       " of %" PRIu64 " buckets differ)\n",
+	       bucket, bucket * a->head.bucket, (bucket + 1) * a->head.bucket - 1, differ,
+	       a->buckets);
+	if (a->step.values && b->step.values)
+		show_element(a, b, bucket);
+	else
+		printf("element   run both again with --hash-values %" PRIu64 " to see which\n",
+		       a->step.step);
+	return 1;
+}
+
+static int compare(struct log *a, struct log *b)
+{
+	uint64_t steps = 0;
+
+	for (;; steps++) {
+		int more_a = next_step(a), more_b = next_step(b);
+
+		if (more_a == 2 || more_b == 2)
+			return 2;
+		if (more_a || more_b) {
+			printf("no step differs; %" PRIu64 " were compared", steps);
+			if (more_a != more_b)
+				printf("; longer is %s", more_a ? b->path : a->path);
+			putchar('\n');
+			return 0;
+		}
+		if (a->step.step != b->step.step) {
+			fprintf(stderr,
+				"tutti hashdiff: step %" PRIu64 " of %s meets step %" PRIu64
+				" of %s; give files of "
+				"the same training\n",
+				a->step.step, a->path, b->step.step, b->path);
+			return 2;
+		}
+		for (uint64_t i = 0; i < a->buckets; i++)
+			if (a->hash[i] != b->hash[i])
+				return show(a, b, i);
+	}
+}
+
+int tt_cmd_hashdiff(int argc, char **argv)
+{
+	struct log a = { 0 }, b = { 0 };
+	int rc;
+
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		printf("usage: tutti hashdiff A B\nThe first step, bucket and element in which two trainings differ, from what\n"
+		       "tutti-train wrote by its option hashes. Exit status: 0 none does, 1 one does, 2 cannot tell.\n");
+		return 0;
+	}
+	if (argc != 3) {
+		fprintf(stderr,
+			"tutti hashdiff: wants two files; tutti-train --hashes FILE writes them\n");
+		return 2;
+	}
+	rc = open_log(&a, argv[1]);
+	if (!rc)
+		rc = open_log(&b, argv[2]);
+	if (!rc && (a.head.parameters != b.head.parameters || a.head.bucket != b.head.bucket)) {
+		fprintf(stderr,
+			"tutti hashdiff: %" PRIu64 " parameters in %s, %" PRIu64
+			" in %s; give files of the same model\n",
+			a.head.parameters, a.path, b.head.parameters, b.path);
+		rc = 2;
+	}
+	if (!rc)
+		rc = compare(&a, &b);
+	close_log(&a);
+	close_log(&b);
+	return rc;
+}

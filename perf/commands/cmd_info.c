@@ -1,0 +1,313 @@
+/*
+ * cmd_info.c - `tutti info`: what this build has, what this host has, what is set
+ *
+ * Called by the table in tutti_main.c. Everything comes from the library's own tables, so a new
+ * transport, variable or algorithm is in it by being there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include <openssl/crypto.h>
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
+
+#include "algorithms/algorithm.h"
+#include "base/base.h"
+#include "gpu/device_kernels.h"
+#include "mem/reduce.h"
+#include "perf/commands/cmd.h"
+#include "tools/host.h"
+#include "perf/commands/hypothetical.h"
+#include "tools/options.h"
+#include "perf/commands/topology.h"
+#include "model/choose.h"
+#include "transports/transport.h"
+#include "tutti.h"
+
+#ifndef TT_BUILD
+#define TT_BUILD "not known"
+#endif
+
+static void print_build(void)
+{
+	int code = 0;
+
+	tuttiGetVersion(&code);
+	printf("tutti %d.%d.%d\n\nbuild\n", code / 10000, code / 100 % 100, code % 100);
+#ifdef __clang__
+	printf("  %-22s %s\n", "compiler", __VERSION__);
+#else
+	printf("  %-22s gcc %s\n", "compiler", __VERSION__);
+#endif
+	printf("  %-22s %s\n", "command", TT_BUILD);
+	printf("  %-22s %s\n", "OpenSSL", OpenSSL_version(OPENSSL_VERSION));
+#ifdef HAVE_HWLOC
+	printf("  %-22s built with %d.%d.%d\n", "hwloc", HWLOC_API_VERSION >> 16,
+	       HWLOC_API_VERSION >> 8 & 255, HWLOC_API_VERSION & 255);
+#else
+	printf("  %-22s not built in; topology comes from /sys\n", "hwloc");
+#endif
+	printf("  %-22s %s\n", "GPU kernels", tt_kernels_built_in() ? "built in" :
+	       "not built in (configure --with-nvcc); calls on CUDA memory go through the host");
+}
+
+static void print_processor(void)
+{
+	static const char *const sets[] = { "scalar", "avx2", "avx512" };
+	char name[128];
+
+	tt_host_cpu(name, sizeof(name));
+	printf("\nprocessor\n  %-22s %s\n  %-22s", "name", name, "reduction by");
+	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
+		if (!tt_reduce_isa_set(sets[i]))
+			printf(" %s", sets[i]);
+	tt_error_clear();
+	if (tt_reduce_isa_set(getenv("TUTTI_ISA") ? getenv("TUTTI_ISA") : "auto"))
+		printf("; TUTTI_ISA: %s\n", tt_error_text());
+	else
+		printf("; in use: %s\n", tt_reduce_isa());
+}
+
+static void print_transports(void)
+{
+	char why[256];
+
+	printf("\ntransports\n");
+	for (int i = 0; tt_transports[i]; i++) {
+		const struct tt_transport *t = tt_transports[i];
+
+		why[0] = '\0';
+		if (t->probe(why, sizeof(why)) > 0)
+			printf("  %-22s on this host: %s\n", t->name, t->help);
+		else
+			printf("  %-22s not on this host: %s\n", t->name, why);
+	}
+}
+
+static void print_topology(void)
+{
+	struct utsname names;
+	struct tt_host_topology t;
+	uint64_t bytes = tt_host_free_bytes();
+
+	tt_host_topology(&t);
+	printf("\nhost\n");
+	if (!uname(&names))
+		printf("  %-22s %s, %s %s %s\n", "name", names.nodename, names.sysname,
+		       names.release, names.machine);
+	printf("  %-22s %d\n  %-22s %d\n", "packages", t.packages, "NUMA nodes", t.numa_nodes);
+	printf("  %-22s %d of %.1f MiB\n", "L3 caches", t.l3_caches, (double)t.l3_bytes / 1048576);
+	printf("  %-22s %d\n", "cores", t.cores);
+	printf("  %-22s %d, of which this process may use %d\n", "processors", t.processors,
+	       t.allowed);
+	printf("  %-22s ", "groups of ranks");
+	tt_host_print_groups();
+	if (bytes != UINT64_MAX)
+		printf("  %-22s %.1f GiB\n", "free memory", (double)bytes / 1073741824);
+	printf("  %-22s %s\n", "as told by", t.source);
+}
+
+static void print_environment(void)
+{
+	struct tt_env env;
+
+	printf("\nenvironment (value; default; what it may be)\n");
+	for (size_t i = 0; i < tt_env_rows; i++) {
+		const struct tt_env_row *row = &tt_env_table[i];
+		const char *value = getenv(row->name);
+
+		if (value && !strcmp(row->name, "TUTTI_SECRET"))
+			value = "(set)";
+		printf("  %-22s %s; %s; %s\n  %-22s %s%s\n", row->name, value ? value : "not set",
+		       *row->fallback ? row->fallback : "no default", row->choices, "", row->help,
+		       row->agree ? " (equal on all ranks)" : "");
+	}
+	tt_error_clear();
+	if (tt_env_read(&env))
+		printf("  wrong now: %s\n", tt_error_text());
+}
+
+static void print_algorithms(void)
+{
+	printf("\nalgorithms\n");
+	for (int c = 0; c < TT_SENDRECV; c++) {
+		bool first = true;
+
+		for (int i = 0; tt_algorithms[i]; i++) {
+			const struct tt_algorithm *a = tt_algorithms[i];
+
+			if (a->collective != (enum tt_collective)c)
+				continue;
+			printf("  %-14s %-19s %s\n", first ? tt_collective_name(a->collective) : "",
+			       a->name, a->help);
+			first = false;
+		}
+	}
+}
+
+/* ---- the choice for one call ----------------------------------------------------------------- */
+
+struct values {
+	int64_t np, cores;
+	uint64_t plan;
+	const char *hosts, *collective, *transport, *links, *cards;
+};
+
+static const struct tt_option options[] = {
+	{ 0, "plan", TT_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
+	  "instead: which algorithm a call of so many bytes would use, and why" },
+	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL,
+	  "of so many ranks" },
+	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
+	  "on so many hosts, or how many ranks are on each: 2,3,1" },
+	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	  0, NULL, NULL, "of this collective" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cards", TT_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
+	  "by which all hosts reach each other, beside tcp: verbs (real cards)\nor soft (Soft-RoCE)" },
+	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
+	  "of each host; 0: as many as this process may use" },
+	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	  "costs, as `tutti tune` writes them; without it TUTTI_TUNING's, or the\nbuilt-in ones" },
+	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
+};
+
+static const struct tt_usage usage = {
+	"tutti info",
+	"Prints what this build and this host have: build, processor, "
+	"transports,\ntopology, environment and algorithms. With --plan: the candidates for a call, what\n"
+	"they are predicted to cost, and which one wins.",
+	options
+};
+
+static void print_candidate(const struct tt_candidate *c, const struct tt_candidate *best)
+{
+	printf("%c %-36s %11.2f", c == best ? '*' : ' ', c->name, (double)c->predicted_ps / 1e6);
+	for (int i = 0; i < TT_PARTS; i++)
+		printf(" %9.2f", (double)c->part_ps[i] / 1e6);
+	if (c->model_ps != c->predicted_ps)
+		printf("  x %.2f",
+		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
+	printf("%s%s%s%s\n", c->card ? "  by " : "",
+	       c->card ? tt_link_class_name[c->card] : "", c->in_place ? "  in place: counts 3/4" : "",
+	       c->extrapolated ? "  carried on from fewer ranks" : "");
+}
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct tt_candidate *x = *(const struct tt_candidate *const *)a,
+				  *y = *(const struct tt_candidate *const *)b;
+
+	if (x->counts_ps != y->counts_ps)
+		return x->counts_ps < y->counts_ps ? -1 : 1;
+	return x->number != y->number ? x->number - y->number : x->card - y->card;
+}
+
+static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
+{
+	int most = 0;
+	int64_t gain = INT64_MIN;
+
+	if (!next) {
+		printf("%s is the only one.\n", best->name);
+		return;
+	}
+	for (int i = 0; i < TT_PARTS; i++)
+		if ((int64_t)(next->part_ps[i] - best->part_ps[i]) > gain) {
+			gain = (int64_t)(next->part_ps[i] - best->part_ps[i]);
+			most = i;
+		}
+	if (best->in_place && best->predicted_ps >= next->predicted_ps)
+		printf("%s wins: %.2f us behind %s, but peers can read its buffers where they lie.\n",
+		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
+		       next->name);
+	else if (next->predicted_ps == best->predicted_ps)
+		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name,
+		       next->name);
+	else
+		printf("%s wins: %.2f us before %s, most of all by %s.\n", best->name,
+		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name,
+		       tt_sim_part_name[most]);
+}
+
+static int print_choice(const struct values *v, const struct tt_imagined *world, int collective)
+{
+	struct tt_shape shape = { .collective = (enum tt_collective)collective,
+				  .nranks = (int)v->np,
+				  .topology = &world->topology };
+	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
+				       .card = world->world.paths.card, .cores = world->world.cores,
+				       .message_bytes = world->world.message_bytes,
+				       .cost = world->world.cost };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	const struct tt_candidate *order[TT_MOST_CANDIDATES];
+	int best, count = tt_plan_candidates(&shape, &facts, list, &best), shown = 0;
+
+	if (count < 0) {
+		fprintf(stderr, "tutti info: %s\n", tt_error_text());
+		return 1;
+	}
+	printf("# %s of %llu bytes (sizes up to %llu are served alike), %d ranks, %d host%s, %d cores each\n",
+	       v->collective, (unsigned long long)v->plan, 1ull << tt_size_class(v->plan),
+	       (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
+	       world->world.cores);
+	printf("  %-36s %11s", "algorithm (predicted us)", "time");
+	for (int i = 0; i < TT_PARTS; i++)
+		printf(" %9s", tt_sim_part_name[i]);
+	printf("  measured / model\n");
+	for (int i = 0; i < count; i++)
+		if (list[i].applies)
+			order[shown++] = &list[i];
+	qsort(order, (size_t)shown, sizeof(*order), by_cost);
+	for (int i = 0; i < shown; i++)
+		print_candidate(order[i], order[0]);
+	print_why(order[0], shown > 1 ? order[1] : NULL);
+	return 0;
+}
+
+static int choice(const struct values *v)
+{
+	int collective = tt_imagine_collective(usage.tool, v->collective), rc;
+	const char *tuning = getenv("TUTTI_TUNING");
+	struct tt_host_topology here;
+	struct tt_imagined world;
+
+	if (collective < 0)
+		return 2;
+	if (tuning && !*tuning)
+		tuning = NULL;
+	tt_host_topology(&here);
+	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np,
+					      .cores = v->cores ? v->cores : here.allowed,
+					      .hosts = v->hosts, .transport = v->transport,
+					      .cards = v->cards,
+					      .links = v->links ? v->links : tuning },
+			&world);
+	if (rc)
+		return rc;
+	rc = print_choice(v, &world, collective);
+	tt_imagined_free(&world);
+	return rc;
+}
+
+int tt_cmd_info(int argc, char **argv)
+{
+	struct values v;
+	int rc = tt_options_read(&usage, argc, argv, &v);
+
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	if (v.plan)
+		return choice(&v);
+	print_build();
+	print_processor();
+	print_transports();
+	print_topology();
+	print_environment();
+	print_algorithms();
+	return 0;
+}

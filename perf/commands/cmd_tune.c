@@ -1,0 +1,306 @@
+/*
+ * cmd_tune.c - `tutti tune`: measure what things cost here,
+ * write the table by which algorithms are chosen
+ *
+ * Called by the table of commands; tune.h says who does the work.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "algorithms/algorithm.h"
+#include "base/base.h"
+#include "perf/bench/bench.h"
+#include "perf/commands/cmd.h"
+#include "tools/host.h"
+#include "tools/options.h"
+#include "perf/commands/topology.h"
+#include "perf/commands/tune.h"
+
+enum { MOST_RUNS = 16 };
+
+struct values {
+	const char *np, *transport, *output, *links;
+	uint64_t min_bytes, max_bytes;
+	int64_t factor, repeats;
+	bool check, print, no_factors;
+};
+
+static const struct tt_option options[] = {
+	{ 'n', "np", TT_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
+	  "so many local ranks, one number or several as 2,4,8; without it the\nranks that the environment names are joined" },
+	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	  NULL, NULL, "auto, shm, tcp, verbs, or several as shm,tcp" },
+	{ 'o', "output", TT_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
+	  NULL, "write the table here, for TUTTI_TUNING and --links" },
+	{ 'b', "minbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
+	  1u << 30, NULL, NULL, "smallest message" },
+	{ 'e', "maxbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4,
+	  1u << 30, NULL, NULL, "largest message" },
+	{ 'f', "stepfactor", TT_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL,
+	  NULL, "from one size to the next" },
+	{ 0, "repeats", TT_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TT_TUNE_REPEATS,
+	  NULL, NULL, "batches in each half of the measurement" },
+	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	  "begin with these costs instead of the built-in ones" },
+	{ 0, "check", TT_OPT_FLAG, NULL, offsetof(struct values, check), NULL, 0, 0, NULL, NULL,
+	  "fit nothing: compare the costs as they are with what is measured" },
+	{ 0, "no-factors", TT_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL,
+	  NULL, "fit the constants only" },
+	{ 0, "print", TT_OPT_FLAG, NULL, offsetof(struct values, print), NULL, 0, 0, NULL, NULL,
+	  "measure nothing: print the costs as they are" },
+	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
+};
+
+static const struct tt_usage usage = {
+	.tool = "tutti tune",
+	.help = "Measures every allreduce algorithm, fits the constants of the cost model by which calls\n"
+		"choose, and writes them. Prints what was predicted and measured, at which sizes the choice\n"
+		"changes, and what the choice loses on the best.\n"
+		"  tutti tune --np 2,4 --transport shm,tcp -o here.tuning      then TUTTI_TUNING=here.tuning\n"
+		"  tutti tune --np 4 --check                                   is the table good here?",
+	.options = options,
+};
+
+/* ---- the line -------------------------------------------------------------------------------- */
+
+static int set_sizes(const struct values *v, struct tt_tune_run *run)
+{
+	if (v->max_bytes < v->min_bytes)
+		return tt_refuse(usage.tool, "--minbytes is larger than --maxbytes");
+	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TT_TUNE_SIZES;
+	     b *= (uint64_t)v->factor)
+		run->bytes[run->nsizes++] = b;
+	run->repeats = (int)v->repeats;
+	return 0;
+}
+
+/* One run for each transport and number of ranks. names: split in place */
+static int list_runs(const struct values *v, char *names, struct tt_tune *t)
+{
+	char *rest = names, *name;
+
+	while ((name = strsep(&rest, ","))) {
+		const char *at = v->np;
+
+		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp") &&
+		    strcmp(name, "verbs"))
+			return tt_refuse(usage.tool,
+				"--transport %s: use auto, shm, tcp, verbs, or several with commas between",
+				name);
+		do {
+			struct tt_tune_run *run = &t->runs[t->nruns];
+			int n = at ? tt_parse_number(&at, 2, 1024) : 0;
+
+			if (n < 0 || (at && *at && *at != ','))
+				return tt_refuse(usage.tool,
+					"--np %s: use a number of ranks from 2 to 1024, or several with "
+					"commas between", v->np);
+			if (t->nruns++ == MOST_RUNS)
+				return tt_refuse(usage.tool,
+					"--np, --transport: more than %d runs; make several tables, or leave "
+					"some out", MOST_RUNS);
+			*run = (struct tt_tune_run){ .np = n, .transport = name, .nhosts = 1 };
+			if (set_sizes(v, run))
+				return 2;
+			at = at && *at ? at + 1 : NULL;
+		} while (at);
+	}
+	return 0;
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The middle one of the errors: a busy moment must not count most. */
+static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost)
+{
+	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
+
+	printf("# predicted by the model (without factors) and measured, us\n");
+	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm",
+	       "predicted", "measured", "error");
+	for (int i = 0; i < t->nsamples; i++) {
+		const struct tt_tune_sample *s = &t->samples[i];
+		double us = tt_tune_model_us(t, s, cost);
+
+		if (off)
+			off[i] = fabs(log((us > 0 ? us : 1e-3) / s->half_us[0]));
+		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n",
+		       tt_link_class_name[tt_tune_class(&t->runs[s->run])], t->runs[s->run].np,
+		       (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us,
+		       s->half_us[0], 100 * (us / s->half_us[0] - 1));
+	}
+	if (off && t->nsamples) {
+		qsort(off, (size_t)t->nsamples, sizeof(*off), by_size);
+		printf("# half of the predictions are within a factor of %.2f, nine in ten of %.2f\n",
+		       exp(off[t->nsamples / 2]), exp(off[t->nsamples * 9 / 10]));
+	}
+	free(off);
+}
+
+static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint64_t bytes,
+					 const struct tt_algorithm *a)
+{
+	for (int i = 0; i < t->nsamples; i++)
+		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
+		    tt_algorithms[t->samples[i].algorithm] == a)
+			return &t->samples[i];
+	return NULL;
+}
+
+/* The best of the first half; compared in the second. */
+static const struct tt_tune_sample *best_of(const struct tt_tune *t, int run, uint64_t bytes)
+{
+	const struct tt_tune_sample *best = NULL;
+
+	for (int i = 0; i < t->nsamples; i++)
+		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
+		    (!best || t->samples[i].half_us[0] < best->half_us[0]))
+			best = &t->samples[i];
+	return best;
+}
+
+static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
+{
+	double all = 0;
+	int nall = 0;
+
+	printf("\n# what auto takes, and the best fixed algorithm (picked in one half of the batches, compared in the other), us\n");
+	printf("# %-5s %2s %10s  %-20s %12s  %-20s %12s %7s\n", "link", "n", "bytes", "auto", "",
+	       "best", "", "ratio");
+	for (int r = 0; r < t->nruns; r++) {
+		const struct tt_algorithm *before = NULL;
+		double sum = 0;
+		int n = 0;
+
+		for (int i = 0; i < t->runs[r].nsizes; i++) {
+			uint64_t bytes = t->runs[r].bytes[i];
+			const struct tt_algorithm *a = tt_tune_choice(t, r, bytes, cost);
+			const struct tt_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
+						    *best = best_of(t, r, bytes);
+
+			if (!mine || !best)
+				continue;
+			sum += log(mine->half_us[1] / best->half_us[1]);
+			n++;
+			printf("  %-5s %2d %10llu  %-20s %12.2f  %-20s %12.2f %7.3f%s\n",
+			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       (unsigned long long)bytes, a->name, mine->half_us[1],
+			       tt_algorithms[best->algorithm]->name, best->half_us[1],
+			       mine->half_us[1] / best->half_us[1],
+			       before && before != a ? "  changes here" : "");
+			before = a;
+		}
+		if (n)
+			printf("# %s, %d ranks: auto / best %.3f (geometric mean)\n",
+			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       exp(sum / n));
+		all += sum;
+		nall += n;
+	}
+	if (nall)
+		printf("# all: auto / best %.3f (geometric mean)\n", exp(all / nall));
+}
+
+static int write_table(const struct values *v, const struct tt_tune *t, const struct tt_cost *cost)
+{
+	char *text = NULL, cpu[128], now[64];
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+	int rc;
+
+	if (!f)
+		return tt_refuse(usage.tool, "no memory for the file") - 1;
+	tt_host_cpu(cpu, sizeof(cpu));
+	tt_now_text(now, sizeof(now));
+	fprintf(f,
+		"# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
+		"# machine: %s, %d cores; date: %s\n# measured: allreduce of float32 over %s, ranks %s, %llu to %llu bytes\n",
+		TUTTI_VERSION_CODE / 10000, TUTTI_VERSION_CODE / 100 % 100,
+		TUTTI_VERSION_CODE % 100, cpu, t->cores, now, v->transport,
+		v->np ? v->np : "as launched", (unsigned long long)v->min_bytes,
+		(unsigned long long)v->max_bytes);
+	tt_cost_print(cost, f);
+	fclose(f);
+	rc = tt_write_file(v->output, text, bytes);
+	if (rc)
+		fprintf(stderr, "tutti tune: %s: %s\n", v->output, strerror(errno));
+	free(text);
+	return rc ? 1 : 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static int conclude(const struct values *v, const struct tt_tune *t, struct tt_cost *cost)
+{
+	if (!v->check) {
+		tt_tune_core(cost);
+		if (tt_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
+		    (!v->no_factors && tt_tune_factors(t, cost)))
+			return 1;
+	}
+	print_prediction(t, cost);
+	print_choices(t, cost);
+	return v->output && !v->check ? write_table(v, t, cost) : 0;
+}
+
+static int measure_all(const struct values *v, struct tt_tune *t, struct tt_cost *cost)
+{
+	struct tt_host_topology here;
+	bool speaks = true;
+	int rc = 0;
+
+	tt_host_topology(&here);
+	t->cores = here.allowed;
+	for (int r = 0; r < t->nruns && !rc; r++) {
+		if (isatty(STDERR_FILENO))
+			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport,
+				t->runs[r].np);
+		rc = tt_tune_measure(t, r, &speaks);
+	}
+	return rc || !speaks ? rc : conclude(v, t, cost);
+}
+
+int tt_cmd_tune(int argc, char **argv)
+{
+	struct tt_tune_run runs[MOST_RUNS + 1] = { 0 };
+	struct tt_tune t = { .runs = runs };
+	struct tt_cost *cost = NULL;
+	struct values v;
+	char *names;
+	int rc = tt_options_read(&usage, argc, argv, &v);
+
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	if (v.output && (v.print || v.check))
+		return tt_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
+				 v.print ? "--print" : "--check", v.output);
+	if (v.output && tt_check_file(usage.tool, "-o", v.output))
+		return 2;
+	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
+	if (rc) {
+		tt_refuse(usage.tool, "%s", tt_error_text());
+		return rc == TT_ARG ? 2 : 1;
+	}
+	names = strdup(v.transport);
+	if (v.print)
+		tt_cost_print(cost, stdout);
+	else
+		rc = names ? list_runs(&v, names, &t) : 1;
+	if (!rc && !v.print)
+		rc = measure_all(&v, &t, cost);
+	free(names);
+	free(t.samples);
+	tt_cost_free(cost);
+	return rc;
+}

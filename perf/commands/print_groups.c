@@ -1,0 +1,59 @@
+/*
+ * print_groups.c - `tutti info`: the groups that ranks form which
+ * are bound to one processor of this host each
+ *
+ * Called by cmd_info.c (topology.h). By the library's own functions,
+ * so that it shows what ranks would do.
+ */
+#include <stdio.h>
+
+#include "comm/comm.h"
+#include "perf/commands/topology.h"
+
+enum { MOST = 64 * TT_CPU_WORDS };
+
+/* "0-3,8" of the processors of group g */
+static void print_list(const int *cpus, const int *group_of, int n, int g)
+{
+	const char *before = " ";
+
+	for (int i = 0, end; i < n; i = end) {
+		end = i + 1;
+		if (group_of[i] != g)
+			continue;
+		while (end < n && group_of[end] == g && cpus[end] == cpus[end - 1] + 1)
+			end++;
+		printf(cpus[i] < cpus[end - 1] ? "%s%d-%d" : "%s%d", before, cpus[i],
+		       cpus[end - 1]);
+		before = ",";
+	}
+}
+
+void tt_host_print_groups(void)
+{
+	static struct tt_place places[MOST];
+	static int host_of[MOST], group_of[MOST], cpus[MOST];
+	struct tt_cores mine;
+	int n = 0, ngroups, level;
+
+	tt_cores_mine(&mine);
+	for (int cpu = 0; cpu < MOST; cpu++) {
+		uint64_t one[TT_CPU_WORDS] = { 0 };
+
+		one[cpu / 64] = mine.mask[cpu / 64] & 1ull << cpu % 64;
+		if (!one[cpu / 64])
+			continue;
+		cpus[n] = cpu;
+		places[n++] = tt_place_read(TT_SYS, one);
+	}
+	ngroups = tt_groups_form(places, host_of, n, group_of);
+	level = tt_groups_level(places, host_of, n, 0);
+	if (level == TT_LEVELS) {
+		printf("one, however ranks are bound\n");
+		return;
+	}
+	printf("by %s, when ranks are bound:", tt_level_name((enum tt_level)level));
+	for (int g = 0; g < ngroups; g++)
+		print_list(cpus, group_of, n, g);
+	printf("\n");
+}

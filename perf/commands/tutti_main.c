@@ -1,0 +1,133 @@
+/*
+ * tutti_main.c - the `tutti` program: a table of commands;
+ * adding one is a file cmd_NAME.c and a line here
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "perf/commands/cmd.h"
+#include "tools/options.h"
+#include "tools/output.h"
+
+static int version(int argc, char **argv);
+static int help(int argc, char **argv);
+
+static const struct tt_command commands[] = {
+	{ "info",
+	  "what this build and this host have: processor, transports, topology, settings, algorithms",
+	  tt_cmd_info },
+	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
+	{ "simulate", "simulate a call on ranks and hosts that need not be there",
+	  tt_cmd_simulate },
+	{ "tune", "measure what things cost here, for choosing algorithms", tt_cmd_tune },
+	{ "hashdiff", "where two trainings begin to differ: step, bucket, element",
+	  tt_cmd_hashdiff },
+	{ "version", "print the version", version },
+	{ "help", "this list, or the help of one command", help },
+	{ NULL, NULL, NULL },
+};
+
+static const struct tt_command *find(const char *name)
+{
+	for (const struct tt_command *c = commands; c->name; c++)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
+}
+
+static int unknown(const char *name)
+{
+	const struct tt_command *nearest = commands;
+
+	for (const struct tt_command *c = commands; c->name; c++)
+		if (tt_edit_distance(name, c->name) < tt_edit_distance(name, nearest->name))
+			nearest = c;
+	if (tt_edit_distance(name, nearest->name) > 2)
+		return tt_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
+	return tt_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them",
+			 name, nearest->name);
+}
+
+static int no_arguments(int argc, char **argv)
+{
+	if (argc < 2)
+		return 0;
+	fprintf(stderr, "tutti %s: %s: unexpected argument; it takes none\n", argv[0], argv[1]);
+	return 2;
+}
+
+static int version(int argc, char **argv)
+{
+	int rc = no_arguments(argc, argv);
+
+	if (!rc)
+		tt_print_version("tutti");
+	return rc;
+}
+
+static void list(FILE *to)
+{
+	fprintf(to,
+		"usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
+	for (const struct tt_command *c = commands; c->name; c++)
+		fprintf(to, "  %-10s %s\n", c->name, c->help);
+	fprintf(to,
+		"\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
+}
+
+static int help(int argc, char **argv)
+{
+	const struct tt_command *c;
+	char *ask[] = { argc > 1 ? argv[1] : NULL, "--help", NULL };
+
+	if (argc < 2) {
+		list(stdout);
+		return 0;
+	}
+	c = find(argv[1]);
+	if (!c)
+		return unknown(argv[1]);
+	if (c->run == version || c->run == help) {
+		printf("usage: tutti %s\n%s\n", c->name, c->help);
+		return 0;
+	}
+	return c->run(2, ask);
+}
+
+/* --help: the list, and the help of every command that takes options. */
+static int help_all(void)
+{
+	char *ask[] = { NULL, "--help", NULL };
+
+	list(stdout);
+	for (const struct tt_command *c = commands; c->name; c++) {
+		if (c->run == version || c->run == help)
+			continue;
+		printf("\n");
+		ask[0] = (char *)c->name;
+		c->run(2, ask);
+	}
+	return 0;
+}
+
+static int run(int argc, char **argv)
+{
+	const struct tt_command *c;
+
+	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
+		return help_all();
+	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version"))
+		return version(1, argv + 1);
+	c = find(argv[1]);
+	return c ? c->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+	tt_output_begin();
+	if (argc < 2) {
+		list(stderr);
+		return 2;
+	}
+	return tt_output_end("tutti", run(argc, argv));
+}

@@ -1,0 +1,93 @@
+/*
+ * fake_cublas.c - a libcublas.so.13 without a GPU: products of matrices as host functions of the
+ * stand-in's streams
+ *
+ * For tests only: it has the functions of trainer/device/cublas.h with the library's meaning, matrices
+ * stored by columns. Sums run in another order than the trainer's own products do, so that nobody
+ * relies on the bits.
+ */
+#include <stdlib.h>
+
+#include "trainer/device/cublas.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+int cuLaunchHostFunc(void *stream, void (*fn)(void *arg), void *arg);
+
+struct handle { void *stream; };
+
+struct product {
+	int across_a, across_b, m, n, k, lda, ldb, ldc;
+	float alpha, beta;
+	const float *a, *b;
+	float *c;
+};
+
+EXPORT int cublasCreate_v2(void **ret_handle)
+{
+	*ret_handle = calloc(1, sizeof(struct handle));
+	return *ret_handle ? 0 : 3;
+}
+
+EXPORT int cublasDestroy_v2(void *handle)
+{
+	free(handle);
+	return 0;
+}
+
+EXPORT int cublasSetStream_v2(void *handle, void *stream)
+{
+	((struct handle *)handle)->stream = stream;
+	return 0;
+}
+
+EXPORT int cublasSetMathMode(void *handle, int mode)
+{
+	(void)handle;
+	return mode == TT_CUBLAS_PEDANTIC ? 0 : 7;
+}
+
+/* A column of a times a number, added to a column of c:
+ * what the compiler can do several of at once. */
+static void add_column(float *restrict c, const float *restrict a, long a_row, long m, float b)
+{
+	if (a_row == 1)
+		for (long i = 0; i < m; i++)
+			c[i] += a[i] * b;
+	else
+		for (long i = 0; i < m; i++)
+			c[i] += a[i * a_row] * b;
+}
+
+static void multiply(void *arg)
+{
+	struct product *p = arg;
+	long a_row = p->across_a ? p->lda : 1, a_column = p->across_a ? 1 : p->lda;
+	long b_row = p->across_b ? p->ldb : 1, b_column = p->across_b ? 1 : p->ldb;
+
+	for (long j = 0; j < p->n; j++) {
+		float *c = p->c + j * p->ldc;
+
+		for (long i = 0; i < p->m; i++)
+			c[i] = p->beta != 0.0f ? p->beta * c[i] : 0.0f;
+		for (long k = p->k; k-- > 0;)
+			add_column(c, p->a + k * a_column, a_row, p->m,
+				   p->alpha * p->b[k * b_row + j * b_column]);
+	}
+	free(p);
+}
+
+EXPORT int cublasSgemm_v2(void *handle, int across_a, int across_b, int m, int n, int k,
+			  const float *alpha, const float *a, int lda, const float *b, int ldb,
+			  const float *beta, float *c, int ldc)
+{
+	struct product *p = malloc(sizeof(*p));
+
+	if (!p || m < 0 || n < 0 || k < 0 || lda < (across_a ? k : m) || ldb < (across_b ? n : k) ||
+	    ldc < m) {
+		free(p);
+		return 7;                      /* CUBLAS_STATUS_INVALID_VALUE */
+	}
+	*p = (struct product){ across_a, across_b, m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c };
+	return cuLaunchHostFunc(((struct handle *)handle)->stream, multiply, p) ? 13 : 0;
+}

@@ -1,0 +1,22 @@
+/*
+ * fake_dmabuf.h - what a dma-buf is between the two stand-ins: a file with this record
+ *
+ * The CUDA stand-in makes it, that for libibverbs (tests/fakes/verbs) reads it in the same
+ * process. The memory is named by the descriptor of the piece and not by address, so a card goes on
+ * writing to memory that was freed, as a real one would.
+ */
+#ifndef STAND_IN_DMABUF_H
+#define STAND_IN_DMABUF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STAND_IN_DMABUF 0x6d64612d62756600u
+struct stand_in_dmabuf {
+	uint64_t magic;
+	int fd;                                /* of the piece of memory */
+	uint64_t offset, bytes;                /* in it */
+	bool unordered;                        /* what is written is seen after a flush only */
+};
+
+#endif

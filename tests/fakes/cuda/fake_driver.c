@@ -1,0 +1,305 @@
+/*
+ * fake_driver.c - the stand-in's devices and contexts, errors, and injected failures
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fakes/cuda/fake_counts.h"
+#include "tests/fakes/cuda/fake_cuda.h"
+
+pthread_mutex_t stand_in_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t stand_in_changed = PTHREAD_COND_INITIALIZER;
+
+static struct context {
+	int device;
+} contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
+static __thread struct context *stack[16];
+static __thread int depth;
+
+static void slow_down(const char *symbol)
+{
+	const char *want = getenv("TUTTI_TEST_CUDA_SLOW");
+	char name[64];
+	int ms;
+
+	if (want && sscanf(want, "%63[^:]:%d", name, &ms) == 2 && !strcmp(name, symbol))
+		usleep((unsigned)ms * 1000);
+}
+
+__thread bool stand_in_is_called;
+
+/* What the context answers from now on, once a kernel of it has done something forbidden */
+static int fatal;
+
+int stand_in_dead(void)
+{
+	return __atomic_load_n(&fatal, __ATOMIC_ACQUIRE);
+}
+
+static void die_of(int code)
+{
+	if (code < TT_CU_BAD_ADDRESS || code > 719 || code == TT_CU_PEER_ALREADY)
+		return;
+	pthread_mutex_lock(&stand_in_lock);
+	__atomic_store_n(&fatal, code, __ATOMIC_RELEASE);
+	pthread_cond_broadcast(&stand_in_changed);
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
+static atomic_int hits;
+static __thread bool own;
+
+int stand_in_fault(const char *symbol)
+{
+	static atomic_int calls;
+	const char *want = getenv("TUTTI_TEST_CUDA_FAIL");
+	char name[64];
+	int nth, code;
+
+	if (stand_in_is_called) {
+		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
+		abort();
+	}
+	slow_down(symbol);
+	if (!want || own || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
+	    strcmp(name, symbol) || atomic_fetch_add(&calls, 1) + 1 != nth)
+		return 0;
+	atomic_fetch_add(&hits, 1);
+	die_of(code);
+	return code;
+}
+
+/* ---- what tests ask (fake_counts.h) --------------------------------------------------------------- */
+
+static atomic_int left[THINGS];
+
+void stand_in_count(enum thing thing, int n)
+{
+	atomic_fetch_add(&left[thing], n);
+}
+
+EXPORT int stand_in_hits(void)
+{
+	return atomic_load(&hits);
+}
+
+EXPORT void stand_in_own(bool is)
+{
+	own = is;
+}
+
+EXPORT const char *stand_in_left(int n, int *ret_left)
+{
+	static const char *const names[THINGS] = {
+		[A_PIECE] = "piece", [A_PAGE] = "page", [A_REGISTERED] = "registered",
+		[AN_OPENED] = "opened", [A_MAPPED] = "mapped", [A_RESERVED] = "reserved",
+		[A_HANDLE] = "handle", [A_STREAM] = "stream", [AN_EVENT] = "event",
+		[A_GRAPH] = "graph",
+	};
+
+	_Static_assert(THINGS <= STAND_IN_THINGS, "a test has room for all");
+	if (n >= THINGS)
+		return NULL;
+	*ret_left = atomic_load(&left[n]);
+	return names[n];
+}
+
+/* ---- devices and contexts -------------------------------------------------------------------- */
+
+bool stand_in_lacks(const char *word)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_NO");
+
+	return text && strstr(text, word);
+}
+
+int stand_in_devices(void)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
+	int n = text ? atoi(text) : 1;
+
+	return n < 0 ? 0 : n > MAX_DEVICES ? MAX_DEVICES : n;
+}
+
+int stand_in_device(void)
+{
+	return depth && stack[depth - 1] ? stack[depth - 1]->device : -1;
+}
+
+EXPORT int cuInit(unsigned flags)
+{
+	ENTER();
+	(void)flags;
+	return stand_in_devices() ? 0 : 100;
+}
+
+EXPORT int cuGetErrorName(int code, const char **ret_text)
+{
+	*ret_text = code ? "CUDA_ERROR_STAND_IN" : "CUDA_SUCCESS";
+	return 0;
+}
+
+EXPORT int cuGetErrorString(int code, const char **ret_text)
+{
+	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory"
+		    : code		    ? "the stand-in says no"
+					    : "no error";
+	return 0;
+}
+
+EXPORT int cuDriverGetVersion(int *ret_version)
+{
+	*ret_version = 13000;
+	return 0;
+}
+
+EXPORT int cuDeviceGetCount(int *ret_count)
+{
+	ENTER();
+	*ret_count = stand_in_devices();
+	return 0;
+}
+
+EXPORT int cuDeviceGet(int *ret_device, int ordinal)
+{
+	ENTER();
+	if (ordinal < 0 || ordinal >= stand_in_devices())
+		return 101;
+	*ret_device = ordinal;
+	return 0;
+}
+
+EXPORT int cuDeviceGetName(char *text, int bytes, int device)
+{
+	ENTER();
+	snprintf(text, (size_t)bytes, "stand-in %d (no GPU)", device);
+	return 0;
+}
+
+EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+	ENTER();
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", device);
+	return 0;
+}
+
+EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
+{
+	ENTER();
+	memset(ret_uuid, 0, sizeof(*ret_uuid));
+	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "stand-in %d", device);
+	return 0;
+}
+
+EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
+{
+	ENTER();
+	(void)device;
+	switch (attribute) {
+	case TT_CU_ATTR_SMS:
+		*ret_value = PLACES;
+		return 0;
+	case TT_CU_ATTR_MAJOR:
+		*ret_value = 9;
+		return 0;
+	case TT_CU_ATTR_DMA_BUF:
+		*ret_value = !stand_in_lacks("dmabuf");
+		return 0;
+	case TT_CU_ATTR_WRITES_ORDERING:
+		*ret_value = stand_in_lacks("ordering") ? 0 : TT_CU_ORDERED_FOR_OWNER;
+		return 0;
+	case TT_CU_ATTR_FLUSH_OPTIONS:
+		*ret_value = stand_in_lacks("flush") ? 0 : TT_CU_FLUSH_BY_HOST;
+		return 0;
+	default:
+		*ret_value = 0;
+		return 0;
+	}
+}
+
+EXPORT int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
+{
+	ENTER();
+	*ret_can = device != peer;
+	return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(tt_cuctx *ret_ctx, int device)
+{
+	ENTER();
+	if (device < 0 || device >= stand_in_devices())
+		return 101;
+	*ret_ctx = &contexts[device];
+	return 0;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
+{
+	ENTER();
+	(void)device;
+	return 0;
+}
+
+/* Of the runtime, for tests/fakes/cudart. */
+EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *ret_active)
+{
+	ENTER();
+	(void)device;
+	*flags = 0;
+	*ret_active = 1;
+	return 0;
+}
+
+EXPORT int cuCtxGetCurrent(tt_cuctx *ret_ctx)
+{
+	ENTER();
+	*ret_ctx = depth ? stack[depth - 1] : NULL;
+	return 0;
+}
+
+EXPORT int cuCtxSetCurrent(tt_cuctx ctx)
+{
+	ENTER();
+	if (!depth)
+		depth = 1;
+	stack[depth - 1] = ctx;
+	return 0;
+}
+
+EXPORT int cuCtxPushCurrent_v2(tt_cuctx ctx)
+{
+	ENTER();
+	if (depth == 16)
+		return TT_CU_NO_MEMORY;
+	stack[depth++] = ctx;
+	return 0;
+}
+
+EXPORT int cuCtxPopCurrent_v2(tt_cuctx *ret_ctx)
+{
+	ENTER();
+	if (!depth)
+		return TT_CU_BAD_CONTEXT;
+	depth--;
+	if (ret_ctx)
+		*ret_ctx = stack[depth];
+	return 0;
+}
+
+EXPORT int cuCtxGetDevice(int *ret_device)
+{
+	ENTER();
+	*ret_device = stand_in_device();
+	return *ret_device < 0 ? TT_CU_BAD_CONTEXT : 0;
+}
+
+EXPORT int cuCtxEnablePeerAccess(tt_cuctx peer, unsigned flags)
+{
+	ENTER();
+	(void)peer;
+	(void)flags;
+	return 0;
+}

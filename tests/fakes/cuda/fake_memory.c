@@ -1,0 +1,327 @@
+/*
+ * fake_memory.c - the stand-in's memory: a memfd a piece of device memory,
+ * so that another process can open it
+ *
+ * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who
+ * made the memory cannot open its own handle.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/fakes/cuda/fake_cuda.h"
+
+static struct piece {
+	struct piece *next;
+	char *at, *reach;                      /* reach: for streams, NULL: the same */
+	size_t bytes, offset;                  /* offset: in fd */
+	int fd, device;
+	unsigned type, managed;
+	uint64_t id;
+	bool registered, opened, virtual;      /* virtual: has no IPC handle */
+} *pieces;
+static uint64_t ids;
+
+struct handle { pid_t pid; int fd, device; size_t bytes; };
+_Static_assert(sizeof(struct handle) <= sizeof(struct tt_cuipc), "it fits");
+
+static struct piece *find(const void *p)
+{
+	for (struct piece *x = pieces; x; x = x->next)
+		if ((const char *)p >= x->at && (const char *)p < x->at + x->bytes)
+			return x;
+	return NULL;
+}
+
+static enum thing thing_of(const struct piece *x)
+{
+	return x->virtual		     ? A_MAPPED
+	       : x->opened		     ? AN_OPENED
+	       : x->registered		     ? A_REGISTERED
+	       : x->type == TT_CU_TYPE_HOST ? A_PAGE
+					     : A_PIECE;
+}
+
+static void add(struct piece piece)
+{
+	struct piece *p = malloc(sizeof(*p));
+
+	*p = piece;
+	stand_in_count(thing_of(p), 1);
+	pthread_mutex_lock(&stand_in_lock);
+	p->id = ++ids;
+	p->next = pieces;
+	pieces = p;
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
+/* The piece that begins at p, taken out of the list; NULL: there is none of that sort. */
+static struct piece *take(const void *p, bool host, bool registered)
+{
+	struct piece **at, *x;
+
+	pthread_mutex_lock(&stand_in_lock);
+	for (at = &pieces; (x = *at); at = &x->next)
+		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host &&
+		    x->registered == registered)
+			break;
+	if (x)
+		*at = x->next;
+	pthread_mutex_unlock(&stand_in_lock);
+	return x;
+}
+
+static int release(struct piece *x)
+{
+	if (!x)
+		return TT_CU_BAD_VALUE;
+	stand_in_count(thing_of(x), -1);
+	if (!x->registered && !x->virtual)
+		munmap(x->at, x->bytes);
+	if (x->reach)
+		munmap(x->reach, x->bytes);
+	if (x->fd >= 0)
+		close(x->fd);
+	free(x);
+	return 0;
+}
+
+void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset)
+{
+	add((struct piece){ .at = at,
+			    .bytes = bytes,
+			    .fd = dup(fd),
+			    .offset = offset,
+			    .device = stand_in_device(),
+			    .type = TT_CU_TYPE_DEVICE,
+			    .virtual = true });
+}
+
+bool stand_in_take_virtual(char *at)
+{
+	return !release(take(at, false, false));
+}
+
+static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
+{
+	struct piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
+			   .device = stand_in_device() };
+
+	if (p.device < 0)
+		return TT_CU_BAD_CONTEXT;
+	if (!bytes || bytes > (size_t)1 << 33)
+		return bytes ? TT_CU_NO_MEMORY : TT_CU_BAD_VALUE;
+	p.fd = memfd_create("stand-in", MFD_CLOEXEC);
+	if (p.fd < 0 || ftruncate(p.fd, (off_t)p.bytes))
+		return TT_CU_NO_MEMORY;
+	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+	if (p.at == MAP_FAILED)
+		return TT_CU_NO_MEMORY;
+	if (type == TT_CU_TYPE_DEVICE && !managed && stand_in_lacks("host") &&
+	    !mprotect(p.at, p.bytes, PROT_NONE))
+		p.reach = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+	*ret = p.at;
+	add(p);
+	return 0;
+}
+
+void *stand_in_shadow(const void *at)
+{
+	struct piece *x;
+	void *p = (void *)(uintptr_t)at;
+
+	pthread_mutex_lock(&stand_in_lock);
+	x = find(at);
+	if (x && x->reach)
+		p = x->reach + ((const char *)at - x->at);
+	pthread_mutex_unlock(&stand_in_lock);
+	return p;
+}
+
+EXPORT int cuMemAlloc_v2(tt_cuptr *ret_ptr, size_t bytes)
+{
+	void *p;
+	int rc;
+
+	ENTER_FREELY();
+	rc = make(bytes, TT_CU_TYPE_DEVICE, 0, &p);
+	if (!rc)
+		*ret_ptr = (tt_cuptr)(uintptr_t)p;
+	return rc;
+}
+
+EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
+{
+	void *p;
+	int rc;
+
+	ENTER_FREELY();
+	(void)flags;
+	rc = make(bytes, TT_CU_TYPE_DEVICE, 1, &p);
+	if (!rc)
+		*ret_ptr = (tt_cuptr)(uintptr_t)p;
+	return rc;
+}
+
+EXPORT int cuMemFree_v2(tt_cuptr ptr)
+{
+	ENTER_FREELY();
+	stand_in_idle();
+	return release(take((void *)(uintptr_t)ptr, false, false));
+}
+
+EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
+{
+	ENTER_FREELY();
+	(void)flags;
+	return make(bytes, TT_CU_TYPE_HOST, 0, ret_ptr);
+}
+
+EXPORT int cuMemFreeHost(void *ptr)
+{
+	ENTER_FREELY();
+	stand_in_idle();
+	return release(take(ptr, true, false));
+}
+
+EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
+{
+	ENTER_FREELY();
+	(void)flags;
+	add((struct piece){
+		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
+	return 0;
+}
+
+EXPORT int cuMemHostUnregister(void *ptr)
+{
+	ENTER_FREELY();
+	stand_in_idle();
+	return release(take(ptr, true, true));
+}
+
+EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned flags)
+{
+	ENTER_CONTEXT();
+	(void)flags;
+	*ret_ptr = (tt_cuptr)(uintptr_t)ptr;
+	return 0;
+}
+
+EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_cuptr ptr)
+{
+	struct piece *found, x = { .device = -1 };
+
+	ENTER_CONTEXT();
+	pthread_mutex_lock(&stand_in_lock);
+	found = find((void *)(uintptr_t)ptr);
+	if (found)
+		x = *found;
+	pthread_mutex_unlock(&stand_in_lock);
+	for (unsigned i = 0; i < n; i++) {
+		if (attributes[i] == TT_CU_PTR_TYPE)
+			*(unsigned *)data[i] = x.type;
+		else if (attributes[i] == TT_CU_PTR_ID)
+			*(unsigned long long *)data[i] = x.id;
+		else if (attributes[i] == TT_CU_PTR_MANAGED)
+			*(unsigned *)data[i] = x.managed;
+		else if (attributes[i] == TT_CU_PTR_DEVICE)
+			*(int *)data[i] = x.device;
+		else if (attributes[i] == TT_CU_PTR_IPC)
+			*(int *)data[i] = x.type == TT_CU_TYPE_DEVICE && !x.managed && !x.virtual;
+		else
+			return TT_CU_BAD_VALUE;
+	}
+	return 0;
+}
+
+EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cuptr ptr)
+{
+	struct piece *x;
+
+	ENTER_CONTEXT();
+	pthread_mutex_lock(&stand_in_lock);
+	x = find((void *)(uintptr_t)ptr);
+	if (x) {
+		*ret_base = (tt_cuptr)(uintptr_t)x->at;
+		*ret_bytes = x->bytes;
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	return x ? 0 : TT_CU_BAD_VALUE;
+}
+
+bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
+{
+	char *p = (char *)(uintptr_t)at;
+	struct piece *x;
+	bool good;
+
+	pthread_mutex_lock(&stand_in_lock);
+	x = find(p);
+	good = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->opened &&
+	       p + bytes <= x->at + x->bytes;
+	if (good) {
+		*ret_fd = x->fd;
+		*ret_offset = x->offset + (size_t)(p - x->at);
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	return good;
+}
+
+EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
+{
+	struct handle h = { .pid = getpid() };
+	struct piece *x;
+	bool shareable;
+
+	ENTER_FREELY();
+	pthread_mutex_lock(&stand_in_lock);
+	x = find((void *)(uintptr_t)ptr);
+	if (x) {
+		h.fd = x->fd;
+		h.bytes = x->bytes;
+		h.device = x->device;
+	}
+	shareable = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->virtual;
+	pthread_mutex_unlock(&stand_in_lock);
+	if (!shareable)
+		return TT_CU_BAD_VALUE;
+	memset(ret_handle, 0, sizeof(*ret_handle));
+	memcpy(ret_handle, &h, sizeof(h));
+	return 0;
+}
+
+EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsigned flags)
+{
+	struct piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
+	struct handle h;
+	char path[64];
+
+	ENTER_FREELY();
+	(void)flags;
+	memcpy(&h, &handle, sizeof(h));
+	if (h.pid == getpid())
+		return TT_CU_BAD_CONTEXT;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)h.pid, h.fd);
+	p.fd = open(path, O_RDWR | O_CLOEXEC);
+	if (p.fd < 0)
+		return TT_CU_BAD_HANDLE;
+	p.bytes = h.bytes;
+	p.device = h.device;
+	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+	if (p.at == MAP_FAILED)
+		return TT_CU_NO_MEMORY;
+	*ret_ptr = (tt_cuptr)(uintptr_t)p.at;
+	add(p);
+	return 0;
+}
+
+EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
+{
+	ENTER_FREELY();
+	stand_in_idle();
+	return release(take((void *)(uintptr_t)ptr, false, false));
+}

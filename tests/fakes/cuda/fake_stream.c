@@ -1,0 +1,362 @@
+/*
+ * fake_stream.c - the stand-in's streams: a thread each, which runs its nodes in order
+ *
+ * What a stream is given goes through its connection to the device, which has an order of its own:
+ * nothing starts before what lies ahead of it there has started, and what waits has ended.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#define PRIORITIES 6                   /* 0 to -5 */
+
+__thread unsigned stand_in_block, stand_in_blocks;
+struct stream *stand_in_all;
+static struct stream *legacy;          /* under the lock, as what follows: */
+static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
+static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
+static __thread struct stream *per_thread;
+
+/* ---- what a node does ------------------------------------------------------------------------ */
+
+static void dawdle(void)
+{
+	static __thread unsigned seed;
+	const char *text = getenv("TUTTI_TEST_CUDA_DELAY_US");
+	int most = text ? atoi(text) : 0;
+
+	if (!seed)
+		seed = (unsigned)getpid() ^ (unsigned)(uintptr_t)&seed;
+	if (most > 0)
+		usleep((unsigned)rand_r(&seed) % (unsigned)most);
+}
+
+/* 32 bits that other streams, processes and the host change meanwhile */
+static void run_batch(const struct node *n)
+{
+	for (unsigned i = 0; i < n->nops; i++) {
+		atomic_uint *at = (atomic_uint *)(uintptr_t)n->op[i].address;
+		unsigned value = (unsigned)n->op[i].value;
+
+		if (n->op[i].operation == TT_CU_WRITE_32) {
+			atomic_store(at, value);
+			continue;
+		}
+		while (!stand_in_dead() &&
+		       (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
+							: (int)(atomic_load(at) - value) < 0))
+			usleep(20);
+	}
+}
+
+/* Of all blocks that wait for peers' until they end; of others one after the other */
+static void take_places(unsigned n, int device)
+{
+	pthread_mutex_lock(&stand_in_lock);
+	for (; n; n--) {
+		while (places_taken[device] == PLACES)
+			pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+		places_taken[device]++;
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
+static void leave_places(unsigned n, int device)
+{
+	pthread_mutex_lock(&stand_in_lock);
+	places_taken[device] -= n;
+	pthread_cond_broadcast(&stand_in_changed);
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
+static void launch(const struct node *n)
+{
+	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
+
+	if (places > PLACES) {
+		fprintf(stderr, "stand-in: %u blocks wait for peers, and %d fit\n", places, PLACES);
+		abort();
+	}
+	take_places(places, n->device);
+	stand_in_blocks = n->blocks;
+	for (stand_in_block = 0; stand_in_block < n->blocks; stand_in_block++)
+		n->kernel->run(n->params);
+	leave_places(places, n->device);
+}
+
+static void await_stream(struct stream *s, uint64_t number)
+{
+	pthread_mutex_lock(&stand_in_lock);
+	while (s->done < number)
+		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	pthread_mutex_unlock(&stand_in_lock);
+}
+
+void stand_in_run(const struct node *n)
+{
+	if (stand_in_dead() && n->kind != RECORD)
+		return;
+	dawdle();
+	switch (n->kind) {
+	case COPY:
+		memcpy(stand_in_shadow(n->to), stand_in_shadow(n->from), n->bytes);
+		if (n->spoilt)
+			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
+		break;
+	case SET:
+		memset(stand_in_shadow(n->to), n->value, n->bytes);
+		break;
+	case HOST_FUNC:
+		stand_in_is_called = true;
+		n->fn(n->arg);
+		stand_in_is_called = false;
+		break;
+	case RECORD:
+		stand_in_reach(n->event, n->number);
+		break;
+	case WAIT_EVENT:
+		stand_in_await(n->event, n->number);
+		break;
+	case WAIT_STREAM:
+		await_stream(n->other, n->number);
+		break;
+	case BATCH:
+		run_batch(n);
+		break;
+	case LAUNCH:
+		launch(n);
+		break;
+	}
+}
+
+/* ---- the queue ------------------------------------------------------------------------------- */
+
+static bool holds_up(const struct node *n)
+{
+	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
+}
+
+/* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
+static struct node *next_node(struct stream *s)
+{
+	const struct connection *c = s->connection;
+	struct node *n;
+
+	while ((n = s->first) ? n->ticket != c->through : !s->stop)
+		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	if (n)
+		s->first = n->next;
+	if (!s->first)
+		s->last = &s->first;
+	return n;
+}
+
+static void pass(struct stream *s)
+{
+	s->connection->through++;
+	pthread_cond_broadcast(&stand_in_changed);
+}
+
+static void *work(void *arg)
+{
+	struct stream *s = arg;
+	struct node *n;
+
+	pthread_mutex_lock(&stand_in_lock);
+	while ((n = next_node(s))) {
+		bool late = holds_up(n);
+
+		if (!late)
+			pass(s);
+		pthread_mutex_unlock(&stand_in_lock);
+		stand_in_run(n);
+		free(n);
+		pthread_mutex_lock(&stand_in_lock);
+		if (late)
+			pass(s);
+		s->done++;
+		pthread_cond_broadcast(&stand_in_changed);
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	return NULL;
+}
+
+static unsigned count_connections(void)
+{
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	int n = text ? atoi(text) : 8;
+
+	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
+}
+
+static struct stream *make(bool blocking, unsigned priority)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	s->last = &s->first;
+	s->blocking = blocking;
+	s->device = stand_in_device();
+	pthread_mutex_lock(&stand_in_lock);
+	s->connection = &connections[priority][streams[priority]++ % count_connections()];
+	s->next = stand_in_all;
+	stand_in_all = s;
+	pthread_mutex_unlock(&stand_in_lock);
+	if (pthread_create(&s->thread, NULL, work, s))
+		abort();
+	pthread_detach(s->thread);
+	return s;
+}
+
+struct stream *stand_in_stream(tt_custream stream)
+{
+	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+
+	if (stream == TT_CU_PER_THREAD)
+		return per_thread ? per_thread : (per_thread = make(true, 0));
+	if (stream && stream != TT_CU_LEGACY)
+		return stream;
+	pthread_mutex_lock(&making);
+	if (!legacy) {
+		struct stream *s = make(false, 0);
+
+		pthread_mutex_lock(&stand_in_lock);
+		legacy = s;
+		pthread_mutex_unlock(&stand_in_lock);
+	}
+	pthread_mutex_unlock(&making);
+	return legacy;
+}
+
+/* Under the lock */
+static bool put(struct stream *s, const struct node *node)
+{
+	struct node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
+
+	if (!n)
+		return false;
+	*n = *node;
+	n->next = NULL;
+	n->device = s->device < 0 ? 0 : s->device;
+	if (!s->graph) {
+		n->ticket = s->connection->given++;
+		s->given++;
+	}
+	**last = n;
+	*last = &n->next;
+	return true;
+}
+
+/* Under the lock: the default stream behind those that were made so, and these behind it */
+static bool put_behind(struct stream *s, struct stream *other)
+{
+	struct node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
+
+	return other->done == other->given || put(s, &wait);
+}
+
+int stand_in_add(tt_custream stream, const struct node *node)
+{
+	struct stream *s = stand_in_stream(stream);
+	bool ok = true;
+
+	pthread_mutex_lock(&stand_in_lock);
+	for (struct stream *x = stand_in_all; x && s == legacy && !s->graph; x = x->next)
+		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
+	if (s->blocking && !s->graph && legacy)
+		ok = put_behind(s, legacy);
+	ok = ok && put(s, node);
+	pthread_cond_broadcast(&stand_in_changed);
+	pthread_mutex_unlock(&stand_in_lock);
+	return ok ? 0 : TT_CU_NO_MEMORY;
+}
+
+EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
+{
+	ENTER_CONTEXT();
+	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
+	stand_in_count(A_STREAM, 1);
+	return 0;
+}
+
+EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, int priority)
+{
+	unsigned p = PRIORITIES - 1;
+
+	ENTER_CONTEXT();
+	if (priority > -PRIORITIES)
+		p = priority > 0 ? 0 : (unsigned)-priority;
+	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
+	stand_in_count(A_STREAM, 1);
+	return 0;
+}
+
+int stand_in_settle(struct stream *s)
+{
+	uint64_t given;
+	bool capturing;
+
+	pthread_mutex_lock(&stand_in_lock);
+	capturing = s->graph != NULL;
+	given = s->given;
+	while (!capturing && s->done < given)
+		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+	pthread_mutex_unlock(&stand_in_lock);
+	/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+	return capturing ? 900 : stand_in_dead();
+}
+
+void stand_in_idle(void)
+{
+	int device = stand_in_device();
+	struct stream *first;
+
+	pthread_mutex_lock(&stand_in_lock);
+	first = stand_in_all;
+	pthread_mutex_unlock(&stand_in_lock);
+	for (struct stream *s = first; s; s = s->next)
+		if (s->device == device)
+			stand_in_settle(s);
+}
+
+EXPORT int cuStreamSynchronize(tt_custream stream)
+{
+	ENTER_FREELY();
+	return stand_in_settle(stand_in_stream(stream));
+}
+
+EXPORT int cuStreamQuery(tt_custream stream)
+{
+	struct stream *s = stand_in_stream(stream);
+	bool idle;
+
+	ENTER_FREELY();
+	pthread_mutex_lock(&stand_in_lock);
+	idle = s->done == s->given;
+	pthread_mutex_unlock(&stand_in_lock);
+	return idle ? 0 : TT_CU_NOT_READY;
+}
+
+/* It ends when it is through. */
+EXPORT int cuStreamDestroy_v2(tt_custream stream)
+{
+	struct stream *s = stream;
+
+	ENTER_CONTEXT();
+	pthread_mutex_lock(&stand_in_lock);
+	s->stop = true;
+	pthread_cond_broadcast(&stand_in_changed);
+	pthread_mutex_unlock(&stand_in_lock);
+	stand_in_count(A_STREAM, -1);
+	return 0;
+}
+
+EXPORT int cuCtxSynchronize(void)
+{
+	ENTER_FREELY();
+	stand_in_idle();
+	return 0;
+}

@@ -1,0 +1,171 @@
+/*
+ * fake_work.c - what the stand-in's streams are given to do: copies, host functions, memory operations,
+ * kernels
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fakes/cuda/fake_cuda.h"
+
+/* Kernels need not come out of an image here: lib/gpu/cuda.c finds this. */
+EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
+
+static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
+{
+	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+
+	return stand_in_add(stream, &n);
+}
+
+static int copy_now(void *to, const void *from, size_t bytes)
+{
+	int rc = copy(to, from, bytes, NULL);
+
+	return rc ? rc : stand_in_settle(stand_in_stream(NULL));
+}
+
+EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
+{
+	ENTER_FREELY();
+	return copy_now(to, (void *)(uintptr_t)from, bytes);
+}
+
+EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
+{
+	ENTER_FREELY();
+	return copy_now((void *)(uintptr_t)to, from, bytes);
+}
+
+static bool to_be_spoilt(void)
+{
+	static int copies;
+	const char *text = getenv("TUTTI_TEST_CUDA_SPOIL");
+
+	return text && __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED) == atoi(text);
+}
+
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
+			  .spoilt = to_be_spoilt() };
+
+	ENTER_CONTEXT();
+	return stand_in_add(stream, &n);
+}
+
+EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_custream stream)
+{
+	ENTER_CONTEXT();
+	return copy((void *)(uintptr_t)to, from, bytes, stream);
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	ENTER_CONTEXT();
+	return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, stream);
+}
+
+EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
+{
+	struct node n = {
+		.kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes
+	};
+
+	ENTER_CONTEXT();
+	return stand_in_add(stream, &n);
+}
+
+EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg)
+{
+	struct node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
+
+	ENTER_CONTEXT();
+	return stand_in_add(stream, &n);
+}
+
+EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops,
+				 unsigned flags)
+{
+	struct node n = { .kind = BATCH, .nops = count };
+
+	ENTER_CONTEXT();
+	(void)flags;
+	if (!count || count > MAX_BATCH)
+		return TT_CU_BAD_VALUE;
+	memcpy(n.op, ops, count * sizeof(*ops));
+	return stand_in_add(stream, &n);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+EXPORT int cuModuleLoadData(void **ret_module, const void *image)
+{
+	ENTER_FREELY();
+	*ret_module = (void *)(uintptr_t)image;
+	return 0;
+}
+
+static const struct stand_in_kernel *find_kernel(const struct stand_in_kernel *k, const char *name)
+{
+	while (k->name && strcmp(k->name, name))
+		k++;
+	return k->name ? k : NULL;
+}
+
+EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *name)
+{
+	const struct stand_in_kernel *k = find_kernel(stand_in_kernels, name);
+
+	ENTER_CONTEXT();
+	(void)module;
+	k = k ? k : find_kernel(stand_in_train_kernels, name);
+	*ret_function = (tt_cufn)(uintptr_t)k;
+	return k ? 0 : TT_CU_NOT_FOUND;
+}
+
+EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn function,
+						       int threads, size_t shared)
+{
+	ENTER_CONTEXT();
+	(void)function;
+	(void)threads;
+	(void)shared;
+	*ret_blocks = 1;
+	return 0;
+}
+
+/* A kernel is loaded when it is launched first, for which the device must have nothing to do. */
+static void load(const struct stand_in_kernel *k)
+{
+	static const struct stand_in_kernel *loaded[64];
+	const char *mode = getenv("CUDA_MODULE_LOADING");
+	bool here = mode && !strcmp(mode, "EAGER");
+
+	pthread_mutex_lock(&stand_in_lock);
+	for (size_t i = 0; i < 64 && !here; i++) {
+		here = loaded[i] == k;
+		if (!loaded[i]) {
+			loaded[i] = k;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&stand_in_lock);
+	if (!here)
+		stand_in_idle();
+}
+
+EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+			  unsigned by, unsigned bz, unsigned shared, tt_custream stream,
+			  void **params, void **extra)
+{
+	const struct stand_in_kernel *k = function;
+	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
+
+	ENTER_CONTEXT();
+	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+	if (!n.blocks || k->bytes > sizeof(n.params))
+		return TT_CU_BAD_VALUE;
+	load(k);
+	memcpy(n.params, params[0], k->bytes);
+	return stand_in_add(stream, &n);
+}

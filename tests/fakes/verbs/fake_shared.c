@@ -1,0 +1,121 @@
+/* fake_shared.c - what the stand-in's processes share; what tests ask of one of them (fake_counts.h) */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/fakes/verbs/fake_verbs.h"
+#include "tests/fakes/cuda/fake_counts.h"
+
+#pragma GCC visibility push(default)
+
+/* ---- what all processes share ---------------------------------------------------------------- */
+
+static struct shared *all;
+
+static void map_file(void)
+{
+	const char *path = getenv("TUTTI_TEST_VERBS");
+	int fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+	pthread_mutexattr_t attr;
+	bool fresh;
+
+	if (fd < 0 || flock(fd, LOCK_EX))
+		return;
+	fresh = lseek(fd, 0, SEEK_END) < (off_t)sizeof(*all);
+	if (!fresh || !ftruncate(fd, sizeof(*all)))
+		all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (all == MAP_FAILED)
+		all = NULL;
+	if (all && fresh) {
+		pthread_mutexattr_init(&attr);
+		pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+		pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+		pthread_mutex_init(&all->lock, &attr);
+		all->numbers = 0x100;
+	}
+	flock(fd, LOCK_UN);            /* the mapping would keep it */
+	close(fd);
+}
+
+struct shared *shared(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, map_file);
+	return all;
+}
+
+void lock(void)
+{
+	if (pthread_mutex_lock(&all->lock) == EOWNERDEAD)
+		pthread_mutex_consistent(&all->lock);
+}
+
+void unlock(void)
+{
+	pthread_mutex_unlock(&all->lock);
+}
+
+uint32_t new_number(void)
+{
+	return __atomic_add_fetch(&all->numbers, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- what tests ask (fake_counts.h) --------------------------------------------------------------- */
+
+stand_in_hits_fn stand_in_verbs_hits;
+stand_in_own_fn stand_in_verbs_own;
+stand_in_left_fn stand_in_verbs_left;
+
+static atomic_int hits, left[THINGS];
+static __thread bool own;
+
+int refused(const char *call)
+{
+	static atomic_int calls;
+	const char *want = getenv("TUTTI_TEST_VERBS_FAIL");
+	char name[64];
+	int nth, code;
+
+	if (!want || own || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
+	    strcmp(name, call) || atomic_fetch_add(&calls, 1) + 1 != nth)
+		return 0;
+	atomic_fetch_add(&hits, 1);
+	return errno = code;
+}
+
+void count_thing(enum thing thing, int n)
+{
+	atomic_fetch_add(&left[thing], n);
+}
+
+int stand_in_verbs_hits(void)
+{
+	return atomic_load(&hits);
+}
+
+void stand_in_verbs_own(bool is)
+{
+	own = is;
+}
+
+const char *stand_in_verbs_left(int n, int *ret_left)
+{
+	static const char *const names[THINGS] = {
+		[A_LIST] = "list of cards", [A_CONTEXT] = "open card", [A_PD] = "protection domain",
+		[AN_MR] = "registration",   [A_CHANNEL] = "channel",   [A_CQ] = "completion queue",
+		[A_QP] = "queue pair",
+	};
+
+	_Static_assert(THINGS <= STAND_IN_THINGS, "a test has room for all");
+	if (n >= THINGS)
+		return NULL;
+	*ret_left = atomic_load(&left[n]);
+	return names[n];
+}

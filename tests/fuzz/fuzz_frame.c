@@ -1,0 +1,220 @@
+/*
+ * fuzz_frame.c - whatever bytes come over a control connection,
+ * or from a guest that has proved nothing
+ *
+ * The first byte says what the rest is: a hello, a unique id, a card or status alone (which must
+ * survive being read and written again), or a stream into a real control, by a real socket, from a
+ * child, the parent, a ring neighbour, a registering rank or a stranger. Nothing may crash, hang,
+ * or make the control hold more than has come.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control/control_internal.h"
+#include "plan/plan.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+#define NRANKS 20
+
+static void must(bool so, const char *what)
+{
+	if (so)
+		return;
+	fprintf(stderr, "fuzz_wire: not so: %s\n", what);
+	abort();
+}
+
+/* ---- single messages ------------------------------------------------------------------------- */
+
+static void registration(const uint8_t *data, size_t bytes)
+{
+	struct tt_register reg;
+	struct tt_writer w = { 0 };
+
+	if (!tt_get_register(data, bytes, &reg))
+		return;
+	tt_put_register(&w, &reg);
+	must(w.have == bytes && !memcmp(w.data, data, bytes),
+	     "a registration is written as it was read");
+	free(w.data);
+}
+
+static void status(const uint8_t *data, size_t bytes)
+{
+	struct tt_status s;
+	struct tt_writer w = { 0 };
+	char text[96];
+
+	if (!tt_get_status(data, bytes, NRANKS, &s))
+		return;
+	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS,
+	     "ranks of a status are ranks");
+	tt_put_status(&w, &s);
+	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
+	free(w.data);
+	for (int i = 0; i < s.nwants; i++)
+		tt_want_words(&s.want[i], text, sizeof(text));
+	for (int i = 0; i < s.trail.nruns; i++) {
+		tt_call_text(&s.trail.run[i].call, s.started, text, sizeof(text));
+		tt_call_words(&s.trail.run[i].call, true, text, sizeof(text));
+	}
+}
+
+static void hello(const uint8_t *data, size_t bytes)
+{
+	uint8_t said[TT_HELLO_BYTES] = { 0 };
+	struct tt_hello h;
+	enum tt_verdict verdict;
+
+	memcpy(said, data, bytes < sizeof(said) ? bytes : sizeof(said));
+	if (tt_hello_get(said, &h, &verdict) && verdict == TT_V_WELCOME)
+		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MAIL && h.from >= 0,
+		     "a hello has a purpose");
+}
+
+static void id(const uint8_t *data, size_t bytes)
+{
+	tuttiUniqueId wire = { { 0 } };
+	struct tt_id id;
+
+	memcpy(wire.internal, data, bytes < sizeof(wire) ? bytes : sizeof(wire));
+	must(tt_id_unpack(&wire, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES),
+	     "an id is in bounds");
+}
+
+/* ---- streams into a control ------------------------------------------------------------------ */
+
+static void check(const struct tt_control *ctl, size_t bytes)
+{
+	int culprit;
+	const char *text = tt_control_text(ctl, &culprit);
+
+	must(culprit >= -1 && strlen(text) < sizeof(ctl->text), "what broke it can be told");
+	for (const char *p = text; *p; p++)
+		must((unsigned char)*p >= ' ', "what broke it can be printed");
+	for (struct tt_conn *c = ctl->conns; c; c = c->next)
+		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
+		     "no more is kept than has come");
+	must(ctl->nguests >= 0 && ctl->nguests <= 1, "guests are counted");
+}
+
+/* Deliver what lies in the socket, as the service thread would. */
+static void serve(struct tt_control *ctl)
+{
+	struct epoll_event ev[4];
+
+	for (int round = 0; round < 64; round++) {
+		int n = epoll_wait(ctl->epoll, ev, 4, 0), useful = 0;
+
+		for (int i = 0; i < n; i++) {
+			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
+
+			if (source == TT_SRC_CONN)
+				tt_conn_event(ctl, ev[i].data.ptr, ev[i].events);
+			else if (source == TT_SRC_GUEST)
+				tt_guest_event(ctl, ev[i].data.ptr);
+			useful += source == TT_SRC_CONN || source == TT_SRC_GUEST;
+		}
+		tt_conn_bury(ctl);
+		tt_guest_bury(ctl, false);
+		if (!useful)
+			return;
+	}
+}
+
+/* A guest as tt_accept_event makes it. */
+static void add_guest(struct tt_control *ctl, int fd)
+{
+	struct tt_guest *g = calloc(1, sizeof(*g));
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = g };
+
+	*g = (struct tt_guest){ .source = TT_SRC_GUEST, .fd = fd, .since_ns = tt_now_ns() };
+	ctl->guests = g;
+	ctl->nguests = 1;
+	must(!epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
+}
+
+/* all: 4 bytes a rank */
+static void begin_gather(struct tt_control *ctl, uint8_t *all)
+{
+	ctl->gathers = 1;
+	ctl->gathering = true;
+	ctl->gather_bytes = 4;
+	ctl->gather_all = all;
+	ctl->gather_have[ctl->rank] = true;
+	ctl->gather_count = 1;
+}
+
+/* kind: bits 0-2 who speaks, bit 3 whether this rank is in
+ * an allgather, bit 4 whether all have joined */
+static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
+{
+	static const unsigned roles[8] = { TT_ROLE_PARENT, TT_ROLE_CHILD, TT_ROLE_RING,
+					   TT_ROLE_REGISTER, TT_ROLE_CHILD, TT_ROLE_REGISTER };
+	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
+			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
+	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
+	uint8_t all[NRANKS * 4];
+	struct tt_control *ctl;
+	int fds[2], who = kind & 7;
+
+	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
+		return;
+	must(ranks[who] || !tt_desk_open(ctl, &join), "a desk");
+	for (int r = 0; r < NRANKS; r++)
+		ctl->cards[r].port = 1;
+	ctl->has_table = kind & 16;
+	if (roles[who]) {
+		struct tt_conn *conn = tt_conn_add(ctl, fds[0], peers[who], roles[who]);
+
+		conn->registered = who == 3;
+	} else {
+		add_guest(ctl, fds[0]);
+	}
+	if (kind & 8)
+		begin_gather(ctl, all);
+	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
+	tt_control_note_message(ctl, false, 2, 2,
+				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
+	tt_sock_set_blocking(fds[1], false);
+	(void)!send(fds[1], data, bytes, MSG_NOSIGNAL);
+	pthread_mutex_lock(&ctl->lock);
+	serve(ctl);
+	check(ctl, bytes);
+	tt_waits_check(ctl);
+	check(ctl, bytes);
+	close(fds[1]);
+	serve(ctl);
+	check(ctl, bytes);
+	pthread_mutex_unlock(&ctl->lock);
+	tt_control_free(ctl);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	if (bytes < 1)
+		return 0;
+	switch (data[0]) {
+	case 0:
+		registration(data + 1, bytes - 1);
+		break;
+	case 1:
+		status(data + 1, bytes - 1);
+		break;
+	case 2:
+		hello(data + 1, bytes - 1);
+		break;
+	case 3:
+		id(data + 1, bytes - 1);
+		break;
+	default:
+		stream(data[0], data + 1, bytes - 1);
+	}
+	return 0;
+}

@@ -1,0 +1,401 @@
+/*
+ * gpu_errors.c - wrong uses, different calls, and ranks that are late, die or abort: everything
+ * comes to an end, in words
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/gpu/gpu_ranks.h"
+
+static int wrong_uses(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiStream_t host_stream;
+	int wrong = 0;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg, (void)rank, (void)n;
+	cu->mem_alloc(&p, 4096);
+	d = (void *)(uintptr_t)p;
+	tuttiStreamCreate(&host_stream);
+	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, host_stream) !=
+		 tuttiInvalidArgument;
+	wrong += !strstr(tuttiGetLastError(NULL), "CUDA stream");
+	wrong += tuttiAlltoAll(d, d, 10, tuttiInt32, *comm, NULL) != tuttiInvalidArgument;
+	wrong += tuttiAllReduce(d, (char *)d + 4, 10, tuttiInt32, tuttiSum, *comm, NULL) !=
+		 tuttiInvalidArgument;
+	wrong += tuttiAllReduceQuorum(d, d, 10, tuttiInt32, tuttiSum, 1, 0, *comm, NULL, NULL) !=
+		 tuttiInvalidArgument;
+	wrong += tuttiMsgSend(d, 40, 0, 0, 0, *comm) != tuttiInvalidArgument;
+	wrong += tuttiStreamSynchronize((tuttiStream_t)16) != tuttiInvalidArgument;
+	wrong += tuttiAllReduce(d, d, 10, tuttiInt32, tuttiSum, *comm, NULL) != tuttiSuccess;
+	tuttiStreamDestroy(host_stream);
+	cu->mem_free(p);
+	return wrong;
+}
+
+static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
+{
+	claim(team_play(2, MEET, true, wrong_uses) == 0);
+	claim(team_play(2, ORDERED, false, wrong_uses) == 0);
+}
+
+/* Where no kernel of this rank, or of its peer on another device, can read a buffer, a call with it
+ * would end the context. */
+static int with_memory_out_of_reach(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_cuctx other;
+	tt_cuptr p, virtual;
+	size_t bytes;
+	int fd, wrong = 0;
+
+	(void)arg;
+	cu->ctx_retain(&other, team_device(rank + 1)), cu->ctx_push(other);
+	wrong += cu->mem_alloc(&p, 4096) != 0;
+	cu->ctx_pop(&other);
+	wrong += tt_vmm_make(cu, 4096, &bytes, &fd, &virtual) != 0;
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 10, tuttiInt32,
+				tuttiSum, *comm, NULL) != tuttiInvalidArgument;
+	wrong += !strstr(tuttiGetLastError(NULL), "memory of device");
+	wrong += tuttiAllReduce((void *)(uintptr_t)virtual, (void *)(uintptr_t)virtual, 10,
+				tuttiInt32, tuttiSum, *comm, NULL) != tuttiInvalidArgument;
+	wrong += !strstr(tuttiGetLastError(NULL), "cuMemAlloc");
+	wrong += tuttiBarrier(*comm, NULL) != tuttiSuccess;
+	cu->mem_free(p), tt_vmm_unmap(cu, virtual, bytes), close(fd);
+	return wrong + (n != 2);
+}
+
+static void memory_that_kernels_cannot_reach_is_refused_in_words(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
+	claim(team_play(2, MEET, true, with_memory_out_of_reach) == 0);
+}
+
+/* One thread has both ranks: groups, with a stream each,
+ * with none, and with one for both, which cannot be. */
+static void one_thread_drives_two_ranks_in_groups(void)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	int x[100], wrong = 0;
+	tuttiComm_t c[2];
+	tt_custream s[2];
+	tt_cuptr p[2];
+
+	claim(cu && tuttiCommInitAll(c, 2, NULL) == tuttiSuccess);
+	for (int k = 0; k < 6 && !gpu_broken; k++) {
+		const bool same = k == 5;
+
+		for (int r = 0; r < 2; r++) {
+			if (!k)
+				cu->mem_alloc(&p[r], sizeof(x)),
+					cu->stream_create(&s[r], TT_CU_STREAM_APART);
+			for (int i = 0; i < 100; i++)
+				x[i] = i + k + r;
+			cu->htod(p[r], x, sizeof(x));
+		}
+		tuttiGroupStart();
+		for (int r = 0; r < 2; r++)
+			tuttiAllReduce((void *)(uintptr_t)p[r], (void *)(uintptr_t)p[r], 100,
+				       tuttiInt32, tuttiSum, c[r], k % 2 ? s[same ? 0 : r] : NULL);
+		claim(tuttiGroupEnd() == (same ? tuttiInvalidUsage : tuttiSuccess));
+		for (int r = 0; r < 2; r++) {
+			cu->stream_synchronize(s[r]);
+			cu->dtoh(x, p[r], sizeof(x));
+			for (int i = 0; i < 100; i++)
+				wrong += k < 5 && x[i] != 2 * (i + k) + 1;
+		}
+	}
+	claim(wrong == 0);
+	for (int r = 0; r < 2 && cu; r++)
+		claim(tuttiCommDestroy(c[r]) == tuttiSuccess);
+}
+
+/* Rank 1 calls something else: both hear of it, and their streams come to an end. */
+static int differently(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiResult_t rc = tuttiSuccess;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg, (void)n;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_APART);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, rank == 1 ? tuttiMax : tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(*comm, &rc);
+	}
+	if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(*comm), "allreduce"))
+		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+	else if (tuttiAllReduce(d, d, 10, tuttiFloat32, tuttiSum, *comm, s) == tuttiInvalidUsage)
+		n = 0;
+	cu->stream_destroy(s), cu->mem_free(p);
+	return n;
+}
+
+static void different_calls_are_an_error_on_every_rank(void)
+{
+	claim(team_play(2, MEET, true, differently) == 0);
+	claim(team_play(2, ORDERED, false, differently) == 0);
+}
+
+/* The last rank does not come within the deadline, which is short from there on, or dies, or
+ * aborts. */
+static const char *fate;
+
+static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiResult_t rc = tuttiSuccess;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_APART);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	if (!strcmp(fate, "late"))
+		(*comm)->timeout_ms = 1000;
+	if (rank == n - 1 && !strcmp(fate, "die"))
+		kill(getpid(), SIGKILL);
+	if (rank == n - 1 && !strcmp(fate, "abort")) {
+		tuttiCommAbort(*comm);
+		*comm = NULL;
+		return 0;
+	}
+	if (rank < n - 1)
+		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	for (int i = 0; i < 10000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(*comm, &rc);
+	}
+	cu->stream_synchronize(s);             /* it comes to an end */
+	if (rc != (!strcmp(fate, "late") ? tuttiTimeout : tuttiRemoteError) ||
+	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
+		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+		return 1;
+	}
+	cu->stream_destroy(s), cu->mem_free(p);
+	return 0;
+}
+
+static int play_three(int way, bool threads)
+{
+	return team_play(3, way, threads, without_the_last);
+}
+
+static void a_rank_that_does_not_come_is_named_and_streams_go_on(void)
+{
+	fate = "late";
+	claim(play_three(MEET, true) == 0);
+	claim(play_three(ORDERED, false) == 0);
+	claim(play_three(STAGED, false) == 0);
+}
+
+static void a_rank_that_dies_or_aborts_ends_the_others_calls(void)
+{
+	fate = "die";
+	claim(play_three(ORDERED, false) == 1);        /* the dead one counts as failed */
+	fate = "abort";
+	claim(play_three(ORDERED, false) == 0);
+	claim(play_three(MEET, true) == 0);
+}
+
+static void streams_go_on_though_what_waits_holds_up_their_connection(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	fate = "die";
+	claim(play_three(ORDERED, false) == 1);
+	fate = "late";
+	claim(play_three(ORDERED, false) == 0);
+}
+
+/* A kernel of the program's has done something forbidden, so the last rank's context does nothing
+ * any more: at this call of the driver it comes out. */
+static const char *fails_at;
+
+static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiResult_t rc = tuttiSuccess;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_APART);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	if (rank == n - 1)
+		setenv("TUTTI_TEST_CUDA_FAIL", fails_at, 1);
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(*comm, &rc);
+	}
+	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) || !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
+	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
+		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+		return 1;
+	}
+	cu->stream_synchronize(s);
+	return 0;
+}
+
+static void a_device_that_fails_ends_the_calls_of_all_ranks_in_words(void)
+{
+	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
+					     "cuStreamBatchMemOp_v2:1:719" };
+	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
+			  .fn = on_a_device_that_fails };
+
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	t.ranks.arg = &t;
+	for (int i = 0; i < 3; i++) {
+		fails_at = calls[i];
+		t.way = ORDERED;
+		unsetenv("TUTTI_GPU");
+		claim(team_failures(&t) == 0);
+		t.way = STAGED;
+		setenv("TUTTI_GPU", "staged", 1);
+		claim(i < 2 || team_failures(&t) == 0);
+	}
+}
+
+/* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment
+ * before it is launched. */
+static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_SLOW", "cuLaunchKernel:40", 1);
+	fate = "abort";
+	claim(play_three(ORDERED, false) == 0);
+	claim(play_three(MEET, true) == 0);
+}
+
+/* A thread that was never in CUDA makes calls:
+ * the driver answers it only in the communicator's context. */
+struct elsewhere { tuttiComm_t comm; int rank, wrong; void *memory; };
+
+static void *call_elsewhere(void *arg)
+{
+	struct elsewhere *e = arg;
+	float x[64];
+
+	e->wrong = tuttiAllReduce(e->memory, e->memory, 64, tuttiFloat32, tuttiSum, e->comm,
+				  NULL) != tuttiSuccess;
+	e->wrong += tuttiAllReduce(x, x, 0, tuttiFloat32, tuttiSum, e->comm, NULL) != tuttiSuccess;
+	e->wrong += tuttiMsgSend(e->memory, 40, 0, 0, 0, e->comm) != tuttiInvalidArgument;
+	if (e->wrong)
+		fprintf(stderr, "rank %d: %s\n", e->rank, tuttiGetLastError(NULL));
+	return NULL;
+}
+
+static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct elsewhere e = { .comm = *comm, .rank = rank };
+	float x[64];
+	pthread_t thread;
+	tt_cuptr p;
+
+	(void)arg;
+	for (int i = 0; i < 64; i++)
+		x[i] = (float)(i + rank);
+	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
+		return 1;
+	e.memory = (void *)(uintptr_t)p;
+	if (pthread_create(&thread, NULL, call_elsewhere, &e))
+		return 1;
+	pthread_join(thread, NULL);
+	cu->dtoh(x, p, sizeof(x));
+	for (int i = 0; i < 64; i++)
+		e.wrong += x[i] != (float)(n * i + n * (n - 1) / 2);
+	cu->mem_free(p);
+	return e.wrong;
+}
+
+static void threads_without_a_context_can_call(void)
+{
+	claim(team_play_all_ways(2, from_another_thread) == 0);
+}
+
+static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(void)
+{
+	setenv("TUTTI_ALGO", "ring", 1);
+	claim(team_play(2, ORDERED, false, differently) == 0);
+	fate = "late";
+	claim(play_three(MEET, true) == 0);
+	fate = "die";
+	claim(play_three(ORDERED, false) == 1);
+}
+
+/* A plan's job behind a wait that was ended, since the call has failed; and one of a call that has
+ * not. */
+static int left_over(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_gpu *d = (*comm)->gpu;
+	uint32_t x[2] = { 1, 2 };
+	int wrong = 0;
+	tt_cuptr p;
+
+	(void)rank, (void)n, (void)arg;
+	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
+		return 1;
+	for (uint32_t failed = 2; failed-- > 0;) {
+		struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
+					  .desk[0] = d->area->at, .report = d->area->report_at,
+					  .in[0] = p, .out[0] = p + 4,
+					  .piece[0] = { .from = 1, .to = 1, .bytes = 4 } };
+		void *params[] = { &job };
+
+		__atomic_store_n(&d->area->report->abort, failed, __ATOMIC_RELEASE);
+		if (cu->launch(d->k->fn[tuttiUint32], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
+			       params, NULL) || cu->stream_synchronize(d->own))
+			return 1;
+		cu->dtoh(x, p, sizeof(x));
+		wrong += x[1] != (failed ? 2 : 1);
+	}
+	cu->mem_free(p);
+	return wrong;
+}
+
+static void what_is_left_of_a_failed_plan_touches_nothing(void)
+{
+	claim(team_play(2, ORDERED, false, left_over) == 0);
+}
+
+const struct gpu_case gpu_trouble[] = {
+	GPU_CASE(what_cannot_be_is_refused_in_words_and_breaks_nothing),
+	GPU_CASE(memory_that_kernels_cannot_reach_is_refused_in_words),
+	GPU_CASE(one_thread_drives_two_ranks_in_groups),
+	GPU_CASE(different_calls_are_an_error_on_every_rank),
+	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
+	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),
+	GPU_CASE(streams_go_on_though_what_waits_holds_up_their_connection),
+	GPU_CASE(a_device_that_fails_ends_the_calls_of_all_ranks_in_words),
+	GPU_CASE(a_call_that_is_slow_to_come_on_its_stream_ends_too),
+	GPU_CASE(threads_without_a_context_can_call),
+	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),
+	GPU_CASE(what_is_left_of_a_failed_plan_touches_nothing),
+	{ NULL, NULL, false },
+};

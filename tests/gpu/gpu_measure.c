@@ -1,0 +1,343 @@
+/*
+ * gpu_measure.c - how fast collectives on device memory are, beside what the same GPU copies and
+ * signals in the same run
+ *
+ * Called by tests/gpu/run; prints rows of a Markdown table, or with the argument `look` only which
+ * device there is. With TUTTI_TEST_GPU set it runs on device 0, else on the stand-in, which shows
+ * that it works and whose figures mean nothing. Each measurement runs in processes of its own; one
+ * in which anything failed has no row.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "gpu/gpu.h"
+#include "tests/support/harness_cuda.h"
+#include "tests/support/ranks.h"
+
+static size_t large = 256u << 20;      /* bytes a rank */
+static int rounds = 20;
+/* of the driver, bytes read + written in a us; shared by all processes */
+static double *copy_rate;
+static __thread int refused;          /* calls of this rank that the driver or Tutti refused */
+
+#define COMPUTE_MODE 20                /* CUDA's number of that attribute */
+
+struct team { struct ranks ranks; rank_fn *fn; };
+
+static int act(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct team *t = arg;
+
+	if (!harness_cuda() || tuttiCommInitRank(comm, n, t->ranks.id, rank)) {
+		fprintf(stderr, "rank %d: %s\n", rank, tuttiGetLastError(NULL));
+		return 1;
+	}
+	if (!(*comm)->gpu->kernels) {
+		fprintf(stderr, "rank %d: there are no kernels (TUTTI_LOG=info says why)\n", rank);
+		return 1;
+	}
+	refused += t->fn(comm, rank, n, NULL);
+	if (refused)
+		fprintf(stderr, "rank %d of %d: %d calls failed: %s\n", rank, n, refused,
+			tuttiGetLastError(NULL));
+	return refused != 0;
+}
+
+static int play(int n, bool threads, rank_fn *fn)
+{
+	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
+			  .fn = fn };
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	t.ranks.arg = &t;
+	child = fork();
+	if (!child) {
+		status = ranks_run(&t.ranks, act);
+		fflush(NULL);
+		_exit(status);
+	}
+	waitpid(child, &status, 0);
+	return status;
+}
+
+/* Of something that went well: what failed took no time. */
+static void row(const char *what, int n, double us, const char *figure)
+{
+	if (!refused && us > 0)
+		printf("| %s | %d | %.2f | %s |\n", what, n, us, figure);
+}
+
+static char *rate(char text[120], double bytes, double us)
+{
+	snprintf(text, 120, "%.1f GB/s of memory, read + written: %.2f of the copy's",
+		 bytes / us * 1e-3, bytes / us / *copy_rate);
+	return text;
+}
+
+static tt_cuptr memory(const struct tt_cuda *cu, size_t bytes, tt_custream s)
+{
+	tt_cuptr p;
+
+	if (cu->mem_alloc(&p, bytes) || cu->memset8_async(p, 0x3c, bytes, s) ||
+	    cu->stream_synchronize(s)) {
+		fprintf(stderr, "no %zu bytes of device memory\n", bytes);
+		exit(1);
+	}
+	return p;
+}
+
+/* us between two events around `rounds` times fn, after two that are not counted */
+static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *arg), void *arg)
+{
+	tt_cuevent a, b;
+	float ms = 0;
+
+	refused += cu->event_create(&a, 0) != 0;
+	refused += cu->event_create(&b, 0) != 0;
+	fn(arg), fn(arg);
+	refused += cu->event_record(a, s) != 0;
+	for (int i = 0; i < rounds; i++)
+		fn(arg);
+	refused += cu->event_record(b, s) != 0;
+	refused += cu->event_synchronize(b) != 0;
+	refused += cu->event_elapsed(&ms, a, b) != 0;
+	return (double)ms * 1e3 / rounds;
+}
+
+/* ---- one rank: copies, sums of two ----------------------------------------------------------- */
+
+struct local {
+	const struct tt_cuda *cu;
+	struct tt_gpu *d;
+	tt_custream s;
+	tt_cuptr in[2], out;
+	struct tt_dev_job job;
+};
+
+static void copy(void *arg)
+{
+	struct local *l = arg;
+
+	refused += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
+}
+
+static void add(void *arg)
+{
+	struct local *l = arg;
+	void *params[] = { &l->job };
+
+	refused += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
+				 TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
+}
+
+static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct local l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
+	char text[120];
+	double copied, added;
+
+	(void)rank, (void)arg;
+	l.cu->stream_create(&l.s, TT_CU_STREAM_APART);
+	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s),
+	l.out = memory(l.cu, large, l.s);
+	l.job = (struct tt_dev_job){ .desk = { l.d->at[0], l.d->at[0], l.d->at[0] },
+				     .report = l.d->area->report_at,
+				     .in = { l.in[0], l.in[1] },
+				     .out = { 0, 0, l.out },
+				     .rank = 2,
+				     .nranks = 3,
+				     .way = TT_DEV_ALONE,
+				     .npieces = 1,
+				     .piece = { { 3, 4, 0, 0, large } } };
+	copied = timed(l.cu, l.s, copy, &l);
+	*copy_rate = 2.0 * (double)large / copied;
+	row("copy by the driver", n, copied, rate(text, 2.0 * (double)large, copied));
+	added = timed(l.cu, l.s, add, &l);
+	row("sum of two float32 arrays into a third", n, added,
+	    rate(text, 3.0 * (double)large, added));
+	return 0;
+}
+
+/* ---- allreduce ------------------------------------------------------------------------------- */
+
+struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
+
+static void sum(void *arg)
+{
+	struct call *c = arg;
+
+	refused += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
+				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
+}
+
+static void broken(tuttiComm_t comm)
+{
+	tuttiResult_t state = tuttiSuccess;
+
+	refused += tuttiCommGetAsyncError(comm, &state) || state;
+}
+
+static int much(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct call c = { .comm = *comm, .bytes = large };
+	char text[120];
+	double us;
+
+	(void)arg;
+	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	c.in = memory(cu, large, c.s), c.out = memory(cu, large, c.s);
+	tuttiBarrier(*comm, NULL);
+	us = timed(cu, c.s, sum, &c);
+	broken(*comm);
+	if (rank == 0)
+		row((*comm)->gpu->meets ? "allreduce, large, threads"
+					: "allreduce, large, processes",
+		    n, us, rate(text, 2.0 * n * (double)large, us));
+	return 0;
+}
+
+#define IN_GRAPH 100
+
+static void replay(void *arg)
+{
+	void **both = arg;
+
+	refused += tt_cuda_here()->graph_launch(both[0], both[1]) != 0;
+}
+
+static int little(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct call c = { .comm = *comm, .bytes = 8192 };
+	void *graph, *both[2];
+	uint64_t began;
+	double us, eager;
+	char text[80];
+
+	(void)arg;
+	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	c.in = memory(cu, c.bytes, c.s), c.out = memory(cu, c.bytes, c.s);
+	tuttiBarrier(*comm, NULL);
+	eager = timed(cu, c.s, sum, &c);
+	began = tt_now_ns();
+	for (int i = 0; i < IN_GRAPH; i++)
+		sum(&c);
+	snprintf(text, sizeof(text), "%.2f us without a graph; the call itself returns after %.2f",
+		 eager, (double)(tt_now_ns() - began) * 1e-3 / IN_GRAPH);
+	cu->stream_synchronize(c.s);
+	cu->begin_capture(c.s, TT_CU_CAPTURE_THREAD);
+	for (int i = 0; i < IN_GRAPH; i++)
+		sum(&c);
+	if (cu->end_capture(c.s, &graph) || cu->graph_instantiate(&both[0], graph, 0))
+		return 1;
+	both[1] = c.s;
+	tuttiBarrier(*comm, NULL);
+	us = timed(cu, c.s, replay, both) / IN_GRAPH;
+	broken(*comm);
+	if (rank == 0)
+		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads"
+					: "allreduce of 8 KiB in a graph, processes",
+		    n, us, text);
+	return 0;
+}
+
+/* ---- what streams of processes can at best: a word there, a word back ------------------------ */
+
+static void signal_all(void *arg)
+{
+	struct call *c = arg;
+	const struct tt_gpu *d = c->comm->gpu;
+	struct tt_cumemop ops[3 * TT_DEV_RANKS];
+	int me = c->comm->rank;
+
+	for (int twice = 0; twice < 2; twice++) {
+		tt_cuptr word = twice ? offsetof(struct tt_dev_desk, left)
+				      : offsetof(struct tt_dev_desk, arrived);
+		unsigned n = 0;
+
+		for (int p = 0; p < c->comm->nranks; p++)
+			if (p != me)
+				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
+								d->at[p] + word + 4 * (tt_cuptr)me,
+								1,
+								0,
+								0,
+								0 };
+		for (int p = 0; p < c->comm->nranks; p++)
+			if (p != me) {
+				tt_cuptr own = d->at[me] + word + 4 * (tt_cuptr)p;
+
+				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
+								TT_CU_WAIT_EQ, 0,   0 };
+				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, own, 0, 0, 0, 0 };
+			}
+		refused += d->cu->stream_batch(c->s, n, ops, 0) != 0;
+	}
+}
+
+static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct call c = { .comm = *comm };
+	double us;
+
+	(void)arg;
+	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	tuttiBarrier(*comm, NULL);
+	us = timed(cu, c.s, signal_all, &c);
+	broken(*comm);
+	if (rank == 0)
+		row("all streams tell all streams, twice, processes", n, us,
+		    "what an allreduce of few bytes is to be compared with");
+	return 0;
+}
+
+static int look(void)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	int version = 0, blocks = 0, blocking = 0;
+	char name[80] = "a device without a name";
+
+	if (!cu)
+		return 1;
+	cu->driver_version(&version);
+	cu->device_name(name, sizeof(name), 0);
+	cu->device_attribute(&blocks, TT_CU_ATTR_SMS, 0);
+	cu->device_attribute(&blocking, COMPUTE_MODE, 0);
+	printf("%s, %d multiprocessors, driver for CUDA %d.%d%s\n", name, blocks, version / 1000,
+	       version % 1000 / 10,
+	       blocking ? ", COMPUTE MODE NOT DEFAULT: only one process at a time can use it" : "");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int bad = 0;
+
+	if (argc > 1 && !strcmp(argv[1], "look"))
+		return look();
+	setenv("TUTTI_LOG", "info", 0);        /* why there are no kernels */
+	if (!getenv("TUTTI_TEST_GPU"))
+		large = 4u << 20, rounds = 3;
+	copy_rate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (copy_rate == MAP_FAILED)
+		return 1;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("| what | ranks | us | %zu MiB a rank where large |\n| --- | --- | --- | --- |\n",
+	       large >> 20);
+	bad += play(1, true, alone) != 0;
+	for (int n = 2; n <= 8; n *= 2)
+		bad += (play(n, true, much) != 0) + (play(n, true, little) != 0);
+	for (int n = 2; n <= 4; n *= 2)
+		bad += (play(n, false, ping) != 0) + (play(n, false, little) != 0) +
+		       (play(n, false, much) != 0);
+	return bad;
+}

@@ -1,0 +1,279 @@
+/*
+ * test_train_gpu.c - the trainer's device cuda: a step of every model has the bits of the
+ * processor's (--canonical), or nearly
+ *
+ * On the stand-in for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on one. A plain main that
+ * says TAP, for machines without Criterion.
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/harness_cuda.h"
+#include "trainer/device/device.h"
+#include "trainer/fail.h"
+#include "trainer/model/model.h"
+#include "trainer/rng.h"
+
+enum { CLASSES = 10, OPERAND = 1 << 14 };        /* floats of an operand */
+
+static int points, failures;
+
+static void point(bool holds, const char *what, const char *which)
+{
+	printf("%s %d - %s: %s\n", holds ? "ok" : "not ok", ++points, which, what);
+	failures += !holds;
+}
+
+/* The stand-in's cuBLAS, so that the loader finds it by its name. */
+static void load_blas(void)
+{
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
+
+	if (n < 0 || getenv("TUTTI_TEST_GPU"))
+		return;
+	path[n] = '\0';
+	strcpy(strrchr(path, '/'), "/stand_in/libcublas.so.13");
+	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+		fprintf(stderr, "%s\n", dlerror());
+}
+
+/* ---- a step of a model ----------------------------------------------------------------------- */
+
+struct step { const char *model; size_t pixels, rows; };
+
+/* What a step leaves, in host memory. */
+struct outcome { size_t parameters; float loss, *weights, *velocity; };
+
+static void *upload(struct tt_device *d, const float *from, size_t count)
+{
+	void *to = d->ops->alloc(d, count * sizeof(float));
+
+	if (from)
+		d->ops->put(d, to, from, count * sizeof(float));
+	return to;
+}
+
+static void compute(struct tt_device *d, struct tt_model *m, const struct step *s,
+		    const float *start, struct outcome *o)
+{
+	size_t count = m->parameters, pixels = s->rows * s->pixels;
+	float *x = upload(d, NULL, pixels), *loss = upload(d, NULL, 1);
+	float *weights = upload(d, start, count), *velocity = upload(d, start, count),
+	      *gradients = upload(d, NULL, count), *logits;
+	uint8_t *images = malloc(2 * pixels), *labels = malloc(s->rows);
+	uint32_t *samples = malloc(s->rows * sizeof(*samples));
+
+	for (size_t i = 0; i < 2 * pixels; i++)
+		images[i] = (uint8_t)(i * 2654435761u >> 13);
+	for (size_t i = 0; i < s->rows; i++) {
+		samples[i] = (uint32_t)(2 * s->rows - 1 - i);
+		labels[i] = (uint8_t)(i * 7 % CLASSES);
+	}
+	d->ops->gather(d, images, samples, s->rows, s->pixels, 0.29f, x);
+	logits = m->ops->forward(m, weights, x, s->rows);
+	d->ops->loss(d, s->rows, CLASSES, labels, logits, loss);
+	m->ops->backward(m, weights, x, s->rows, logits, NULL, gradients, NULL);
+	d->ops->descend(d, count, 1.0f / (float)s->rows, 0.05f, 0.9f, gradients, velocity, weights);
+	d->ops->get(d, &o->loss, loss, sizeof(float));
+	d->ops->get(d, o->weights, weights, count * sizeof(float));
+	d->ops->get(d, o->velocity, velocity, count * sizeof(float));
+	d->ops->free(d, x), d->ops->free(d, loss), d->ops->free(d, weights),
+		d->ops->free(d, velocity), d->ops->free(d, gradients);
+	free(images), free(labels), free(samples);
+}
+
+/* false after a sentence: the device cannot be opened */
+static bool take_step(const char *device, bool canonical, const struct step *s, struct outcome *o)
+{
+	struct tt_model_size size = { s->pixels, CLASSES, s->rows, 8 };
+	struct tt_device d;
+	struct tt_model m;
+	float *start;
+	bool fine;
+
+	if (tt_device_open(&d, device, canonical) || tt_model_open(&m, s->model, &d, &size)) {
+		printf("# %s\n", tt_train_error());
+		return false;
+	}
+	*o = (struct outcome){ .parameters = m.parameters };
+	o->weights = calloc(m.parameters, sizeof(float));
+	o->velocity = calloc(m.parameters, sizeof(float));
+	start = malloc(m.parameters * sizeof(float));
+	tt_model_start(&m, 17, start);
+	compute(&d, &m, s, start, o);
+	fine = !tt_device_settle(&d);
+	if (!fine)
+		printf("# %s\n", tt_train_error());
+	free(start);
+	tt_model_close(&m);
+	tt_device_close(&d);
+	return fine;
+}
+
+static bool same_bits(const struct outcome *a, const struct outcome *b)
+{
+	size_t bytes = a->parameters * sizeof(float);
+
+	return !memcmp(&a->loss, &b->loss, sizeof(float)) &&
+	       !memcmp(a->weights, b->weights, bytes) && !memcmp(a->velocity, b->velocity, bytes);
+}
+
+static bool nearly(const struct outcome *a, const struct outcome *b)
+{
+	double off = 0, size = 0;
+
+	for (size_t i = 0; i < a->parameters; i++) {
+		off += pow((double)a->velocity[i] - b->velocity[i], 2);
+		size += pow(a->velocity[i], 2);
+	}
+	return fabs((double)a->loss - b->loss) <= 1e-4 * fabs((double)a->loss) &&
+	       sqrt(off) <= 1e-4 * sqrt(size) && size > 0;
+}
+
+static void release(struct outcome *o)
+{
+	free(o->weights);
+	free(o->velocity);
+}
+
+static void try_step(const struct step *s)
+{
+	struct outcome cpu, gpu;
+	char which[80];
+	bool ran;
+
+	snprintf(which, sizeof(which), "%s, %zu images of %zu pixels", s->model, s->rows,
+		 s->pixels);
+	if (!take_step("cpu", true, s, &cpu)) {
+		point(false, "the processor takes a step", which);
+		return;
+	}
+	ran = take_step("cuda", true, s, &gpu);
+	point(ran && same_bits(&cpu, &gpu), "canonical, the bits are the processor's", which);
+	if (ran)
+		release(&gpu);
+	ran = take_step("cuda", false, s, &gpu);
+	point(ran && nearly(&cpu, &gpu), "by cuBLAS, nearly", which);
+	if (ran)
+		release(&gpu);
+	release(&cpu);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static float unit(uint64_t index)
+{
+	uint32_t random[4];
+
+	tt_rng(99, TT_RNG_WEIGHTS, 5, index, random);
+	return tt_rng_unit(random[0]);
+}
+
+/* c[m x n] in rows of n + 3, with every form of both operands */
+static void try_products(bool canonical)
+{
+	static const size_t sizes[][3] = {
+		{ 1, 1, 1 }, { 3, 5, 7 }, { 33, 10, 65 }, { 40, 130, 2 }, { 4, 6, 0 }
+	};
+	static float numbers[2 * OPERAND], host[45 * 140], want[45 * 140];
+	struct tt_device d, cpu;
+	bool right = !tt_device_open(&d, "cuda", canonical) && !tt_device_open(&cpu, "cpu", true);
+	float *in, *out;
+
+	if (!right) {
+		point(false, "products of all forms", tt_train_error());
+		return;
+	}
+	for (size_t i = 0; i < 2 * OPERAND; i++)
+		numbers[i] = unit(i);
+	in = upload(&d, numbers, 2 * OPERAND);
+	out = upload(&d, NULL, 45 * 140);
+	for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(*sizes); i++) {
+		const size_t *z = sizes[i / 4], m = z[0], n = z[1], k = z[2];
+		bool across_a = i & 1, across_b = i & 2;
+		size_t a_stride = (across_a ? m : k) + 2, b_stride = (across_b ? k : n) + 1;
+		struct tt_matrix a = { in, a_stride, across_a },
+				 b = { in + OPERAND, b_stride, across_b };
+
+		d.ops->gemm(&d, m, n, k, a, b, out, n + 3);
+		d.ops->get(&d, host, out, sizeof(host));
+		a.at = numbers, b.at = numbers + OPERAND;
+		cpu.ops->gemm(&cpu, m, n, k, a, b, want, n + 3);
+		for (size_t j = 0; j < m * n; j++) {
+			float x = host[j / n * (n + 3) + j % n], y = want[j / n * (n + 3) + j % n];
+
+			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
+		}
+	}
+	point(right && !tt_device_settle(&d), "products of all forms",
+	      canonical ? "own kernel" : "cuBLAS");
+	d.ops->free(&d, in), d.ops->free(&d, out);
+	tt_device_close(&cpu);
+	tt_device_close(&d);
+}
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* from NULL, and what lies there twice, too */
+static void blend_and_copy(struct tt_device *d, float *from, float *to, size_t count)
+{
+	d->ops->blend(d, count, 1.0f / 3.0f, -0.7f, from, to);
+	d->ops->blend(d, count - 1, 0.9f, 0.0f, NULL, to + 1);
+	d->ops->copy(d, from + count / 2, to, count / 4 * sizeof(float));
+	d->ops->copy(d, to, to, count * sizeof(float));
+	d->ops->add(d, count, from, to);
+}
+
+static void try_numbers(void)
+{
+	enum { COUNT = 3001 };
+	static float numbers[2 * COUNT], got[2 * COUNT];
+	struct tt_device d;
+	float *there;
+
+	if (tt_device_open(&d, "cuda", true)) {
+		point(false, "blend, copy, add", tt_train_error());
+		return;
+	}
+	for (size_t i = 0; i < 2 * COUNT; i++)
+		numbers[i] = unit(i);
+	there = upload(&d, numbers, 2 * COUNT);
+	blend_and_copy(&d, there, there + COUNT, COUNT);
+	d.ops->get(&d, got, there, sizeof(got));
+	blend_and_copy(&(struct tt_device){ .ops = &tt_device_cpu }, numbers, numbers + COUNT,
+		       COUNT);
+	point(!tt_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
+	      "the bits are the processor's", "blend, copy, add");
+	d.ops->free(&d, there);
+	tt_device_close(&d);
+}
+
+int main(void)
+{
+	static const struct step steps[] = {
+		{ "linear", 784, 100 }, { "mlp:9", 16, 6 }, { "mlp:40,7", 196, 33 },
+		{ "cnn", 16, 6 },	{ "cnn", 784, 11 }, { "mlp:5", 16, 1 },
+	};
+
+	if (!harness_cuda()) {
+		printf("1..0 # SKIP no CUDA driver\n");
+		return 0;
+	}
+	load_blas();
+	if (tt_device_find("cuda")->take("cuda:0", 0)) {
+		printf("not ok 1 - %s\n1..1\n", tt_train_error());
+		return 1;
+	}
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)
+		try_step(&steps[i]);
+	try_products(true);
+	try_products(false);
+	try_numbers();
+	printf("1..%d\n", points);
+	return failures != 0;
+}

@@ -1,0 +1,351 @@
+/*
+ * nccl_client_life.c - cases about communicators: several in one thread, nonblocking, aborted,
+ * killed, old configs
+ *
+ * Called by nccl_client.c.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/nccl/nccl_client.h"
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+}
+
+ncclResult_t settled(ncclComm_t comm)
+{
+	ncclResult_t state = ncclInProgress;
+
+	for (int i = 0; i < 25000 && state == ncclInProgress; i++) {
+		if (ncclCommGetAsyncError(comm, &state))
+			return ncclInternalError;
+		if (state == ncclInProgress)
+			nap();
+	}
+	return state;
+}
+
+/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand
+ * in one group, on a stream each. */
+static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, int n)
+{
+	int *in = seat->in, *out = seat->out, got;
+
+	for (int r = 0; r < n; r++)
+		EXPECT(!memory_write(seat, in + 16 * r, &(int){ r + 1 }, sizeof(int)));
+	OK(ncclGroupStart());
+	for (int r = 0; r < n; r++)
+		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r],
+				 own[r].stream));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < n; r++) {
+		EXPECT(!memory_read(&own[r], &got, out + 16 * r, sizeof(got)));
+		EXPECT(got == n * (n + 1) / 2);
+	}
+	return 0;
+}
+
+static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
+{
+	struct seat own[4];
+
+	for (int r = 0; r < n; r++)
+		EXPECT(!memory_stream(&own[r].stream));
+	EXPECT(!reduce_all(seat, comms, own, n));
+	OK(ncclGroupStart());
+	for (int r = 0; r < n; r++)
+		OK(ncclCommFinalize(comms[r]));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < n; r++) {
+		OK(ncclCommDestroy(comms[r]));
+		memory_stream_close(own[r].stream);
+	}
+	return 0;
+}
+
+/* A thread in which no CUDA context is current works on device 0. */
+static void *without_context(void *arg)
+{
+	struct seat own = *(struct seat *)arg;
+	ncclUniqueId id;
+	void *memory;
+	int device = -2;
+	bool good = !ncclGetUniqueId(&id) && !ncclCommInitRank(&own.comm, 1, id, 0) &&
+		    !ncclCommCuDevice(own.comm, &device) && device == (memory_is_cuda() ? 0 : -1) &&
+		    !ncclMemAlloc(&memory, 100) &&
+		    !ncclAllReduce(memory, memory, 25, ncclInt, ncclSum, own.comm, own.stream) &&
+		    !ncclCommDestroy(own.comm) && !ncclMemFree(memory);
+
+	return (void *)(long)good;
+}
+
+int case_one_thread(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t comms[4] = { NULL };
+	int devices[3] = { 0, 0, 0 }, rank;
+	ncclUniqueId two[2];
+	pthread_t thread;
+	void *good;
+
+	config.nvlinkCentricSched = 1;
+	OK(ncclGroupStart());
+	for (int r = 0; r < 4; r++)
+		OK(ncclCommInitRankConfig(&comms[r], 4, *id, r, &config));
+	EXPECT(ncclCommUserRank(comms[3], &rank) == ncclInvalidArgument);     /* not yet */
+	OK(ncclGroupEnd());
+	OK(ncclCommUserRank(comms[3], &rank));
+	EXPECT(rank == 3);
+	EXPECT(!all_ranks(seat, comms, 4));
+	OK(ncclCommInitAll(comms, 3, devices));
+	EXPECT(!all_ranks(seat, comms, 3));
+	OK(ncclGetUniqueId(&two[0]));
+	OK(ncclGetUniqueId(&two[1]));
+	OK(ncclCommInitRankScalable(&comms[0], 1, 0, 2, two, &config));
+	EXPECT(!all_ranks(seat, comms, 1));
+	EXPECT(!pthread_create(&thread, NULL, without_context, seat));
+	pthread_join(thread, &good);
+	EXPECT(good);
+	return 0;
+}
+
+struct watch {
+	ncclComm_t comm;
+	ncclResult_t last;
+};
+
+static void *watchdog(void *arg)
+{
+	struct watch *w = arg;
+
+	w->last = settled(w->comm);
+	return NULL;
+}
+
+/* The join goes on behind the call; another thread sees it end; finalizing likewise. */
+int case_nonblocking(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t child = NULL;
+	ncclResult_t result;
+	struct watch w;
+	pthread_t thread;
+
+	config.blocking = 0;
+	result = ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config);
+	EXPECT(result == ncclSuccess || result == ncclInProgress);
+	EXPECT(seat->comm != NULL);
+	w.comm = seat->comm;
+	EXPECT(!pthread_create(&thread, NULL, watchdog, &w));
+	pthread_join(thread, NULL);
+	EXPECT(w.last == ncclSuccess);
+	result = ncclCommSplit(seat->comm, 0, seat->rank, &child, NULL);
+	EXPECT(result == ncclSuccess || result == ncclInProgress);
+	EXPECT(settled(seat->comm) == ncclSuccess);
+	EXPECT(settled(child) == ncclSuccess);
+	OK(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child, seat->stream));
+	EXPECT(!memory_read(seat, &result, seat->out, sizeof(result)));
+	for (int i = 0; i < 2; i++) {
+		ncclComm_t comm = i ? seat->comm : child;
+
+		result = ncclCommFinalize(comm);
+		EXPECT(result == ncclSuccess || result == ncclInProgress);
+		EXPECT(settled(comm) == ncclSuccess);
+		OK(ncclCommDestroy(comm));
+	}
+	seat->comm = NULL;
+	return 0;
+}
+
+static void *abort_later(void *comm)
+{
+	for (int i = 0; i < 20; i++)
+		nap();
+	return (void *)(long)ncclCommAbort(comm);
+}
+
+/* What a call that hangs until its communicator is broken says:
+ * then, or when its stream is waited for. */
+static bool breaks(struct seat *seat)
+{
+	int got;
+
+	return ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
+			     seat->stream) != ncclSuccess ||
+	       memory_read(seat, &got, seat->out, sizeof(got)) ||
+	       settled(seat->comm) != ncclSuccess;
+}
+
+/* Rank 0 never calls and aborts: the others' calls end with an error. Rank 1's own abort of another
+ * thread ends its call. */
+int case_abort(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclResult_t error;
+	pthread_t thread;
+	void *result;
+
+	(void)id;
+	if (seat->rank == 0) {
+		for (int i = 0; i < 100; i++)
+			nap();
+		OK(ncclCommAbort(seat->comm));
+	} else if (seat->rank == 1) {
+		EXPECT(!pthread_create(&thread, NULL, abort_later, seat->comm));
+		EXPECT(breaks(seat));
+		pthread_join(thread, &result);
+		EXPECT(result == NULL);
+	} else {
+		EXPECT(breaks(seat));
+		for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error;
+		     i++)
+			nap();
+		EXPECT(error == ncclRemoteError);
+		EXPECT(strstr(ncclGetLastError(NULL), "rank") != NULL);
+		EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm,
+				     seat->stream) == ncclRemoteError);
+		OK(ncclCommAbort(seat->comm));
+	}
+	seat->comm = NULL;
+	return 0;
+}
+
+static ncclUniqueId alone;
+
+static void *join_alone(void *arg)
+{
+	struct seat *seat = arg;
+
+	return (void *)(long)(ncclCommInitRank(&seat->comm, 2, alone, 0) == ncclSuccess);
+}
+
+/* Nobody else comes: a blocking join ends when another thread aborts it. */
+int case_abort_join(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclResult_t state = ncclSuccess;
+	pthread_t thread;
+	void *joined;
+
+	alone = *id;
+	EXPECT(!pthread_create(&thread, NULL, join_alone, seat));
+	while (!__atomic_load_n(&seat->comm, __ATOMIC_ACQUIRE))
+		nap();
+	OK(ncclCommGetAsyncError(seat->comm, &state));
+	EXPECT(state == ncclInProgress);
+	OK(ncclCommAbort(seat->comm));
+	pthread_join(thread, &joined);
+	EXPECT(joined == NULL);
+	seat->comm = NULL;
+	return 0;
+}
+
+/* Those that are left go on without the last rank. */
+static int shrinks(struct seat *seat)
+{
+	int gone = seat->nranks - 1, n, got;
+	ncclComm_t left = NULL;
+
+	EXPECT(ncclCommShrink(seat->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) ==
+	       ncclInvalidArgument);
+	OK(ncclCommShrink(seat->comm, &gone, 1, &left, NULL, NCCL_SHRINK_ABORT));
+	OK(ncclCommCount(left, &n));
+	EXPECT(n == seat->nranks - 1);
+	EXPECT(!memory_write(seat, seat->in, &(int){ seat->rank + 1 }, sizeof(int)));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, left, seat->stream));
+	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+	EXPECT(got == n * (n + 1) / 2);
+	OK(ncclCommDestroy(left));
+	return 0;
+}
+
+/* The last rank is killed; the others work on, and each learns of it by asking. */
+int case_killed(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclResult_t error = ncclSuccess;
+	void *handle;
+
+	(void)id;
+	OK(ncclCommRegister(seat->comm, seat->in, memory_room, &handle));
+	OK(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, &error, seat->out, sizeof(error)));
+	if (seat->rank == seat->nranks - 1)
+		raise(SIGKILL);
+	for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error; i++)
+		nap();
+	EXPECT(error == ncclRemoteError);
+	EXPECT(strstr(ncclGetLastError(seat->comm), "rank") != NULL);
+	EXPECT(breaks(seat));
+	EXPECT(!shrinks(seat));
+	OK(ncclCommDeregister(seat->comm, handle));    /* PyTorch, before each abort */
+	OK(ncclCommAbort(seat->comm));
+	seat->comm = NULL;
+	return 0;
+}
+
+/* The driver of rank 0 (the stand-in) refuses the first thing of a call: that rank says so, the
+ * others learn of it. */
+int case_refused(struct seat *seat, const ncclUniqueId *id)
+{
+	(void)id;
+	if (seat->rank) {
+		EXPECT(breaks(seat));
+		EXPECT(settled(seat->comm) == ncclRemoteError);
+		OK(ncclCommAbort(seat->comm));
+		seat->comm = NULL;
+		return 0;
+	}
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
+	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
+			     seat->stream) == ncclUnhandledCudaError);
+	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);
+	/* its communicator is broken as well */
+	while (settled(seat->comm) == ncclSuccess)
+		nap();
+	OK(ncclCommAbort(seat->comm));
+	seat->comm = NULL;
+	return 0;
+}
+
+/* Each size an ncclConfig_t has had, and one to come. Behind the size, and in a field that came
+ * later, lies garbage. */
+int case_configs(struct seat *seat, const ncclUniqueId *id)
+{
+	static const struct { unsigned version; size_t size;
+	} headers[] = {
+		{ 21405, 24 }, { 21701, 40 }, { 21801, 48 }, { 22602, 48 },  { 22703, 72 },
+		{ 22809, 80 }, { 22902, 88 }, { 23007, 96 }, { 23100, 120 },
+	};
+	ncclConfig_t start = NCCL_CONFIG_INITIALIZER, *config;
+	char bytes[128];
+	ncclComm_t comm;
+	ncclUniqueId own;
+
+	(void)id;
+	config = (ncclConfig_t *)bytes;
+	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
+		size_t known = headers[i].version < 21700 ? offsetof(ncclConfig_t, cgaClusterSize) :
+			       headers[i].version < 22600 && headers[i].version >= 21800 ?
+			       offsetof(ncclConfig_t, trafficClass) : headers[i].size;
+
+		memset(bytes, 0x55, sizeof(bytes));
+		memcpy(bytes, &start, known < sizeof(start) ? known : sizeof(start));
+		config->size = headers[i].size;
+		config->version = headers[i].version;
+		config->blocking = 1;
+		OK(ncclGetUniqueId(&own));
+		OK(ncclCommInitRankConfig(&comm, 1, own, 0, config));
+		OK(ncclCommDestroy(comm));
+	}
+	config->blocking = 2;
+	EXPECT(ncclCommInitRankConfig(&comm, 1, own, 0, config) == ncclInvalidArgument);
+	EXPECT(strstr(ncclGetLastError(NULL), "blocking") != NULL);
+	EXPECT(comm == NULL);
+	config->magic = 0;
+	EXPECT(ncclCommInitRankConfig(&comm, 1, own, 0, config) == ncclInvalidArgument);
+	return 0;
+}

@@ -1,0 +1,187 @@
+/*
+ * nccl_client_many.c - cases of one thread that is several ranks, on one device and on several
+ *
+ * Called by nccl_client.c.
+ */
+#include <stdlib.h>
+
+#include "tests/nccl/nccl_client.h"
+
+enum { RANKS = 4 };
+
+/* To the right among ranks of one thread, and a collective of all. */
+static int ring_of_one_thread(struct seat *seat, ncclComm_t *comms, struct seat *own)
+{
+	int *x = seat->in, *y = seat->out;
+
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(!memory_write(seat, x + 32 * r, &(int){ r + 1 }, sizeof(int)));
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++) {
+		OK(ncclSend(x + 32 * r, 1, ncclInt, (r + 1) % RANKS, comms[r], own[r].stream));
+		OK(ncclRecv(y + 32 * r, 1, ncclInt, (r + RANKS - 1) % RANKS, comms[r],
+			    own[r].stream));
+	}
+	OK(ncclGroupEnd());
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(!differ(&own[r], y + 32 * r, 1, &(int){ (r + RANKS - 1) % RANKS + 1 }));
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		OK(ncclAllGather(x + 32 * r, y + 32 * r, 1, ncclInt, comms[r], own[r].stream));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(!differ(&own[r], y + 32 * r, RANKS, (int[]){ 1, 2, 3, 4 }));
+	return 0;
+}
+
+/* Without finalizing, one after the other, as the shortest programs do. */
+static int destroy_all(struct seat *seat, ncclComm_t *comms, bool group)
+{
+	if (group)
+		OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		OK(ncclCommDestroy(comms[r]));
+	if (group)
+		OK(ncclGroupEnd());
+	return 0;
+}
+
+static int split_all(struct seat *seat, ncclComm_t *comms, struct seat *own)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t halves[RANKS], behind[RANKS];
+	int rank;
+
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		OK(ncclCommSplit(comms[r], r == 3 ? NCCL_SPLIT_NOCOLOR : 0, -r, &halves[r], NULL));
+	OK(ncclGroupEnd());
+	EXPECT(halves[3] == NULL);
+	for (int r = 0; r < 3; r++) {
+		OK(ncclCommUserRank(halves[r], &rank));
+		EXPECT(rank == 2 - r);
+	}
+	EXPECT(!destroy_all(seat, halves, true));      /* NULL as well */
+	config.blocking = 0;                           /* other than their parent */
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(accepted(ncclCommSplit(comms[r], 0, r, &behind[r], &config)));
+	EXPECT(accepted(ncclGroupEnd()));
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(settled(behind[r]) == ncclSuccess && settled(comms[r]) == ncclSuccess);
+	EXPECT(!ring_of_one_thread(seat, behind, own));
+	return destroy_all(seat, behind, false);
+}
+
+int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	struct seat own[RANKS] = { { .comm = NULL } };
+	ncclComm_t comms[RANKS];
+	ncclUniqueId other;
+
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(!memory_stream(&own[r].stream));
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		OK(ncclCommInitRank(&comms[r], RANKS, *id, r));
+	OK(ncclGroupEnd());
+	EXPECT(!ring_of_one_thread(seat, comms, own));
+	EXPECT(!split_all(seat, comms, own));
+	EXPECT(!ring_of_one_thread(seat, comms, own));
+	EXPECT(!destroy_all(seat, comms, false));
+	config.blocking = 0;
+	OK(ncclGetUniqueId(&other));
+	OK(ncclGroupStart());
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(accepted(ncclCommInitRankConfig(&comms[r], RANKS, other, r, &config)));
+	EXPECT(accepted(ncclGroupEnd()));
+	for (int r = 0; r < RANKS; r++)
+		EXPECT(settled(comms[r]) == ncclSuccess);
+	EXPECT(!ring_of_one_thread(seat, comms, own));
+	EXPECT(!destroy_all(seat, comms, true));
+	for (int r = 0; r < RANKS; r++)
+		memory_stream_close(own[r].stream);
+	return 0;
+}
+
+/* ---- one thread, many devices ---------------------------------------------------------------- */
+
+enum { DEVICES = 3 };
+
+/* Each rank's memory and stream are of its device, whichever is current when it calls. */
+static int add_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own, const int *device)
+{
+	int got;
+
+	for (int r = 0; r < DEVICES; r++) {
+		EXPECT(!ncclCommCuDevice(comms[r], &got) && got == device[r]);
+		EXPECT(!memory_write(&own[device[r]], own[device[r]].in, &(int){ r + 1 },
+				     sizeof(int)));
+	}
+	OK(ncclGroupStart());
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclAllReduce(own[device[r]].in, own[device[r]].out, 1, ncclInt, ncclSum,
+				 comms[r], own[device[r]].stream));
+	OK(ncclGroupEnd());
+	for (int r = 0; r < DEVICES; r++)
+		EXPECT(!differ(&own[device[r]], own[device[r]].out, 1,
+			       &(int){ DEVICES * (DEVICES + 1) / 2 }));
+	return 0;
+}
+
+/* A split lies on its parent's device. */
+static int split_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own,
+			    const int *device)
+{
+	ncclComm_t children[DEVICES];
+
+	OK(ncclGroupStart());
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclCommSplit(comms[r], 0, r, &children[r], NULL));
+	OK(ncclGroupEnd());
+	EXPECT(!add_on_devices(seat, children, own, device));
+	for (int r = 0; r < DEVICES; r++)
+		OK(ncclCommDestroy(children[r]));
+	return 0;
+}
+
+int case_devices(struct seat *seat, const ncclUniqueId *id)
+{
+	static const int upwards[DEVICES] = { 0, 1, 2 }, mixed[DEVICES] = { 2, 0, 1 };
+	struct seat own[DEVICES] = { { .rank = 0 } };
+	ncclComm_t comms[DEVICES];
+
+	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
+	for (int d = 0; d < DEVICES; d++) {
+		EXPECT(!memory_device(d));
+		EXPECT(!memory_stream(&own[d].stream));
+		OK(ncclMemAlloc(&own[d].in, 64));
+		OK(ncclMemAlloc(&own[d].out, 64));
+	}
+	for (int i = 0; i < 3; i++) {
+		const int *device = i == 1 ? mixed : upwards;
+
+		EXPECT(!memory_device(0));
+		if (i < 2)
+			OK(ncclCommInitAll(comms, DEVICES, i ? mixed : NULL));
+		else
+			OK(ncclGroupStart());
+		for (int r = 0; r < DEVICES && i == 2; r++) {
+			EXPECT(!memory_device(r));
+			OK(ncclCommInitRank(&comms[r], DEVICES, *id, r));
+		}
+		if (i == 2)
+			OK(ncclGroupEnd());
+		EXPECT(!add_on_devices(seat, comms, own, device));
+		EXPECT(!split_on_devices(seat, comms, own, device));
+		for (int r = 0; r < DEVICES; r++)
+			OK(ncclCommDestroy(comms[r]));
+	}
+	for (int d = 0; d < DEVICES; d++) {
+		OK(ncclMemFree(own[d].in));
+		OK(ncclMemFree(own[d].out));
+		memory_stream_close(own[d].stream);
+	}
+	return memory_device(0);
+}

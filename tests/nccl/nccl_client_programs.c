@@ -1,0 +1,366 @@
+/*
+ * nccl_client_programs.c - cases in the shape of real programs: PyTorch's process groups, several
+ * communicators at once, calls with nothing to move, nonblocking groups, forks
+ *
+ * Called by nccl_client.c. The order of calls is that of the programs, which need exactly it.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/nccl/nccl_client.h"
+
+int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream)
+{
+	struct seat on = { .stream = stream };
+	int n, rank, got;
+
+	OK(ncclCommCount(comm, &n));
+	OK(ncclCommUserRank(comm, &rank));
+	EXPECT(!memory_write(&on, seat->in, &(int){ rank + 1 }, sizeof(int)));
+	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, comm, stream));
+	EXPECT(!memory_read(&on, &got, seat->out, sizeof(got)));
+	EXPECT(got == n * (n + 1) / 2);
+	return 0;
+}
+
+/* ---- PyTorch --------------------------------------------------------------------------------- */
+
+struct watch {
+	ncclComm_t comm;
+	atomic_bool stop;
+	atomic_int asked, wrong;
+};
+
+/* As its watchdog does: asks while others work,
+ * and for the last sentence without a communicator. */
+static void *watches(void *arg)
+{
+	struct watch *w = arg;
+
+	while (!w->stop) {
+		ncclResult_t state = ncclInternalError;
+
+		w->wrong +=
+			ncclCommGetAsyncError(w->comm, &state) || state || !ncclGetLastError(NULL);
+		w->asked++;
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	}
+	return NULL;
+}
+
+/* Ranks 0 and 1 only: a communicator of two for their messages,
+ * whose id came through the others' store. */
+static int pair(struct seat *seat, ncclComm_t *ret_comm)
+{
+	ncclUniqueId id;
+	int got = 0;
+
+	if (!seat->rank)
+		OK(ncclGetUniqueId(&id));
+	EXPECT(!memory_write(seat, seat->in, &id, sizeof(id)));
+	OK(ncclBroadcast(seat->in, seat->out, sizeof(id), ncclUint8, 0, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, &id, seat->out, sizeof(id)));
+	if (seat->rank > 1)
+		return 0;
+	OK(ncclCommInitRank(ret_comm, 2, id, seat->rank));
+	for (int i = 0; i < 3; i++) {                  /* alone, without a group */
+		EXPECT(!memory_write(seat, seat->in, &(int){ 40 + i }, sizeof(int)));
+		if (seat->rank)
+			OK(ncclRecv(seat->out, 1, ncclInt, 0, *ret_comm, seat->stream));
+		else
+			OK(ncclSend(seat->in, 1, ncclInt, 1, *ret_comm, seat->stream));
+		EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+		EXPECT(!seat->rank || got == 40 + i);
+	}
+	return 0;
+}
+
+/* Rank r sends r + p numbers to rank p, which for r = p = 0 is nothing. */
+static int unequal_exchange(struct seat *seat)
+{
+	int *in = seat->in, *out = seat->out, n = seat->nranks, got[8], mine[8];
+
+	for (int p = 0; p < n; p++) {
+		for (int i = 0; i < 8; i++)
+			mine[i] = 100 * seat->rank + 10 * p + i;
+		EXPECT(!memory_write(seat, in + 8 * p, mine, sizeof(mine)));
+	}
+	OK(ncclGroupStart());
+	for (int p = 0; p < n; p++) {
+		OK(ncclSend(in + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
+			    seat->stream));
+		OK(ncclRecv(out + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
+			    seat->stream));
+	}
+	OK(ncclGroupEnd());
+	for (int p = 0; p < n; p++) {
+		EXPECT(!memory_read(seat, got, out + 8 * p, sizeof(got)));
+		for (int i = 0; i < seat->rank + p; i++)
+			EXPECT(got[i] == 100 * p + 10 * seat->rank + i);
+	}
+	return 0;
+}
+
+/* A new group of ranks 0 and 1 is split off; who is not in it calls as well. */
+static int new_group(struct seat *seat, ncclComm_t *ret_child)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+	config.blocking = 1;
+	config.splitShare = 1;
+	config.commName = "group 1";
+	OK(ncclCommSplit(seat->comm, seat->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, seat->rank,
+			 ret_child, &config));
+	EXPECT((*ret_child != NULL) == (seat->rank < 2));
+	return *ret_child ? adds_up(seat, *ret_child, seat->stream) : 0;
+}
+
+/* A pool of memory is registered, as a buffer and as a window, of which there is none. */
+static int pools(struct seat *seat)
+{
+	void *handle = NULL, *memory = NULL;
+	ncclWindow_t window = NULL;
+
+	OK(ncclGroupStart());
+	OK(ncclMemAlloc(&memory, 10000));
+	OK(ncclGroupEnd());
+	OK(ncclCommRegister(seat->comm, memory, 10000, &handle));
+	OK(ncclCommWindowRegister(seat->comm, memory, 10000, &window, NCCL_WIN_COLL_SYMMETRIC));
+	EXPECT(handle && !window);
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	OK(ncclCommWindowDeregister(seat->comm, window));
+	OK(ncclCommDeregister(seat->comm, handle));
+	OK(ncclMemFree(memory));
+	return 0;
+}
+
+int case_process_groups(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t child = NULL, two = NULL;
+	struct watch w = { 0 };
+	pthread_t thread;
+
+	config.blocking = 1;
+	config.commName = "default_pg";
+	OK(ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config));
+	w.comm = seat->comm;
+	EXPECT(!pthread_create(&thread, NULL, watches, &w));
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	EXPECT(!new_group(seat, &child));
+	EXPECT(!pair(seat, &two));
+	EXPECT(!unequal_exchange(seat));
+	EXPECT(!pools(seat));
+	while (w.asked < 3)
+		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	w.stop = true;
+	pthread_join(thread, NULL);
+	EXPECT(!w.wrong);
+	OK(ncclGroupStart());                          /* given up together */
+	OK(ncclCommAbort(child));
+	OK(ncclCommAbort(two));
+	OK(ncclGroupEnd());
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	OK(ncclCommFinalize(seat->comm));
+	OK(ncclCommFinalize(seat->comm));              /* once more does nothing */
+	OK(ncclCommDestroy(seat->comm));
+	seat->comm = NULL;
+	return 0;
+}
+
+/* ---- several communicators, and nothing to move ---------------------------------------------- */
+
+/* Three communicators of the same ranks in different orders, each on its own stream; one group has
+ * calls of all. */
+int case_several(struct seat *seat, const ncclUniqueId *id)
+{
+	int n = seat->nranks, *in = seat->in, *out = seat->out, got[3],
+	    backward = n - 1 - seat->rank;
+	ncclComm_t comms[3] = { seat->comm };
+	cudaStream_t streams[3] = { seat->stream };
+
+	(void)id;
+	OK(ncclGroupStart());                          /* two splits of one communicator at once */
+	OK(ncclCommSplit(seat->comm, 0, backward, &comms[1], NULL));
+	OK(ncclCommSplit(seat->comm, 0, seat->rank, &comms[2], NULL));
+	OK(ncclGroupEnd());
+	for (int c = 1; c < 3; c++)
+		EXPECT(!memory_stream(&streams[c]));
+	EXPECT(!memory_write(seat, in, &(int[]){ seat->rank + 1, backward, seat->rank }, 12));
+	for (int times = 0; times < 3; times++) {
+		OK(ncclGroupStart());
+		OK(ncclBroadcast(in + 1, out + 1, 1, ncclInt, 0, comms[1], streams[1]));
+		OK(ncclSend(in + 2, 1, ncclInt, (seat->rank + 1) % n, comms[2], streams[2]));
+		OK(ncclAllReduce(in, out, 1, ncclInt, ncclSum, comms[0], streams[0]));
+		OK(ncclRecv(out + 2, 1, ncclInt, (seat->rank + n - 1) % n, comms[2], streams[2]));
+		OK(ncclGroupEnd());
+		for (int c = 0; c < 3; c++) {
+			struct seat on = { .stream = streams[c] };
+
+			EXPECT(!memory_read(&on, &got[c], out + c, sizeof(int)));
+		}
+		EXPECT(got[0] == n * (n + 1) / 2 && got[1] == 0 &&
+		       got[2] == (seat->rank + n - 1) % n);
+		EXPECT(!memory_write(seat, out, &(int[]){ -1, -1, -1 }, 12));
+	}
+	for (int c = 1; c < 3; c++) {
+		OK(ncclCommDestroy(comms[c]));         /* without being finalized */
+		memory_stream_close(streams[c]);
+	}
+	return 0;
+}
+
+/* All calls with no elements, of buffers that nobody has. */
+static int nothing(struct seat *seat)
+{
+	ncclComm_t c = seat->comm;
+	cudaStream_t s = seat->stream;
+	int n = seat->nranks;
+
+	OK(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, c, s));
+	OK(ncclReduce(NULL, NULL, 0, ncclHalf, ncclAvg, 0, c, s));
+	OK(ncclBroadcast(NULL, NULL, 0, ncclInt8, 0, c, s));
+	OK(ncclBcast(NULL, 0, ncclInt8, 0, c, s));
+	OK(ncclAllGather(NULL, NULL, 0, ncclInt64, c, s));
+	OK(ncclReduceScatter(NULL, NULL, 0, ncclBfloat16, ncclMax, c, s));
+	OK(ncclAlltoAll(NULL, NULL, 0, ncclInt8, c, s));
+	OK(ncclGather(NULL, NULL, 0, ncclInt8, 0, c, s));
+	OK(ncclScatter(NULL, NULL, 0, ncclInt8, 0, c, s));
+	OK(ncclGroupStart());
+	OK(ncclSend(NULL, 0, ncclInt, (seat->rank + 1) % n, c, s));
+	OK(ncclRecv(NULL, 0, ncclInt, (seat->rank + n - 1) % n, c, s));
+	OK(ncclGroupEnd());
+	return 0;
+}
+
+/* Only the root has what only the root needs; a root's own part may lie in place. */
+static int roots(struct seat *seat, int root)
+{
+	int n = seat->nranks, me = seat->rank, got[16] = { 0 }, *in = seat->in, *out = seat->out;
+	bool mine = me == root;
+
+	EXPECT(!memory_write(seat, in, &(int){ me + 1 }, sizeof(int)));
+	OK(ncclReduce(in, mine ? out : NULL, 1, ncclInt, ncclSum, root, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, got, out, sizeof(int)));
+	EXPECT(!mine || got[0] == n * (n + 1) / 2);
+	OK(ncclBroadcast(mine ? in : NULL, out, 1, ncclInt, root, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, got, out, sizeof(int)));
+	EXPECT(got[0] == root + 1);
+	EXPECT(!memory_write(seat, out + me, &(int){ me + 1 }, sizeof(int)));
+	OK(ncclGather(out + me, mine ? out : NULL, 1, ncclInt, root, seat->comm, seat->stream));
+	EXPECT(!memory_read(seat, got, out, (size_t)n * sizeof(int)));
+	for (int r = 0; r < n; r++)
+		EXPECT(!mine || got[r] == r + 1);
+	OK(ncclScatter(mine ? out : NULL, mine ? out + me : in, 1, ncclInt, root, seat->comm,
+		       seat->stream));
+	EXPECT(!memory_read(seat, got, mine ? out + me : in, sizeof(int)));
+	EXPECT(got[0] == me + 1);
+	return 0;
+}
+
+int case_roots(struct seat *seat, const ncclUniqueId *id)
+{
+	(void)id;
+	EXPECT(!nothing(seat));
+	OK(ncclGroupStart());
+	EXPECT(!nothing(seat));
+	OK(ncclGroupEnd());
+	OK(ncclGroupStart());                          /* nor a group of nothing at all */
+	OK(ncclGroupEnd());
+	for (int root = 0; root < seat->nranks; root++)
+		EXPECT(!roots(seat, root));
+	return 0;
+}
+
+/* ---- nonblocking ----------------------------------------------------------------------------- */
+
+bool accepted(ncclResult_t result)
+{
+	return result == ncclSuccess || result == ncclInProgress;
+}
+
+/* Who is in none of a split's groups; a group of calls;
+ * one that is destroyed, or aborted, while it joins. */
+int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+	ncclComm_t child = (ncclComm_t)seat, lonely = NULL, alone = NULL;
+	ncclUniqueId own, none;
+
+	config.blocking = 0;
+	OK(ncclGetUniqueId(&own));
+	OK(ncclGetUniqueId(&none));
+	OK(ncclGroupStart());
+	EXPECT(accepted(
+		ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config)));
+	EXPECT(accepted(ncclCommInitRankConfig(&alone, 1, own, 0, &config)));
+	EXPECT(accepted(ncclGroupEnd()));
+	EXPECT(settled(seat->comm) == ncclSuccess && settled(alone) == ncclSuccess);
+	OK(ncclCommDestroy(alone));
+	EXPECT(accepted(ncclCommSplit(seat->comm, seat->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child,
+				      &config)));
+	EXPECT(settled(seat->comm) == ncclSuccess);
+	EXPECT((child == NULL) == (seat->rank == 0));
+	EXPECT(!child || settled(child) == ncclSuccess);
+	OK(ncclGroupStart());
+	if (child)
+		EXPECT(accepted(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child,
+					      seat->stream)));
+	EXPECT(accepted(
+		ncclBcast((int *)seat->in + 200, 100, ncclFloat, 1, seat->comm, seat->stream)));
+	EXPECT(accepted(ncclGroupEnd()));
+	EXPECT(settled(seat->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	EXPECT(accepted(ncclCommInitRankConfig(&lonely, 2, none, 0, &config)));
+	OK(ncclCommAbort(lonely));                     /* nobody else ever comes */
+	OK(ncclCommDestroy(child));
+	EXPECT(accepted(ncclCommFinalize(seat->comm)));
+	OK(ncclCommDestroy(seat->comm));               /* waits for that */
+	seat->comm = NULL;
+	return 0;
+}
+
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+/* Uses what it inherited in all ways: refused where that would move data, and nothing of it reaches
+ * the parent. */
+static int in_child(struct seat *seat)
+{
+	ncclComm_t child;
+
+	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL) ==
+	       ncclInvalidArgument);
+	EXPECT(strstr(ncclGetLastError(NULL), "fork") != NULL);
+	EXPECT(ncclCommSplit(seat->comm, 0, 0, &child, NULL) == ncclInvalidArgument);
+	if (seat->rank)
+		ncclCommAbort(seat->comm);
+	else
+		ncclCommDestroy(seat->comm);
+	return 0;
+}
+
+/* The workers of a data loader: forked after the ranks joined, gone before they part. */
+int case_forks(struct seat *seat, const ncclUniqueId *id)
+{
+	ncclResult_t state = ncclInternalError;
+	int status;
+	pid_t pid;
+
+	(void)id;
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	pid = fork();
+	if (!pid) {
+		alarm(20);
+		_exit(in_child(seat));
+	}
+	EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid);
+	EXPECT(status == 0);
+	OK(ncclCommGetAsyncError(seat->comm, &state));
+	EXPECT(state == ncclSuccess);
+	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	return 0;
+}

@@ -1,0 +1,157 @@
+/*
+ * race_control.c - every function of a control at once, ranks as threads, for ThreadSanitizer
+ *
+ * Each rank's caller makes calls on the board, exchanges, splits, dials and takes, while a second
+ * thread of the rank asks, looks at the health and dozes; strays knock. Then one rank breaks the
+ * job, or all leave at different times.
+ */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control/unique_id.h"
+#include "tests/support/harness_control.h"
+#include "plan/plan.h"
+
+#define RANKS 11
+
+struct watch { struct tt_control *ctl; atomic_bool stop; };
+
+/* What run does while it waits, and what other threads of the program may ask. */
+static void *look_around(void *arg)
+{
+	struct watch *w = arg;
+	char text[512];
+	int culprit;
+
+	for (int i = 0; !atomic_load(&w->stop); i++) {
+		tt_control_waiting(w->ctl, &(struct tt_stuck){ .awaited = -1 });
+		if (i % 40 == 39)
+			tt_control_missing(w->ctl, 1, &(struct tt_stuck){ .awaited = -1 }, text,
+					   sizeof(text));
+		if (tt_control_broken(w->ctl) && !tt_control_text(w->ctl, &culprit)[0])
+			return (void *)1;
+		sleep_ms(1);
+	}
+	return NULL;
+}
+
+static void knock(int port)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (!connect(fd, (struct sockaddr *)&sa, sizeof(sa)))
+		(void)!send(fd, "GET / HTTP/1.1\r\nHost: here and no more than this\r\n\r\n", 52,
+			    MSG_NOSIGNAL);
+	close(fd);
+}
+
+static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
+{
+	int next = (rank + 1) % m->n, before = (rank + m->n - 1) % m->n, fd, rc = 0;
+
+	for (int turn = 0; turn < 2; turn++) {
+		int peer = turn ? before : next;
+
+		if (rank < peer)
+			rc |= tt_control_dial(ctl, peer, 0, tt_deadline_ns(20000), &fd);
+		else
+			while (!(rc |= tt_control_take(ctl, peer, 0, &fd)))
+				sleep_ms(1);
+		rc = rc < 0;
+		if (!rc)
+			close(fd);
+	}
+	return rc;
+}
+
+static int work(struct meet *m, int rank, struct tt_control *ctl)
+{
+	struct tt_call call = {
+		.collective = TT_ALLREDUCE, .type = tuttiInt32, .root = -1, .count = 7
+	};
+	struct tt_control *part = NULL;
+	struct tt_id id;
+	int all[RANKS], failed = 0, new_rank, n;
+
+	for (uint64_t seq = 1; seq <= 200; seq++) {
+		call.count = seq;
+		tt_control_note(ctl, seq, &call);
+		if (seq % 50 == 0)
+			failed |= tt_control_allgather(ctl, &rank, sizeof(rank), all,
+						       tt_deadline_ns(20000));
+		if (seq % 10 == 0)
+			sleep_ms(1);
+		tt_control_done(ctl, seq);
+	}
+	tt_id_unpack(&m->id, &id);
+	knock(id.port);
+	failed |= dial_around(m, rank, ctl);
+	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, &part, &new_rank, &n);
+	if (part)
+		tt_control_leave(part);
+	return failed;
+}
+
+static void on_broken(void *ctx)
+{
+	atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+static int body(struct meet *m, int rank, struct tt_control *ctl)
+{
+	struct watch w = { .ctl = ctl };
+	bool breaks = m->arg != NULL;
+	atomic_int hooks = 0;
+	void *looked;
+	pthread_t watcher;
+	int failed, culprit;
+
+	tt_control_on_broken(ctl, on_broken, &hooks);
+	if (pthread_create(&watcher, NULL, look_around, &w))
+		return 1;
+	failed = work(m, rank, ctl);
+	atomic_store(&m->report[rank].stage, 1);
+	if (breaks && rank % 5 == 1) {           /* two at once, when nobody waits for a peer */
+		failed |= !meet_all_reached(m, 1, 20000);
+		tt_control_raise(ctl, TT_REMOTE, rank, "enough");
+	}
+	if (breaks)
+		failed |= meet_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
+	else
+		failed |= tt_control_broken(ctl);
+	sleep_ms(rank % 3);
+	atomic_store(&w.stop, true);
+	pthread_join(watcher, &looked);
+	tt_control_on_broken(ctl, NULL, NULL);
+	return failed || looked || hooks > 1;
+}
+
+int main(void)
+{
+	int failed = 0;
+
+	for (int breaks = 0; breaks < 2; breaks++)
+		for (int round = 0; round < 3; round++) {
+			struct meet m = { .n = RANKS, .threads = true, .body = body,
+					  .arg = breaks ? &failed : NULL, .timeout_ms = 30000 };
+			int bad = 0;
+
+			meet_run(&m);
+			for (int r = 0; r < RANKS; r++) {
+				if (m.report[r].joined || m.report[r].rc)
+					printf("# rank %d: %d %d %s\n", r, m.report[r].joined,
+					       m.report[r].rc, m.report[r].text);
+				bad |= m.report[r].joined || m.report[r].rc;
+			}
+			printf("%s - ranks that are threads, then %s\n", bad ? "not ok" : "ok",
+			       breaks ? "two break the job" : "all leave");
+			failed += bad;
+		}
+	return failed != 0;
+}

@@ -1,0 +1,70 @@
+#!/bin/bash
+# check_data.sh - what the strategies learn of Fashion-MNIST (tier full; some minutes)
+#
+# `TRAIN=build/trainer/tutti-train tests/scripts/check_data.sh` from the root of the sources. TAP on standard output.
+set -u
+. "${top_srcdir:-.}/tests/training"
+[ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
+	{ echo "the package dataset-fashion-mnist is not installed"; exit 77; }
+
+learn() {   # LEAST ARGUMENT...
+	local least=$1
+	shift
+	run 900 --data fashion "$@"
+	claim "$*: accuracy $(field accuracy), at least $least" reached "$least"
+}
+within() { awk -v a="$(field accuracy)" -v b="$2" -v d="$1" 'BEGIN { exit !(a >= b - d) }'; }    # POINTS OF
+
+# ---- mlp, 5 epochs -----------------------------------------------------------------------------------------------
+
+learn 0.85 --np 2
+sync=$(field accuracy)
+learn 0.85 --np 2 --strategy ps-sync
+learn 0.85 --np 2 --strategy central
+learn 0.85 --np 2 --strategy average
+learn 0.85 --np 2 --strategy average --H 8
+claim "local SGD of 8 steps is within 1 point of mirrored" within 0.01 "$sync"
+learn 0.83 --np 4 --ps 1 --strategy downpour --n-fetch 5 --n-push 5 --adagrad --lr 0.01
+learn 0.83 --np 4 --ps 2 --strategy ps-async --ssp 4
+claim "ps-async is within 2 points of mirrored" within 0.02 "$sync"
+
+# ---- one hash ----------------------------------------------------------------------------------------------------
+
+one() {   # ARGUMENT...: sets $want; same ARGUMENT...: has it
+	run 300 --data fashion --canonical tree "$@"
+	want=$(field hash)
+}
+same() { run 300 --data fashion --canonical tree "$@"; claim "$*: the bits of one rank" is hash "$want"; }
+one --steps 100
+for np in 2 3 4 8; do same --steps 100 --np $np --transport shm; done
+same --steps 100 --np 3 --transport tcp
+algorithms=(ring tree recursive-doubling halving-doubling reduce-to-one hierarchical hierarchical-copy one-shot two-shot)
+for algo in "${algorithms[@]}"; do same --steps 100 --np 4 --algo $algo; done
+same --steps 100 --np 4 --ps 2 --strategy ps-sync
+same --steps 100 --np 4 --strategy central
+same --steps 100 --np 4 --strategy reduce-to-one
+one --steps 200
+same --steps 200 --np 4 --kill 2@137 --on-failure shrink
+twenty=(--model cnn --steps 20 --eval-every 100000)
+one "${twenty[@]}"
+for np in 2 3 4 8; do same "${twenty[@]}" --np $np; done
+same "${twenty[@]}" --np 3 --transport tcp
+same "${twenty[@]}" --np 3 --ps 2 --strategy ps-sync
+same "${twenty[@]}" --np 3 --strategy central --device sim
+for algo in "${algorithms[@]}"; do same "${twenty[@]}" --np 4 --algo $algo; done
+one "${twenty[@]}" --canonical fixed64    # whose sums are allreduces by that algorithm
+for algo in "${algorithms[@]}"; do same "${twenty[@]}" --canonical fixed64 --np 4 --algo $algo; done
+
+# ---- cnn, 3 epochs -----------------------------------------------------------------------------------------------
+
+cnn=(--model cnn --global-batch 128 --epochs 3 --np 2)
+learn 0.87 "${cnn[@]}" --canonical tree
+want=$(field hash)
+learn 0.87 "${cnn[@]}" --canonical tree --strategy ps-sync
+claim "ps-sync has the bits of mirrored" is hash "$want"
+learn 0.87 "${cnn[@]}" --canonical tree --strategy central
+claim "central has the bits of mirrored" is hash "$want"
+learn 0.87 "${cnn[@]}" --strategy average
+
+echo "1..$n"
+exit $failed

@@ -1,0 +1,54 @@
+#!/bin/sh
+# check_headers.sh - tutti.h is C99 and C++ and includes nothing of its own; every other header stands alone
+# Called by make check with CC and top_srcdir.
+n=0
+compiles() {   # DESCRIPTION SOURCE COMMAND...
+	n=$((n + 1))
+	what=$1 source=$2
+	shift 2
+	if said=$(printf '%s\n' "$source" | "$@" -fsyntax-only -Werror -Wall -Wextra - 2>&1); then
+		echo "ok $n - $what"
+	else
+		echo "not ok $n - $what"
+		printf '%s\n' "$said" | head -n 20 | sed 's/^/# /'
+	fi
+}
+
+user='#include "tutti.h"
+int main(void) { tuttiConfig_t c = TUTTI_CONFIG_INITIALIZER; return c.timeout_ms; }'
+cc="${CC:-cc} -I$top_srcdir/lib -I$top_srcdir"
+compiles "tutti.h is C99" "$user" $cc -xc -std=c99 -pedantic
+cxx=$(command -v g++ || command -v clang++)
+if [ -n "$cxx" ] && echo | $cxx -xc++ -fsyntax-only - 2>/dev/null; then
+	for std in c++11 c++17; do
+		compiles "tutti.h is $std" "$user" $cxx -I"$top_srcdir/lib" -xc++ -std=$std -pedantic
+	done
+else
+	n=$((n + 1))
+	echo "ok $n - tutti.h is C++ # SKIP no C++ compiler"
+fi
+
+n=$((n + 1))
+extra=$(grep '^#include' "$top_srcdir/lib/tutti.h" | grep -v -e '<stddef.h>' -e '<stdint.h>')
+[ -z "$extra" ] && echo "ok $n - tutti.h includes stddef.h and stdint.h only" ||
+	echo "not ok $n - tutti.h includes stddef.h and stdint.h only: $extra"
+
+cuda=
+for dir in ${CUDA_HOME:+"$CUDA_HOME/include"} /usr/local/cuda/include /usr/include; do
+	[ -e "$dir/cuda.h" ] && cuda=$dir && break
+done
+if [ -n "$cuda" ]; then
+	compiles "gpu/cuda.h has the numbers and layouts of the vendor's cuda.h" \
+		"$(cat "$top_srcdir/tests/gpu/cuda_facts.c")" $cc -isystem "$cuda" -xc -std=gnu17 -D_GNU_SOURCE
+else
+	n=$((n + 1))
+	echo "ok $n - gpu/cuda.h has the numbers and layouts of the vendor's cuda.h # SKIP no cuda.h here"
+fi
+
+# A header without an include guard is a template, made to be included several times.
+cd "$top_srcdir" || exit 1
+for h in lib/*/*.h nccl/*.h algorithms/*.h transports/*.h perf/*.h trainer/*.h; do
+	grep -q '^#ifndef TT_' "$h" || continue
+	compiles "$h stands alone" "#include \"$h\"" $cc -xc -std=gnu17 -D_GNU_SOURCE -Wno-unused-function
+done
+echo 1..$n

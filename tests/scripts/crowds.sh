@@ -1,0 +1,47 @@
+#!/bin/bash
+# crowds.sh - trainings of 32 and 128 processes, stragglers and deaths among them (tier soak)
+#
+# `TRAIN=build/trainer/tutti-train tests/scripts/crowds.sh` from the root of the sources. TAP on standard output.
+set -u
+. "${top_srcdir:-.}/tests/training"
+number() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\([0-9.]*\)[],}].*/\1/p"; }
+at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
+
+for np in 32 128; do
+	crowd=(--data synth --model linear --global-batch 512 --np $np --steps 20 --eval-every 100000)
+	for strategy in mirrored spare "downpour --ps 2 --adagrad --lr 0.01"; do
+		(ulimit -n 1024; ulimit -d 262144; exec timeout -k 5 600 "$prog" "${crowd[@]}" --strategy $strategy) >"$out/log" 2>"$out/err"
+		status=$?
+		claim "$np processes, $strategy, 1024 descriptors and 256 MiB of data each: accuracy $(field accuracy)" reached 0.8
+	done
+	run 600 "${crowd[@]}" --strategy spare --kill 5@7,9@11
+	claim "$np processes, spare: two die, the others end" is died 2
+done
+
+# 18 of 20, as ratios of step times: computing is simulated, and long beside what the machine may be busy with
+twenty=(--data synth --model mlp:16 --global-batch 320 --np 20 --strategy spare --sim-compute-ms 200 --steps 30 --eval-every 100000)
+run 600 "${twenty[@]}" --k 18
+quiet=$(number step_ms) accuracy=$(number accuracy)
+within() { awk -v a="$(number accuracy)" -v b="$accuracy" 'BEGIN { exit !(a >= b - 0.01) }'; }
+run 600 "${twenty[@]}" --k 18 --slow 5:10,11:10
+claim "18 of 20 beside two stragglers: $(number step_ms) ms a step, without them $quiet" \
+	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print 1.3 * q }')"
+claim "accuracy $(number accuracy) is within a point of $accuracy" within
+run 600 "${twenty[@]}" --k 20 --slow 5:10,11:10 --steps 6
+claim "20 of 20: $(number step_ms) ms" at_most "$(awk -v q="$quiet" 'BEGIN { print 8 * q }')" "$(number step_ms)"
+
+run 600 "${twenty[@]}" --k 18 --kill 5@7,11@9
+claim "18 of 20, of which two die: $(number step_ms) ms a step, the others end" is died 2
+claim "accuracy $(number accuracy) is within a point of $accuracy" within
+
+# asynchronous: a straggler holds nobody up
+async=(--data synth --model mlp:16 --global-batch 320 --np 4 --ps 2 --strategy ps-async --lr 0.02 --sim-compute-ms 100
+	--steps 30 --eval-every 100000)
+run 600 "${async[@]}"
+quiet=$(number step_ms)
+run 600 "${async[@]}" --slow 3:10
+claim "ps-async beside a straggler: $(number step_ms) ms a step, without it $quiet" \
+	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print q / 0.9 }')"
+
+echo "1..$n"
+exit $failed

@@ -1,0 +1,138 @@
+#!/bin/bash
+# guards.sh - what a call costs, counted: instructions, loads and stores, system calls, allocations; bounds in tests/guards
+#
+# Nothing here is timed, so a busy machine changes no figure. What a rank does while it waits depends on the others; so
+# rank 0 is counted call by call, the others run ahead of it, and the call that waited least is the figure:
+#   instructions   of a call, by valgrind's callgrind on rank 0 (the others run at full speed)
+#   accesses       loads and stores of the same call: 32 bytes each where data are copied or combined (AVX2)
+#   syscalls       of all threads of rank 0 in 20 calls (sockets: 4), by strace, but for those that only wait: yields,
+#                  polls, attempts that found nothing; a wake of a peer is one
+#   kernel         bytes that the kernel copied for rank 0 in as many: what sends, receives and reads of others returned
+#   allocations    in 20 calls of all threads, counted at malloc (tests/support/call_cost.c)
+# A figure above its bound is taken again before it counts. Called by make check in the build folder; writes TAP.
+set -u
+export LC_ALL=C
+guard=${GUARD:-./tests/support/call_cost}
+bounds=$(dirname "$0")/guards
+tmp=$(mktemp -d) || exit 99
+trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$tmp"' EXIT
+for v in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\)=.*/\1/p'); do unset "$v"; done
+
+# ---- running ---------------------------------------------------------------------------------------------------------
+
+cores=$(nproc)
+# The number of the K-th core that this process may use.
+core() { taskset -pc $$ | sed 's/.*: *//' | tr , '\n' | awk -F- -v k="$1" '{ for (c = $1; c <= $NF; c++) if (k-- == 0) print c }'; }
+
+# ranks N TRANSPORT ARGUMENTS-OF-GUARD -- TRACER...: rank 0 under the tracer; true when all ended well. A rank has a core
+# of its own where there are enough: two that share one give way to each other, which is a system call.
+ranks() {
+	local n=$1 good=0 r args=() pids=() on=()
+	export TUTTI_NRANKS=$1 TUTTI_TRANSPORT=$2 TUTTI_SECRET=guard TUTTI_ROOT=127.0.0.1:$((27000 + RANDOM % 2000))
+	shift 2
+	while [ "$1" != -- ]; do args+=("$1"); shift; done
+	shift
+	for ((r = 1; r < n; r++)); do
+		[ "$n" -gt "$cores" ] || on=(taskset -c "$(core $r)")
+		TUTTI_RANK=$r timeout -k 1 60 "${on[@]}" "$guard" calls "${args[@]}" >>"$tmp/said" 2>&1 </dev/null &
+		pids+=($!)
+	done
+	[ "$n" -gt "$cores" ] || on=(taskset -c "$(core 0)")
+	TUTTI_RANK=0 timeout -k 1 60 "${on[@]}" "$@" "$guard" calls "${args[@]}" >>"$tmp/said" 2>&1 </dev/null || good=1
+	for r in "${pids[@]}"; do wait "$r" || good=1; done
+	return $good
+}
+
+# ---- counting: each writes lines `WHAT TRANSPORT RANKS CALL BYTES FIGURE` into $tmp/figures ------------------------------
+
+# The same code on every machine that has AVX2: valgrind knows no AVX-512, and string moves would count as single bytes.
+by_callgrind() {
+	local transport=$1 n=$2 call=$3 bytes=$4 calls=30
+	[ "$bytes" -gt 4096 ] || calls=100
+	rm -f "$tmp"/count.*
+	TUTTI_ISA=avx2 GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1000000000 \
+		ranks "$n" "$transport" "$call" "$bytes" $calls 1 -- valgrind -q --tool=callgrind --cache-sim=yes --LL=4194304,16,64 \
+		--callgrind-out-file="$tmp/count" --collect-atstart=no --toggle-collect=guarded_call \
+		--dump-after=guarded_call || return 1
+	awk -v key="$transport $n $call $bytes" '
+		/^totals:/ { if (!n++ || $2 < instructions) instructions = $2; if (n == 1 || $3 + $4 < accesses) accesses = $3 + $4 }
+		END { print "instructions", key, instructions; print "accesses", key, accesses; exit n < '$calls' }
+	' "$tmp"/count.* >>"$tmp/figures"
+}
+
+# On sockets rank 0 sleeps before each call, so that it finds what it waits for; those sleeps are not counted.
+by_strace() {
+	local transport=$1 n=$2 call=$3 bytes=$4 late='' windows=60 calls=20
+	[ "$transport" = tcp ] && late=200 calls=4
+	TT_GUARD_LATE_US=$late ranks "$n" "$transport" "$call" "$bytes" $windows $calls -- strace -f -qq -o "$tmp/trace" || return 1
+	awk -v key="$transport $n $call $bytes" '
+		/close\(-1000/ { inside = 1; calls = -1; bytes = 0 }
+		/close\(-1001/ { if (!n++ || calls < fewest) fewest = calls; if (n == 1 || bytes < least) least = bytes; inside = 0 }
+		!inside { next }
+		!/resumed>/ && !/clock_nanosleep|sched_yield|poll|EAGAIN/ { calls++ }
+		/(send|recv|read|write|splice|process_vm)[a-z0-9]*[( ].* = [0-9]+$/ { bytes += $NF }
+		END { print "syscalls", key, fewest; print "kernel", key, least; exit n != '$windows' }
+	' "$tmp/trace" >>"$tmp/figures"
+}
+
+by_malloc() {
+	local transport=$1 n=$2
+	timeout -k 1 60 "$guard" allocations "$n" "$transport" >"$tmp/counts" 2>>"$tmp/said" || return 1
+	awk -v key="$transport $n" '{ print "allocations", key, $2 "-" $3, 65536, $4 }' "$tmp/counts" >>"$tmp/figures"
+}
+
+# ---- judging -----------------------------------------------------------------------------------------------------------
+
+tool_of() { case $1 in instructions | accesses) echo callgrind ;; syscalls | kernel) echo strace ;; allocations) echo malloc ;; esac; }
+
+# Why this guard cannot be counted here, or nothing.
+obstacle() {
+	case $(tool_of "$1") in
+	callgrind)
+		command -v valgrind >/dev/null || { echo "no valgrind"; return; }
+		"$guard" build || { echo "not an optimised build without sanitizers"; return; }
+		grep -qw avx2 /proc/cpuinfo || echo "no AVX2" ;;
+	strace)
+		command -v strace >/dev/null || { echo "no strace"; return; }
+		"$guard" build || { echo "not an optimised build without sanitizers"; return; }
+		[ "$cores" -ge 2 ] || { echo "one core: ranks give way to each other"; return; }
+		strace -qq -o /dev/null true 2>/dev/null || echo "strace may not trace here" ;;
+	malloc) "$guard" build || echo "not an optimised build without sanitizers" ;;
+	*) echo "an unknown kind of guard" ;;
+	esac
+}
+
+figure() { awk -v key="$*" '{ at = $NF; sub(/ [^ ]*$/, "") } $0 == key && (least == "" || at < least) { least = at } END { print least }' "$tmp/figures"; }
+
+# judge BOUND WHAT TRANSPORT RANKS CALL BYTES: up to three times, as long as the figure is above the bound
+judge() {
+	local bound=$1 found='' again
+	shift
+	for again in 1 2 3; do
+		found=$(figure "$@")
+		[ -n "$found" ] && [ "$found" -le "$bound" ] && break
+		[ -n "$found" ] && [ $again = 3 ] && break
+		: >"$tmp/said"
+		"by_$(tool_of "$1")" "${@:2}" || sed 's/^/# /' "$tmp/said"
+		found=$(figure "$@")
+	done
+	if [ -n "$found" ] && [ "$found" -le "$bound" ]; then
+		echo "ok $number - $*: $found of at most $bound"
+	else
+		echo "not ok $number - $*: ${found:-no figure}, at most $bound; a reason to raise it belongs into the commit"
+	fi
+}
+
+: >"$tmp/figures"
+number=0
+while read -r what transport n call bytes bound rest; do
+	case $what in '' | \#*) continue ;; esac
+	number=$((number + 1))
+	why=$(obstacle "$what")
+	if [ -n "$why" ]; then
+		echo "ok $number - $what $transport $n $call $bytes # SKIP $why"
+	else
+		judge "$bound" "$what" "$transport" "$n" "$call" "$bytes"
+	fi
+done <"$bounds"
+echo "1..$number"

@@ -1,0 +1,476 @@
+#!/bin/sh
+# tools.sh - the benchmarks and tutti as a user meets them: exit statuses, lines and columns, launching, deaths, JSON
+# Called by make check in the build folder. Results are small; the pure parts are in test_tools.c.
+tools="allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv"
+n=0
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT
+
+# point DESCRIPTION COMMAND...: one test; its output is shown when it fails
+point() {
+	what=$1
+	shift
+	n=$((n + 1))
+	if "$@" >"$tmp/why" 2>&1; then
+		echo "ok $n - $what"
+	else
+		echo "not ok $n - $what"
+		for f in why err out; do tail -12 "$tmp/$f" 2>/dev/null | sed 's/^/# /'; done
+	fi
+}
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+
+# run STATUS COMMAND...: stdout and stderr into $tmp/out and $tmp/err; true when it ends with STATUS
+run() {
+	want=$1
+	shift
+	timeout -k 5 "${limit:-60}" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+	status=$?
+	[ $status -eq "$want" ] || { echo "$*: exit status $status, not $want"; return 1; }
+}
+rows() { grep -v '^#' "$tmp/out"; }
+
+# ---- help and bad lines -------------------------------------------------------------------------------------------
+
+help_is_help() { run 0 "$1" --help && [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] && run 0 "$1" -h; }
+for t in $tools; do point "${t}_perf --help goes to stdout and ends with 0" help_is_help perf/${t}_perf; done
+point "tutti --help goes to stdout and ends with 0" help_is_help perf/tutti
+version() {
+	for t in tutti allreduce_perf; do
+		run 0 perf/$t --version && grep -qE "^$t [0-9.]+$" "$tmp/out" || return 1
+	done
+}
+point "--version is the version" version
+
+# a bad line: 2, one sentence on stderr that has the wrong word in it, nothing on stdout
+refused() {
+	word=$1
+	shift
+	run 2 "$@" && [ ! -s "$tmp/out" ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -qF -- "$word" "$tmp/err"
+}
+refuse_all() {
+	while read -r word line; do
+		# shellcheck disable=SC2086
+		refused "$word" perf/allreduce_perf $line || { echo "allreduce_perf $line"; return 1; }
+	done <<-END
+		3X -b 3X
+		-1 -b -1
+		larger -b 64M -e 1M
+		larger -b 64M
+		foo -d foo
+		nand -o nand
+		integers -o band -d float
+		CUDA -G 1
+		CUDA -R 2
+		--algo --algoo ring
+		-x -x 1
+		nosuch --algo nosuch
+		pigeon --transport pigeon
+		iters -n 0
+		iters -n 1.5
+		warmup -w -1
+		stays -b 0 -e 8 -f 2
+		-K -K 20 -n 20
+		/nonexistent -J /nonexistent/x.json
+		unexpected 17
+		needs -J
+	END
+}
+point "a bad option or value ends with 2 and one sentence that names it" refuse_all
+point "a root beyond the ranks is refused" refused "-r 3" perf/allreduce_perf -r 3
+too_large() { refused "GB are free" perf/allreduce_perf -b 900T -e 900T; }
+point "a size that does not fit in memory is refused in words" too_large
+unknown_command() { refused "did you mean plan" perf/tutti plam; }
+point "tutti names the command nearest to an unknown one" unknown_command
+
+# what cannot be written must not pass for a result
+unwritten() {
+	timeout -k 5 60 "$@" >/dev/full 2>"$tmp/err" </dev/null
+	status=$?
+	[ $status -eq 1 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -qE "No space left|disk full" "$tmp/err" ||
+		{ echo "$*: exit status $status"; return 1; }
+}
+full_disk() {
+	for line in "tutti info" "tutti version" "tutti help" "tutti --help" "tutti plan --list" "tutti plan ring --np 3" \
+		"tutti plan --verify ring --np 3" "allreduce_perf --help" "allreduce_perf --np 2 -b 8 -e 8 -n 1" \
+		"sendrecv_perf -t 2 -b 8 -e 8 -n 1"; do
+		# shellcheck disable=SC2086
+		unwritten perf/$line || return 1
+	done
+	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full &&
+		grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
+}
+point "a full disk under the output ends with 1 and a sentence" full_disk
+closed() {
+	perf/tutti info >&- 2>"$tmp/err"
+	[ $? -eq 1 ] && grep -q "^tutti: standard output: Bad file descriptor" "$tmp/err" &&
+		! perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 <&- >&- 2>"$tmp/err" && [ "$(wc -l <"$tmp/err")" -eq 1 ]
+}
+point "closed standard descriptors do not become those of sockets" closed
+# whoever reads the output goes away early, also where the caller ignores SIGPIPE
+gone_reader() {
+	(trap '' PIPE; timeout -k 5 60 "$@" 2>"$tmp/err"; echo $? >"$tmp/status") | head -n 3 >"$tmp/out"
+	[ "$(cat "$tmp/status")" -eq 141 ] && [ "$(wc -l <"$tmp/out")" -eq 3 ] && [ ! -s "$tmp/err" ] ||
+		{ echo "$*: exit status $(cat "$tmp/status")"; return 1; }
+}
+gone_readers() {
+	gone_reader perf/tutti plan ring --np 32 --print json && gone_reader perf/allreduce_perf -b 8 -e 8 -n 1 -N 0 &&
+		gone_reader perf/allreduce_perf --np 4 -b 8 -e 8 -n 1 -N 0
+}
+point "a reader that goes away ends a tool and all its ranks, without a word" gone_readers
+
+# ---- right results -------------------------------------------------------------------------------------------------
+
+# every row of the output has its columns, and no wrong values
+sound_rows() {
+	rows | awk '
+		NF != 18 { print "columns: " NF; bad = 1 }
+		{ if ($9 != 0 && $9 != "N/A" || $13 != 0 && $13 != "N/A") { print "wrong: " $0; bad = 1 } }
+		END { exit bad || NR == 0 }' && [ ! -s "$tmp/err" ]
+}
+right() { run 0 "$@" && sound_rows; }
+for t in $tools; do
+	point "${t}_perf: 3 ranks, odd sizes, all roots, right" right perf/${t}_perf --np 3 -b 1 -e 70K -f 41 -n 3 -r all
+	point "${t}_perf: 2 ranks over tcp, unaligned, right" \
+		right perf/${t}_perf --np 2 -b 12 -e 20K -f 29 -n 3 --transport tcp -u 1 -d half
+done
+# outputs of 8 MiB and more are written past the caches (lib/mem/copy.c): whole lines, with what is around them
+large() {
+	tool=perf/$1_perf
+	shift
+	right env TUTTI_CMA=off "$tool" -b 20000004 -e 20000004 -n 2 -w 1 -u 1 --transport shm "$@"
+}
+for t in allreduce broadcast allgather alltoall sendrecv; do
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, by messages, right" large $t --np 2
+done
+for t in allreduce allgather; do
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, from peers' memory, right" large $t --np 2 -R 1
+done
+point "allreduce_perf: 5 ranks, 20 MB, unaligned, right" large allreduce --np 5
+point "all types and operations" right perf/allreduce_perf --np 2 -b 1000 -e 1000 -d all -o all -n 2
+point "buffers same" right perf/allreduce_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers same
+point "buffers cold, pinned, registered" \
+	right perf/allgather_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers cold --pin -R 1
+point "calls in groups on a host stream" right perf/allreduce_perf --np 2 -b 1K -e 1K -n 4 -m 3 -y 0
+point "wait and meet after every call" right perf/reduce_perf --np 2 -b 1K -e 1K -n 4 -z 1
+point "ranks as threads" right perf/allreduce_perf -t 3 -b 1K -e 1K -n 3
+point "ranks of one thread" right perf/alltoall_perf -g 3 -b 1K -e 1K -n 3
+point "threads in processes" right perf/allreduce_perf --np 2 -t 2 -b 1K -e 1K -n 3
+point "one rank without a launcher" right perf/allreduce_perf -b 1K -e 1K
+ln -s "$PWD/perf/allreduce_perf" "$tmp/all_reduce_perf"
+point "works under nccl-tests' name" right "$tmp/all_reduce_perf" --np 2 -b 1K -e 1K -n 3
+
+every_algorithm() {
+	run 0 perf/tutti info || return 1
+	awk '/^algorithms/ { on = 1; next } on && /^  [a-z]/ { all = sub(/^ *allreduce /, "") } on && all { print $1 }' \
+		"$tmp/out" | sort >"$tmp/known"
+	right perf/allreduce_perf --np 4 -b 1K -e 1K -n 2 --algo all || return 1
+	{ rows | awk '{ sub(/:.*/, "", $18); print $18 }'; sed -n 's/^# \([a-z-]*\) is left out:.*/\1/p' "$tmp/out"; } |
+		sort -u | diff "$tmp/known" -
+}
+point "--algo all has a row for every algorithm of the table" every_algorithm
+point "--algo all with sends and receives, which have none" right perf/sendrecv_perf --np 2 -b 1K -e 1K -n 2 --algo all
+only_in_place() {
+	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 --place in &&
+		rows | awk '$6 == "N/A" && $13 == 0 { good = 1 } END { exit !good }'
+}
+point "--place in measures in place only" only_in_place
+no_check() {
+	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 -c 0 && rows | awk '{ exit !($9 == "N/A" && $13 == "N/A") }'
+}
+point "-c 0 says that nothing was checked" no_check
+
+# ---- lines --------------------------------------------------------------------------------------------------------
+
+lines_are_theirs() {
+	run 0 perf/allreduce_perf --np 2 -b 8 -e 64 -f 2 -n 2 || return 1
+	cat >"$tmp/want" <<-'END'
+		^# tutti version [0-9.]* tutti-headers=[0-9]* tutti-library=[0-9]*$
+		^# Collective test starting: allreduce_perf$
+		^# nThread 1 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 1 iters: 2 agg iters: 1 validation: 1 graph: 0 unalign: 0$
+		^# Using devices$
+		^#  Rank  0 Group  0 Pid  *[0-9]* on  *[^ ]* device -1 \[host memory\] [^ ]
+		^#  Rank  1 Group  0 Pid  *[0-9]* on  *[^ ]* device -1 \[host memory\] [^ ]
+		^#                                                              out-of-place                       in-place          $
+		^#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong 
+		^#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         
+		^          64            16     float     sum      -1  
+		^# Out of bounds values : 0 OK$
+		^# Avg bus bandwidth    : [0-9.e+-]* $
+		^# Bytes sent by shm    : [0-9]*$
+		^# Collective test concluded: allreduce_perf$
+	END
+	while IFS= read -r line; do
+		grep -q -- "$line" "$tmp/out" || { echo "missing: $line"; return 1; }
+	done <"$tmp/want"
+	[ "$(rows | wc -l)" -eq 4 ] && [ "$(rows | cut -c1-66 | uniq | wc -l)" -eq 4 ]
+}
+point "lines and columns are nccl-tests'" lines_are_theirs
+
+json_parses() {
+	run 0 perf/allreduce_perf --np 2 -b 8 -e 64K -f 16 -n 3 -I 1 -J "$tmp/r.json" || return 1
+	python3 - "$tmp/r.json" <<-'END' || return 1
+		import json, sys
+		d = json.load(open(sys.argv[1]))
+		for key in ("version start_time args env nccl_version config results out_of_bounds average_bus_bandwidth "
+		            "errors end_time").split():
+		    assert key in d, key
+		assert d["version"] == 3 and len(d["config"]["devices"]) == 2 and len(d["results"]) == 4
+		for r in d["results"]:
+		    assert {"size", "count", "type", "redop", "root", "out_of_place", "in_place", "algorithm"} <= set(r)
+		    for place in (r["out_of_place"], r["in_place"]):
+		        assert place["nwrong"] == 0 and place["time"] > 0 and len(place["times_us"]) == 3
+		        assert place["p50"] <= place["p99"] and place["sent_bytes_shm"] > 0
+	END
+	[ "$(ls "$tmp"/r.json*)" = "$tmp/r.json" ]
+}
+if command -v python3 >/dev/null; then
+	point "the JSON file has nccl-tests' keys and nothing stays beside it" json_parses
+else skip "the JSON file has nccl-tests' keys" "no python3"; fi
+
+# perf/compare without another library: its loop, its checks of every result, and an end in words
+compare_alone() {
+	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all \
+		--sizes 16,4K,256K --rounds 1 || return 1
+	grep -q "nothing to compare" "$tmp/err" && ! grep -E "left out|wrong" "$tmp/err"
+}
+if command -v python3 >/dev/null; then point "perf/compare runs and checks every collective" compare_alone
+else skip "perf/compare runs and checks every collective" "no python3"; fi
+
+# ---- joining by the environment -------------------------------------------------------------------------------------
+
+free_port() { echo $((20000 + ($$ * 7 + n * 131) % 2000)); }
+by_environment() {
+	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_SECRET=sesame TUTTI_NRANKS=2
+	export TUTTI_ROOT TUTTI_SECRET TUTTI_NRANKS
+	TUTTI_RANK=1 timeout 60 perf/allreduce_perf -b 1K -e 1K -n 3 "$@" >"$tmp/out1" 2>&1 </dev/null &
+	TUTTI_RANK=0 right perf/allreduce_perf -b 1K -e 1K -n 3 "$@"
+	good=$?
+	wait $! && [ ! -s "$tmp/out1" ] && [ $good -eq 0 ]
+	good=$?
+	unset TUTTI_ROOT TUTTI_SECRET TUTTI_NRANKS
+	return $good
+}
+point "ranks join by what the environment says" by_environment
+point "and threads of such processes" by_environment -t 2
+
+names_missing() {
+	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_SECRET=s TUTTI_NRANKS=3 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 7 || return 1
+	grep "waiting" "$tmp/err" | grep -q "1.*2" && grep -q "^rank 0: init: .*1.*2" "$tmp/err"
+}
+point "while ranks join, the missing ones are named, and again at the deadline" names_missing
+# $1: what sets up the network of a namespace
+without_lo() {
+	limit=30 run 1 unshare -rn sh -c "$1 TUTTI_TIMEOUT_MS=60000 exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1" &&
+		grep -q "^rank 1: init: .*loopback.*ip link set lo up" "$tmp/err"
+}
+no_lo() {
+	without_lo '' && without_lo 'ip link add b0 type bridge && ip link set b0 up && ip addr add 10.1.0.1/24 dev b0 &&'
+}
+if unshare -rn ip link add b0 type bridge 2>/dev/null; then
+	point "a network namespace without loopback is named at once" no_lo
+else
+	skip "a network namespace without loopback is named at once" "needs unshare -rn and ip"
+fi
+# secret MODE WARNS: a rank that finds nobody
+open_secret() {
+	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
+	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret \
+		run 1 perf/allreduce_perf -T .2 || return 1
+	[ "$(grep -c "secret: mode $1 lets everybody" "$tmp/err")" -eq "$2" ]
+}
+open_secrets() { open_secret 600 0 && open_secret 440 0 && open_secret 644 1 && open_secret 602 1; }
+point "a secret that everybody can read or write is warned of" open_secrets
+
+# ---- deaths and signals ---------------------------------------------------------------------------------------------
+
+# endless NP OPTIONS: start a run without end in the background; its ranks' pids in $pids
+endless() {
+	setsid perf/allreduce_perf -b 64K -e 64K -N 0 -n 5 --np "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
+	parent=$!
+	for _ in $(seq 200); do
+		[ "$(grep -vc '^#' "$tmp/out")" -gt 0 ] && break
+		sleep .1
+	done
+	pids=$(sed -n 's/^#  Rank .* Pid *\([0-9]*\) .*/\1/p' "$tmp/out")
+	[ "$(echo "$pids" | wc -w)" -eq "$1" ] || { echo "no ranks"; kill -9 $parent $pids; return 1; }
+	for pid in $pids; do
+		[ "$(parent_of "$pid")" = $parent ] || { echo "$pid is no child"; kill -9 $parent $pids; return 1; }
+	done
+}
+parent_of() { sed 's/.*) . //; s/ .*//' "/proc/$1/stat"; }
+ended() { state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null); [ "${state:-Z}" = Z ]; }
+# the launcher ends within 30 s, and with this status
+ends() {
+	for _ in $(seq 300); do ended $parent && break; sleep .1; done
+	ended $parent || { echo "no end within 30 s"; kill -9 $parent; }
+	wait $parent
+	status=$?
+	[ $status -eq "$1" ] || { echo "exit status $status, not $1"; return 1; }
+}
+# all ranks gone within 30 s
+gone() {
+	for _ in $(seq 300); do
+		left=
+		for pid in $pids; do ended "$pid" || left=$pid; done
+		[ -z "$left" ] && return 0
+		sleep .1
+	done
+	echo "rank $left is still there"
+	return 1
+}
+# but for the folders of test_cards, test_cores, test_data and test_launch, which may run meanwhile
+segments() { ls /dev/shm /tmp 2>/dev/null | grep tutti | grep -vcE '^tutti-(cards|cores|test|verbs)-.{6}$'; }
+killed_rank() {
+	before=$(segments)
+	endless 3 || return 1
+	kill -9 "$(echo $pids | cut -d' ' -f2)"
+	ends 1 && gone && grep -q "rank 1: .*signal 9" "$tmp/err" &&
+		grep -q "^rank 0: .*rank 1" "$tmp/err" && [ "$(grep -c "^rank 0: " "$tmp/err")" -eq 1 ] &&
+		[ "$(segments)" -eq "$before" ]
+}
+point "a killed rank is named by the launcher and by the others, and nothing is left" killed_rank
+terminated() {
+	endless 3 || return 1
+	kill -TERM $parent
+	ends 143 && gone
+}
+point "TERM reaches all ranks" terminated
+orphaned() {
+	endless 2 || return 1
+	kill -9 $parent
+	ends 137 && gone
+}
+point "ranks do not outlive their launcher" orphaned
+stopped() {
+	before=$(segments)
+	endless 2 -T 2 || return 1
+	kill -STOP "$(echo $pids | cut -d' ' -f2)"
+	ends 1 && gone && grep -q "^rank 0: .*rank 1" "$tmp/err" && [ "$(segments)" -eq "$before" ]
+}
+point "a stopped rank is named at the deadline, then ended" stopped
+
+# ---- tutti ----------------------------------------------------------------------------------------------------------
+
+info_tells() {
+	run 0 perf/tutti info || return 1
+	for word in OpenSSL "shm .*on this host" "tcp .*on this host" "self .*on this host" "verbs .*on this host" \
+		"TUTTI_TIMEOUT_MS" "NUMA nodes" "cores" "reduce-to-one"; do
+		grep -q "$word" "$tmp/out" || { echo "missing: $word"; return 1; }
+	done
+}
+point "tutti info tells build, transports, host, environment, algorithms" info_tells
+# two processors made two packages: a folder takes the place of /sys/devices/system
+two_packages() {
+	cpus=$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g')
+	for cpu in ${cpus% *} ${cpus#* }; do
+		topology=$tmp/sys/cpu/cpu$cpu/topology
+		mkdir -p "$topology"
+		echo "$cpu" | tee "$topology/package_cpus_list" >"$topology/thread_siblings_list"
+	done
+}
+grouped() {
+	run 0 unshare -rm sh -c "mount --bind $tmp/sys /sys/devices/system && TUTTI_LOG=debug \"\$@\"" - "$@"
+}
+divided_host() {
+	grouped perf/allreduce_perf --np 5 --pin -b 4K -e 64K -f 16 -n 2 --algo hierarchical &&
+		rows | awk '$9 + $13 { exit 1 }' || return 1
+	groups=$(grep -o 'rank [0-4]: in group [01] of 2' "$tmp/err" | sort -u | tr -dc '0-9\n' | tr '\n' ' ')
+	[ "$groups" = "002 112 202 312 402 " ] ||
+		{ echo "groups: $(grep -o 'in group.*' "$tmp/err")"; return 1; }
+}
+unbound_ranks() {
+	grouped perf/allreduce_perf --np 5 -b 4K -e 4K -n 2 --algo hierarchical && ! grep -q "in group" "$tmp/err"
+}
+if [ "$(nproc)" -eq 2 ] && unshare -rm true 2>/dev/null; then
+	two_packages
+	point "ranks bound to two packages form two groups, and hierarchical is right" divided_host
+	point "ranks that are not bound form none" unbound_ranks
+else
+	skip "ranks bound to two packages form two groups" "needs two processors and unshare -rm"
+fi
+wrong_variable() { TUTTI_TIMEOUT_MS=soon run 0 perf/tutti info && grep -q "wrong now: .*TUTTI_TIMEOUT_MS" "$tmp/out"; }
+point "tutti info names a variable with a wrong value" wrong_variable
+
+# ---- the model ----------------------------------------------------------------------------------------------------
+
+explained() {
+	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] &&
+		grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
+		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
+}
+point "tutti info --plan shows the candidates and why one wins" explained
+simulated() {
+	run 0 perf/tutti simulate --np 12 --hosts 4,5,3 --bytes 3M --algo hierarchical --print json || return 1
+	python3 - "$tmp/out" <<-'END'
+		import json, sys
+		d = json.load(open(sys.argv[1]))
+		a, = d["algorithms"]
+		assert d["complete"] and d["hosts"] == 3 and a["algorithm"] == "hierarchical:two-shot/ring"
+		assert abs(sum(a["time_us_by_part"].values()) - a["time_us"]) < 1e-3
+		assert a["links_complete"] and sum(l["bytes"] for l in a["links"] if l["class"] == "hosts") == a["hosts"]["bytes"]
+		assert 2 * 2 * d["bytes"] == a["hosts"]["bytes"]
+		assert a["simulation_max_rss_kib"] > 0 and a["tiles_walked"] == a["tiles"]
+	END
+}
+if command -v python3 >/dev/null; then point "tutti simulate --print json adds up" simulated; fi
+no_simulation() {
+	while read -r word line; do
+		# shellcheck disable=SC2086
+		refused "$word" perf/tutti simulate $line || { echo "simulate $line: $(cat "$tmp/err")"; return 1; }
+	done <<-END
+		--np --bytes 8
+		rings --np 4 --algo rings
+		--hosts --np 4 --hosts 3,3
+		--hosts --np 4 --hosts 5
+		--hosts --np 4 --hosts 2,x
+		auto --np 4 --hosts 2 --transport shm
+		nothing --np 4 --collective nothing
+		tune --np 4 --links /nonexistent/file
+		root --np 4 --root 4
+	END
+}
+point "tutti simulate refuses wrong lines in one sentence" no_simulation
+interrupted() {
+	perf/tutti simulate --np 4096 --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
+	simulation=$!
+	sleep 1
+	kill -INT $simulation
+	kill -TERM $simulation
+	wait $simulation
+	[ $? -gt 128 ]
+}
+point "a signal ends a simulation" interrupted
+tuned() {
+	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" &&
+		grep -q '^# .*machine: ' "$tmp/table" &&
+		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --links "$tmp/table" &&
+		TUTTI_TUNING=$tmp/table run 0 perf/allreduce_perf --np 2 -b 4K -e 4K -n 2 -c 1 &&
+		run 0 perf/tutti tune --print --links "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
+		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
+}
+point "tutti tune writes a table that the others take" tuned
+no_output() {
+	refused --print perf/tutti tune --print -o "$tmp/none" &&
+		refused --check perf/tutti tune --np 2 --check -o "$tmp/none" &&
+		refused "/nonexistent/" perf/tutti tune --np 2 -o /nonexistent/table
+}
+point "tutti tune refuses -o where it would not write" no_output
+no_table() {
+	echo "shm.widow 8" >"$tmp/table"
+	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 ||
+		TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
+	grep -q "line 1: there is no constant \"shm.widow\"" "$tmp/err"
+}
+point "a wrong table is an error with its line" no_table
+version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }
+point "tutti version" version_is
+wrong_setting() {
+	TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err" &&
+		TUTTI_TIMEOUT_MS=soon refused TUTTI_TIMEOUT_MS perf/allreduce_perf --np 2 -b 8 -e 8
+}
+point "a wrong TUTTI_ variable ends with 2" wrong_setting
+setting() { TUTTI_ALGO=tree right perf/allreduce_perf --np 2 -b 8K -e 8K -n 2 && rows | grep -q ' tree$'; }
+point "TUTTI_ALGO names the algorithm where --algo does not" setting
+echo 1..$n

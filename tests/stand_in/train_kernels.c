@@ -1,9 +1,0 @@
-/*
- * train_kernels.c - the trainer's kernels, compiled for the host, one thread a block
- */
-#include "trainer/cuda_kernels.cu"
-
-#define ROW(name, type) { "tt_train_" #name, tt_train_##name, sizeof(struct type), NULL },
-const struct stand_in_kernel stand_in_train_kernels[] = {
-	TT_CUDA_KERNELS(ROW) { NULL, NULL, 0, NULL }
-};

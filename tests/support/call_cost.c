@@ -1,0 +1,238 @@
+/*
+ * call_cost.c - what tests/scripts/guards.sh counts:
+ * instructions, loads and stores, system calls and allocations
+ *
+ *   guard calls CALL BYTES WINDOWS CALLS    one rank, as the environment says. Callgrind counts
+ *           inside guarded_call; strace sees a close of a descriptor that is none before and after
+ *           each window of so many calls. TT_GUARD_LATE_US: sleep before each call, so that what
+ *           the others send is there already
+ *   guard allocations NP TRANSPORT          ranks are forked; prints how often 20 calls of each
+ *           kind allocate once their shape is known, counted at malloc itself
+ *   guard build                             exit 0 where instructions may be counted: optimised,
+ *           no sanitizer
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/support/malloc_count.h"
+#include "tests/support/ranks.h"
+#include "tutti.h"
+
+#define MARK_BEFORE (-1000)
+#define MARK_AFTER (-1001)
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+struct job {
+	tuttiComm_t comm;
+	tuttiStream_t stream;
+	int rank, n;
+	float *in, *out;
+	size_t count;                    /* of the message, in floats */
+};
+
+typedef tuttiResult_t call_fn(struct job *j);
+
+static tuttiResult_t allreduce(struct job *j)
+{
+	return tuttiAllReduce(j->in, j->out, j->count, tuttiFloat, tuttiSum, j->comm, j->stream);
+}
+
+static tuttiResult_t allreduce_in_place(struct job *j)
+{
+	return tuttiAllReduce(j->out, j->out, j->count, tuttiFloat, tuttiSum, j->comm, j->stream);
+}
+
+static tuttiResult_t broadcast(struct job *j)
+{
+	return tuttiBcast(j->out, j->count, tuttiFloat, 0, j->comm, j->stream);
+}
+
+static tuttiResult_t allgather(struct job *j)
+{
+	return tuttiAllGather(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, j->comm,
+			      j->stream);
+}
+
+static tuttiResult_t reduce_scatter(struct job *j)
+{
+	return tuttiReduceScatter(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, tuttiSum,
+				  j->comm, j->stream);
+}
+
+static tuttiResult_t group(struct job *j)
+{
+	tuttiResult_t rc = tuttiGroupStart(), end;
+
+	for (int i = 0; i < 3 && !rc; i++)
+		rc = allreduce(j);
+	end = tuttiGroupEnd();
+	return rc ? rc : end;
+}
+
+static tuttiResult_t exchange(struct job *j)
+{
+	int next = (j->rank + 1) % j->n, before = (j->rank + j->n - 1) % j->n;
+	tuttiResult_t rc = tuttiGroupStart(), end;
+
+	if (!rc)
+		rc = tuttiSend(j->in, j->count, tuttiFloat, next, j->comm, j->stream);
+	if (!rc)
+		rc = tuttiRecv(j->out, j->count, tuttiFloat, before, j->comm, j->stream);
+	end = tuttiGroupEnd();
+	return rc ? rc : end;
+}
+
+static const struct { const char *name; call_fn *call;
+} calls[] = {
+	{ "allreduce", allreduce },
+	{ "allreduce-in-place", allreduce_in_place },
+	{ "broadcast", broadcast },
+	{ "allgather", allgather },
+	{ "reduce-scatter", reduce_scatter },
+	{ "group", group },
+	{ "exchange", exchange },
+};
+enum { NCALLS = sizeof(calls) / sizeof(calls[0]) };
+
+static int open_job(struct job *j, size_t bytes)
+{
+	void *in, *out;
+
+	j->count = bytes / sizeof(float);
+	if (posix_memalign(&in, 4096, bytes + 4096) || posix_memalign(&out, 4096, bytes + 4096))
+		return 1;
+	memset(in, 0, bytes + 4096);
+	memset(out, 0, bytes + 4096);
+	j->in = in;
+	j->out = out;
+	return tuttiCommUserRank(j->comm, &j->rank) || tuttiCommCount(j->comm, &j->n);
+}
+
+static void close_job(struct job *j)
+{
+	free(j->in);
+	free(j->out);
+}
+
+static int complain(const char *what, tuttiResult_t rc)
+{
+	if (rc)
+		fprintf(stderr, "%s: %s\n", what, tuttiGetLastError(NULL));
+	return rc != tuttiSuccess;
+}
+
+/* ---- guard calls ----------------------------------------------------------------------------- */
+
+/* What callgrind collects for; it dumps its counts after each. */
+__attribute__((noinline)) static tuttiResult_t guarded_call(struct job *j, call_fn *call)
+{
+	return call(j);
+}
+
+static int window(struct job *j, call_fn *call, int ncalls)
+{
+	const char *late = getenv("TT_GUARD_LATE_US");
+	tuttiResult_t rc = tuttiSuccess;
+
+	close(MARK_BEFORE);
+	for (int i = 0; i < ncalls && !rc; i++) {
+		if (late && *late)
+			usleep((useconds_t)atoi(late));
+		rc = guarded_call(j, call);
+	}
+	close(MARK_AFTER);
+	return complain("call", rc);
+}
+
+static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
+{
+	struct job j = { 0 };
+	int which = 0, rc;
+
+	while (which < NCALLS && strcmp(calls[which].name, name))
+		which++;
+	if (which == NCALLS || complain("join", tuttiCommInitEnv(&j.comm, NULL)) ||
+	    open_job(&j, bytes))
+		return 2;
+	rc = complain(name, calls[which].call(&j));
+	for (int i = 0; i < windows && !rc; i++)
+		rc = window(&j, calls[which].call, ncalls);
+	close_job(&j);
+	return complain("leave", tuttiCommDestroy(j.comm)) || rc;
+}
+
+/* ---- guard allocations ----------------------------------------------------------------------- */
+
+/* Allocations of 20 calls of a known shape, the fewest of five times: the service thread may have
+ * had work meanwhile. */
+static long count(struct job *j, call_fn *call, int *ret_rc)
+{
+	long least = -1;
+
+	for (int again = 0; again < 6 && !*ret_rc; again++) {
+		long before = (long)allocations, now;
+
+		for (int i = 0; i < 20 && !*ret_rc; i++)
+			*ret_rc = (int)call(j);
+		if (j->stream && !*ret_rc)
+			*ret_rc = (int)tuttiStreamSynchronize(j->stream);
+		now = (long)allocations - before;
+		if (again > 0 && (least < 0 || now < least))
+			least = now;
+	}
+	return least;
+}
+
+static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
+{
+	struct job j = { .comm = *comm, .rank = rank, .n = n };
+	tuttiStream_t stream;
+	int rc = complain("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
+
+	for (int on_stream = 0; on_stream < 2 && !rc; on_stream++) {
+		j.stream = on_stream ? stream : NULL;
+		for (int i = 0; i < NCALLS && !rc; i++) {
+			long found = count(&j, calls[i].call, &rc);
+
+			if (rank == 0)
+				printf("%s %s %s %ld\n", (const char *)transport,
+				       on_stream ? "stream" : "blocking", calls[i].name, found);
+		}
+	}
+	fflush(stdout);
+	complain("call", (tuttiResult_t)rc);
+	close_job(&j);
+	return complain("stream", tuttiStreamDestroy(stream)) || rc;
+}
+
+static int count_allocations(int np, char *transport)
+{
+	struct ranks r = { .n = np, .transport = transport, .arg = transport };
+
+	if (!COUNTED) {
+		fprintf(stderr, "another malloc is in this program\n");
+		return 77;
+	}
+	return ranks_run(&r, count_all) != 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 6 && !strcmp(argv[1], "calls"))
+		return run_calls(argv[2], (size_t)atoll(argv[3]), atoi(argv[4]), atoi(argv[5]));
+	if (argc == 4 && !strcmp(argv[1], "allocations"))
+		return count_allocations(atoi(argv[2]), argv[3]);
+	if (argc == 2 && !strcmp(argv[1], "build")) {
+#ifdef __OPTIMIZE__
+		return !COUNTED;
+#else
+		return 1;
+#endif
+	}
+	fprintf(stderr,
+		"usage: guard calls CALL BYTES WINDOWS CALLS | guard allocations NP TRANSPORT | guard build\n");
+	return 2;
+}

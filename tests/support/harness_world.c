@@ -1,0 +1,224 @@
+/* harness_world.c - see harness_world.h */
+#include "tests/support/harness_world.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_RANKS 64
+#define MAX_BYTES 4096                 /* of one rank's part in an allgather */
+#define OPEN_MS 20000
+
+/* What all ranks see: two rounds of allgather side by side, so that a fast rank cannot overwrite
+ * what a slow one reads. */
+struct shared {
+	_Atomic uint64_t arrived[MAX_RANKS];
+	uint8_t part[2][MAX_RANKS][MAX_BYTES];
+};
+
+struct rank {
+	struct tt_world world;
+	const struct harness *h;
+	struct shared *shared;
+	uint64_t round;
+	int *fds;                      /* [nranks * nchannels] my ends */
+	int takes;
+	int (*body)(const struct tt_world *world, void *arg);
+	void *arg;
+	int result;
+};
+
+static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
+{
+	struct rank *r = ctx;
+	int n = r->h->nranks;
+	uint64_t round = ++r->round, deadline = tt_deadline_ns(OPEN_MS);
+
+	if (bytes > MAX_BYTES)
+		return tt_fail(TT_INTERNAL, "allgather of %zu bytes", bytes);
+	memcpy(r->shared->part[round % 2][r->world.rank], mine, bytes);
+	atomic_store(&r->shared->arrived[r->world.rank], round);
+	for (int i = 0; i < n; i++) {
+		while (atomic_load(&r->shared->arrived[i]) < round) {
+			if (tt_now_ns() > deadline)
+				return tt_fail(TT_TIMEOUT, "rank %d is missing in an allgather", i);
+			sched_yield();
+		}
+		memcpy((char *)all + (size_t)i * bytes, r->shared->part[round % 2][i], bytes);
+	}
+	return 0;
+}
+
+uint64_t harness_meet(const struct tt_world *world, uint64_t value)
+{
+	uint64_t all[MAX_RANKS], most = 0;
+
+	if (world->allgather(world->ctx, &value, sizeof(value), all))
+		abort();
+	for (int r = 0; r < world->nranks; r++)
+		most = all[r] > most ? all[r] : most;
+	return most;
+}
+
+static int dial(void *ctx, int peer, int channel, int *ret_fd)
+{
+	struct rank *r = ctx;
+	int *fd = &r->fds[peer * r->h->nchannels + channel];
+
+	if (*fd < 0)
+		return tt_fail(TT_REMOTE, "rank %d was dialled twice", peer);
+	*ret_fd = *fd;
+	*fd = -1;
+	return 0;
+}
+
+static int take(void *ctx, int peer, int channel, int *ret_fd)
+{
+	struct rank *r = ctx;
+
+	if (r->takes++ < r->h->takes_before_socket)
+		return 0;
+	return dial(ctx, peer, channel, ret_fd) ? TT_REMOTE : 1;
+}
+
+static void connect_pair(int listener, struct sockaddr_in *at, int *ret_a, int *ret_b)
+{
+	*ret_a = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (*ret_a < 0 || connect(*ret_a, (struct sockaddr *)at, sizeof(*at)))
+		abort();
+	*ret_b = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (*ret_b < 0)
+		abort();
+}
+
+static void connect_all(struct rank *ranks, const struct harness *h)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), c = h->nchannels;
+
+	if (listener < 0 || bind(listener, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(listener, 1) || getsockname(listener, (struct sockaddr *)&at, &bytes))
+		abort();
+	for (int a = 0; a < h->nranks; a++)
+		for (int b = a + 1; b < h->nranks; b++)
+			for (int i = 0; i < c; i++)
+				connect_pair(listener, &at, &ranks[a].fds[b * c + i],
+					     &ranks[b].fds[a * c + i]);
+	close(listener);
+}
+
+static void close_unused(struct rank *r)
+{
+	for (int i = 0; i < r->h->nranks * r->h->nchannels; i++)
+		if (r->fds[i] >= 0)
+			close(r->fds[i]);
+}
+
+static void *run_thread(void *arg)
+{
+	struct rank *r = arg;
+
+	r->result = r->body(&r->world, r->arg);
+	return NULL;
+}
+
+static uint64_t run_threads(struct rank *ranks, int n)
+{
+	pthread_t threads[MAX_RANKS];
+	uint64_t failed = 0;
+
+	for (int i = 0; i < n; i++)
+		if (pthread_create(&threads[i], NULL, run_thread, &ranks[i]))
+			abort();
+	for (int i = 0; i < n; i++) {
+		pthread_join(threads[i], NULL);
+		failed |= (uint64_t)(ranks[i].result != 0) << i;
+		close_unused(&ranks[i]);
+	}
+	return failed;
+}
+
+static uint64_t run_forks(struct rank *ranks, int n)
+{
+	pid_t pids[MAX_RANKS];
+	uint64_t failed = 0;
+
+	fflush(NULL);
+	for (int i = 0; i < n; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i] > 0)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (int other = 0; other < n; other++)
+			if (other != i)
+				close_unused(&ranks[other]);
+		run_thread(&ranks[i]);
+		fflush(NULL);
+		_exit(ranks[i].result != 0);
+	}
+	for (int i = 0; i < n; i++)
+		/* or the end of a rank would not end its connections */
+		close_unused(&ranks[i]);
+	for (int i = 0; i < n; i++) {
+		int status;
+
+		if (waitpid(pids[i], &status, 0) != pids[i] || status)
+			failed |= 1ull << i;
+	}
+	return failed;
+}
+
+uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg),
+		     void *arg)
+{
+	size_t nfds = (size_t)h->nranks * (size_t)h->nchannels;
+	struct rank *ranks = calloc((size_t)h->nranks, sizeof(*ranks));
+	int *hosts = calloc((size_t)h->nranks, sizeof(*hosts));
+	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t failed;
+
+	if (!ranks || !hosts || shared == MAP_FAILED || h->nranks > MAX_RANKS)
+		abort();
+	for (int i = 0; i < h->nranks; i++) {
+		ranks[i] = (struct rank){ .h = h, .shared = shared, .body = body, .arg = arg,
+					  .fds = malloc(nfds * sizeof(int)) };
+		if (!ranks[i].fds)
+			abort();
+		memset(ranks[i].fds, 0xff, nfds * sizeof(int));
+		ranks[i].world = (struct tt_world){
+			.rank = i,
+			.nranks = h->nranks,
+			.host_of = h->host_of ? h->host_of : hosts,
+			.message_bytes = h->message_bytes,
+			.nchannels = h->nchannels,
+			.deadline_ns = tt_deadline_ns(OPEN_MS),
+			.insist = true,
+			.dial = dial,
+			.take = take,
+			.allgather = allgather,
+			.ctx = &ranks[i],
+		};
+	}
+	connect_all(ranks, h);
+	failed = h->threads ? run_threads(ranks, h->nranks) : run_forks(ranks, h->nranks);
+	for (int i = 0; i < h->nranks; i++)
+		free(ranks[i].fds);
+	free(ranks);
+	free(hosts);
+	munmap(shared, sizeof(*shared));
+	return failed;
+}

@@ -1,0 +1,39 @@
+/*
+ * must.h - checks of a rank that end it, and a function run
+ * over both kinds of links; for suites of ranks.h
+ */
+#ifndef TESTS_MUST_H
+#define TESTS_MUST_H
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "tests/support/ranks.h"
+
+#define MUST(call)									\
+	do {										\
+		tuttiResult_t must_rc = (call);						\
+		if (must_rc) {								\
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call,	\
+					tuttiGetLastError(NULL));			\
+			return 1;							\
+		}									\
+	} while (0)
+#define WANT(condition)										\
+	do {											\
+		if (!(condition)) {								\
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);	\
+			return 1;								\
+		}										\
+	} while (0)
+
+static inline void run_both(rank_fn *fn, int n)
+{
+	struct ranks r = { .n = n };
+
+	cr_expect_eq(ranks_run(&r, fn), 0, "n %d, shm", n);
+	r.transport = "tcp";
+	cr_expect_eq(ranks_run(&r, fn), 0, "n %d, tcp", n);
+}
+
+#endif

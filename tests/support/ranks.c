@@ -1,0 +1,158 @@
+/*
+ * ranks.c - see ranks.h
+ */
+#include "tests/support/ranks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+struct one {
+	struct ranks *r;
+	rank_fn *fn;
+	int rank, result;
+};
+
+static int act(struct ranks *r, rank_fn *fn, int rank)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	tuttiComm_t comm = NULL;
+	int result;
+
+	config.transport = r->transport;
+	config.algo = r->algo;
+	config.timeout_ms = r->timeout_ms;
+	if (!r->no_join && tuttiCommInitRankConfig(&comm, r->n, r->id, rank, &config)) {
+		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));
+		return 1;
+	}
+	result = fn(&comm, rank, r->n, r->arg);
+	if (comm)
+		tuttiCommDestroy(comm);
+	return result;
+}
+
+static void *act_in_thread(void *arg)
+{
+	struct one *o = arg;
+
+	o->result = act(o->r, o->fn, o->rank);
+	return NULL;
+}
+
+static int run_threads(struct ranks *r, rank_fn *fn)
+{
+	struct one *ones = calloc((size_t)r->n, sizeof(*ones));
+	pthread_t *threads = calloc((size_t)r->n, sizeof(*threads));
+	int failed = 0;
+
+	for (int i = 0; i < r->n; i++) {
+		ones[i] = (struct one){ .r = r, .fn = fn, .rank = i };
+		if (pthread_create(&threads[i], NULL, act_in_thread, &ones[i]))
+			abort();
+	}
+	for (int i = 0; i < r->n; i++) {
+		pthread_join(threads[i], NULL);
+		failed += ones[i].result != 0;
+	}
+	free(threads);
+	free(ones);
+	return failed;
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Reaps until all are gone; after the limit the rest is killed. */
+static int reap(pid_t *pids, int n, int limit_s)
+{
+	double until = now_s() + limit_s;
+	struct timespec pause = { .tv_nsec = 500000 };
+	int failed = 0, left = n;
+	bool killed = false;
+
+	while (left > 0) {
+		int status;
+		pid_t p;
+
+		for (int i = 0; i < n; i++) {
+			if (!pids[i] || (p = waitpid(pids[i], &status, WNOHANG)) == 0)
+				continue;
+			if (p < 0 || !WIFEXITED(status) || WEXITSTATUS(status)) {
+				fprintf(stderr, "rank %d: %s %d\n", i,
+					p > 0 && WIFSIGNALED(status) ? "signal" : "exit",
+					p > 0 && WIFSIGNALED(status) ? WTERMSIG(status)
+								     : WEXITSTATUS(status));
+				failed++;
+			}
+			pids[i] = 0;
+			left--;
+		}
+		if (left && now_s() > until && !killed) {
+			fprintf(stderr, "%d of %d ranks did not end within %d s\n", left, n,
+				limit_s);
+			killed = true;
+			for (int i = 0; i < n; i++)
+				if (pids[i])
+					kill(pids[i], SIGKILL);
+		}
+		nanosleep(&pause, NULL);
+	}
+	return failed;
+}
+
+static int run_processes(struct ranks *r, rank_fn *fn)
+{
+	pid_t pids[1024] = { 0 }, parent = getpid();
+
+	fflush(NULL);
+	for (int i = 0; i < r->n; i++) {
+		pids[i] = fork();
+		if (pids[i] < 0)
+			abort();
+		if (pids[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		_exit(act(r, fn, i) != 0);
+	}
+	return reap(pids, r->n, r->limit_s ? r->limit_s : 60);
+}
+
+int ranks_run(struct ranks *r, rank_fn *fn)
+{
+	if (tuttiGetUniqueId(&r->id)) {
+		fprintf(stderr, "id: %s\n", tuttiGetLastError(NULL));
+		return r->n;
+	}
+	return r->threads ? run_threads(r, fn) : run_processes(r, fn);
+}
+
+unsigned long long random_of(unsigned long long seed, unsigned long long index)
+{
+	unsigned long long z = (seed + 1) * 0x9e3779b97f4a7c15ull + index * 0xd1b54a32d192ed03ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+const char *ranks_network(void)
+{
+	const char *name = getenv("TUTTI_TEST_TRANSPORT");
+
+	return name ? name : "tcp";
+}

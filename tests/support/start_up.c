@@ -1,0 +1,166 @@
+/*
+ * start_up.c - what it costs to start: start_up NRANKS...  The ranks are threads of this process
+ *
+ * Called by start_up.sh, and by people. For each number of ranks one line: time until the last has
+ * joined, frames and bytes that a rank sends on control connections meanwhile (mean, most),
+ * descriptors and memory of a rank. Time is told, never judged. Exit status: 0, or 1 when a join
+ * fails or the counts grow faster than they may: the mean of frames by one level of the tree at
+ * most, the most (rank 0's, who tells every rank its place) in proportion, descriptors not at all.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "comm/comm.h"
+#include "control/control_internal.h"
+#include "tests/support/descriptors.h"
+
+struct figures { double ms, frames, bytes, descriptors, kib; uint64_t most; };
+
+static struct start {
+	pthread_barrier_t barrier;
+	tuttiUniqueId id;
+	int n;
+	_Atomic int failed;
+	struct seat {
+		pthread_t thread;
+		int rank;
+		tuttiComm_t comm;
+		uint64_t joined_ns, frames, bytes;
+	} * seats;
+} start;
+
+static void *be(void *arg)
+{
+	struct seat *s = arg;
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+
+	config.transport = "tcp";
+	config.timeout_ms = 600000;         /* start_up.sh has a limit of its own */
+	pthread_barrier_wait(&start.barrier);
+	if (tuttiCommInitRankConfig(&s->comm, start.n, start.id, s->rank, &config)) {
+		if (!start.failed++)
+			fprintf(stderr, "rank %d: %s\n", s->rank, tuttiGetLastError(NULL));
+		s->comm = NULL;
+	} else {
+		s->joined_ns = tt_now_ns();
+		pthread_mutex_lock(&s->comm->ctl->lock);
+		s->frames = s->comm->ctl->frames;
+		s->bytes = s->comm->ctl->frame_bytes;
+		pthread_mutex_unlock(&s->comm->ctl->lock);
+	}
+	pthread_barrier_wait(&start.barrier);            /* all have joined */
+	pthread_barrier_wait(&start.barrier);            /* ... and were counted */
+	tuttiCommDestroy(s->comm);
+	return NULL;
+}
+
+static double resident_kib(void)
+{
+	double pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (f && fscanf(f, "%*f %lf", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * 4;
+}
+
+static void begin(int n)
+{
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 256 * 1024);
+	pthread_barrier_init(&start.barrier, NULL, (unsigned)n + 1);
+	for (int r = 0; r < n; r++) {
+		start.seats[r].rank = r;
+		if (pthread_create(&start.seats[r].thread, &attr, be, &start.seats[r])) {
+			fprintf(stderr, "only %d threads can be made\n", r);
+			exit(1);
+		}
+	}
+}
+
+static int measure(int n, struct figures *f)
+{
+	int descriptors = count_descriptors();
+	double kib = resident_kib();
+	uint64_t began_ns, last_ns = 0;
+
+	start.n = n;
+	start.failed = 0;
+	start.seats = calloc((size_t)n, sizeof(*start.seats));
+	if (!start.seats || tuttiGetUniqueId(&start.id))
+		return 1;
+	begin(n);
+	began_ns = tt_now_ns();
+	pthread_barrier_wait(&start.barrier);
+	pthread_barrier_wait(&start.barrier);
+	*f = (struct figures){ .descriptors = (double)(count_descriptors() - descriptors) / n,
+			       .kib = (resident_kib() - kib) / n };
+	for (int r = 0; r < n; r++) {
+		const struct seat *s = &start.seats[r];
+
+		last_ns = s->joined_ns > last_ns ? s->joined_ns : last_ns;
+		f->frames += (double)s->frames / n;
+		f->bytes += (double)s->bytes / n;
+		f->most = s->frames > f->most ? s->frames : f->most;
+	}
+	f->ms = (double)(last_ns - began_ns) / 1e6;
+	pthread_barrier_wait(&start.barrier);
+	for (int r = 0; r < n; r++)
+		pthread_join(start.seats[r].thread, NULL);
+	pthread_barrier_destroy(&start.barrier);
+	free(start.seats);
+	return start.failed != 0;
+}
+
+/* The tree has one level more for each factor of its fan-out. */
+static int judge(int small, const struct figures *a, int large, const struct figures *b)
+{
+	int levels = 0, wrong = 0;
+
+	for (int n = small; n < large; n *= TT_FANOUT)
+		levels++;
+	wrong |= b->frames > a->frames + 2 * levels;
+	wrong |= (double)b->most > (double)a->most * large / small * 1.5;
+	wrong |= b->descriptors > a->descriptors + 1;
+	if (wrong)
+		fprintf(stderr, "from %d to %d ranks the counts grow faster than they may\n", small,
+			large);
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	struct figures before = { 0 }, now;
+	struct rlimit limit;
+	int last = 0, rc = 0;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int i = 1; i < argc && !rc; i++) {
+		int n = atoi(argv[i]);
+
+		if ((rlim_t)n * 16 > limit.rlim_cur) {
+			printf("%d ranks need %d descriptors, the limit is %llu: left out\n", n,
+			       n * 16, (unsigned long long)limit.rlim_cur);
+			return last ? 0 : 77;
+		}
+		rc = measure(n, &now);
+		printf("%4d ranks: %.0f ms until all have joined; a rank sends %.1f frames, at most %llu, and %.0f bytes; has %.1f "
+		       "descriptors, %.0f KiB\n",
+		       n, now.ms, now.frames, (unsigned long long)now.most, now.bytes,
+		       now.descriptors, now.kib);
+		if (!rc && last)
+			rc = judge(last, &before, n, &now);
+		before = now;
+		last = n;
+	}
+	return rc;
+}

@@ -1,0 +1,161 @@
+/*
+ * test_allocations.c - what calls allocate, and what communicators hold
+ */
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "tests/support/malloc_count.h"
+#include "tests/support/must.h"
+
+/* The fifth call of a shape allocates nothing; what was sent is counted. */
+static int counted(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
+	static float x[100000];
+
+	(void)arg, (void)rank;
+	for (int i = 0; i < 4; i++)              /* both ways of a large call are taken once */
+		MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
+	MUST(tuttiCommGetCounters(*comm, &before));
+	for (int i = 0; i < 10; i++)
+		MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
+	MUST(tuttiCommGetCounters(*comm, &after));
+	WANT(after.allocations == before.allocations && after.operations == before.operations + 10);
+	WANT(n == 1 || after.sent_bytes > before.sent_bytes);
+	WANT(after.sent_bytes == after.sent_bytes_shm + after.sent_bytes_tcp);
+	return 0;
+}
+
+Test(allocations, after_a_few_calls_of_a_shape_none_allocates, .timeout = 60)
+{
+	for (int n = 1; n <= 3; n++)
+		run_both(counted, n);
+}
+
+/* ---- what the process allocates, counted beside the library's own figure --------------------- */
+
+static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
+{
+	static float x[3000], got[16][100];
+
+	MUST(tuttiGroupStart());
+	for (int p = 0; p < n; p++) {
+		MUST(tuttiSend(x, 100, tuttiFloat32, p, c, NULL));
+		MUST(tuttiRecv(got[p], 100, tuttiFloat32, p, c, NULL));
+	}
+	for (int i = 0; i < 20; i++)
+		MUST(tuttiAllReduce(x + 100 * i, x + 100 * i, 100, tuttiFloat32, tuttiSum, c,
+				    stream));
+	MUST(tuttiGroupEnd());
+	MUST(tuttiAllReduce(x, x, 100, tuttiFloat32, tuttiSum, c, stream));
+	MUST(tuttiBroadcast(x, x, 100, tuttiFloat32, 0, c, NULL));
+	return stream ? tuttiStreamSynchronize(stream) : rank < 0;
+}
+
+/* How many calls wait in the stream at once is a matter of time, and control's thread allocates
+ * when a wait is long: so one of several tries must be clean, by either count. */
+static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
+	unsigned long least = ULONG_MAX, least_own = ULONG_MAX;
+	tuttiStream_t stream;
+
+	(void)arg;
+	MUST(tuttiStreamCreate(&stream));
+	for (int i = 0; i < 3; i++)
+		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
+			return 1;
+	for (int try = 0; try < 20; try++) {
+		unsigned long count = allocations;
+
+		MUST(tuttiCommGetCounters(*comm, &before));
+		if (group_of_calls(*comm, rank, n, NULL) || group_of_calls(*comm, rank, n, stream))
+			return 1;
+		MUST(tuttiCommGetCounters(*comm, &after));
+		count = allocations - count;
+		least = count < least ? count : least;
+		least_own = after.allocations - before.allocations < least_own
+				    ? after.allocations - before.allocations
+				    : least_own;
+	}
+	MUST(tuttiStreamDestroy(stream));
+	WANT(least == 0 && least_own == 0);
+	return 0;
+}
+
+Test(allocations, the_second_group_and_the_second_call_of_a_stream_allocate_nothing, .timeout = 60)
+{
+	unsigned long before = allocations;
+	void *volatile probe = malloc(100);
+
+	free(probe);
+	if (allocations == before)
+		cr_skip_test("skipped: malloc cannot be counted in this build");
+	for (int n = 1; n <= 3; n++)
+		run_both(groups_and_streams, n);
+}
+
+/* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks
+ * can share one output (arg) and none needs memory for its input. */
+static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { BYTES = 64 << 20 };
+	const void *zeros =
+		mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t held[tuttiNumMemStats], sum = 0, again;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+	const char *tier = getenv("TT_TIER");
+	bool all = n <= 8 || (tier && strcmp(tier, "default"));
+
+	MUST(tuttiAllReduce(zeros, arg, all ? BYTES : BYTES / 16, tuttiUint8, tuttiSum, *comm,
+			    NULL));
+	MUST(tuttiAllReduce(zeros, arg, 1000, tuttiUint8, tuttiMax, *comm, NULL));
+	for (int i = 0; i < tuttiNumMemStats; i++) {
+		MUST(tuttiCommMemStats(*comm, (tuttiCommMemStat_t)i, &held[i]));
+		sum += held[i];
+	}
+	MUST(tuttiCommGetCounters(*comm, &counters));
+	if (rank == 0)
+		fprintf(stderr,
+			"n %d: %.0f KiB: shared %.0f, stages %.0f, scratch %.0f, plans %.0f, control %.0f\n",
+			n, (double)held[tuttiMemTotal] / 1024, (double)held[tuttiMemShared] / 1024,
+			(double)held[tuttiMemStages] / 1024, (double)held[tuttiMemScratch] / 1024,
+			(double)held[tuttiMemPlans] / 1024, (double)held[tuttiMemControl] / 1024);
+	WANT(held[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
+	/* what control holds for others changes between two looks */
+	WANT(llabs((long long)(sum - 2 * held[tuttiMemTotal])) < 1 << 20);
+	WANT(llabs((long long)(counters.memory_bytes - held[tuttiMemTotal])) < 1 << 20);
+	WANT(held[tuttiMemShared] + held[tuttiMemStages] > 0 && held[tuttiMemPlans] > 0 &&
+	     held[tuttiMemControl] > 0);
+	WANT(tuttiCommMemStats(*comm, tuttiNumMemStats, &again) == tuttiInvalidArgument &&
+	     tuttiCommMemStats(*comm, tuttiMemTotal, NULL) == tuttiInvalidArgument);
+	return 0;
+}
+
+Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
+{
+	static const char *const transports[] = { "auto", "shm", "tcp" };
+#ifdef TT_ASAN
+	/* 64 instrumented ranks need longer to join than they wait */
+	static const int ns[] = { 2, 8, 16 };
+#else
+	static const int ns[] = { 2, 8, 64 };
+#endif
+	void *out = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	for (size_t i = 0; i < sizeof(ns) / sizeof(*ns); i++)
+		for (size_t t = 0; t < sizeof(transports) / sizeof(*transports); t++)
+			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i],
+								.transport = transports[t],
+								.arg = out, .timeout_ms = 100000,
+								.limit_s = 150 },
+					       bounded),
+				     0, "n %d, %s", ns[i], transports[t]);
+	munmap(out, 64 << 20);
+}

@@ -1,0 +1,492 @@
+/*
+ * test_control.c - how ranks find, trust and watch each other: joining, right and wrong
+ *
+ * Ranks are forked processes with real sockets, in some tests threads. What happens after joining
+ * (deaths, statuses, goodbyes) is in test_op_errors.c, ids in test_unique_id.c.
+ */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "control/handshake.h"
+#include "control/unique_id.h"
+#include "tests/support/harness_control.h"
+
+#define SOON_MS 10000                    /* far from PATIENCE_MS, however busy the machine is */
+#define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
+
+static uint64_t deadline(void)
+{
+	return tt_deadline_ns(10000);
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+/* Every rank gets every rank's square, with sizes from
+ * nothing to more than a socket takes at once. */
+static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+{
+	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
+	int wrong = 0;
+
+	for (size_t s = 0; s < 4; s++) {
+		char *mine = malloc(sizes[s] + 1), *all = malloc(sizes[s] * (size_t)m->n + 1);
+
+		memset(mine, rank * rank + (int)s, sizes[s]);
+		if (tt_control_allgather(ctl, mine, sizes[s], all, deadline())) {
+			snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+				 tt_error_text());
+			wrong++;
+		}
+		for (size_t i = 0; i < sizes[s] * (size_t)m->n; i++) {
+			int r = (int)(i / sizes[s]);
+
+			wrong += all[i] != (char)(r * r + (int)s);
+		}
+		free(mine);
+		free(all);
+	}
+	return wrong;
+}
+
+static void join_and_exchange(int n, bool in_threads)
+{
+	struct meet m = { .n = n, .body = exchange, .threads = in_threads };
+
+	meet_run(&m);
+	for (int r = 0; r < n; r++) {
+		cr_assert_eq(m.report[r].joined, 0, "rank %d of %d: %s", r, n, m.report[r].text);
+		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d: %d wrong, %s", r, n, m.report[r].rc,
+			     m.report[r].text);
+	}
+}
+
+Test(control, processes_join_and_exchange, .timeout = 120)
+{
+	static const int sizes[] = { 1, 2, 3, 9, 17, 64 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		join_and_exchange(sizes[i], false);
+}
+
+Test(control, threads_of_one_process_join_and_exchange, .timeout = 60)
+{
+	static const int sizes[] = { 1, 2, 3, 9, 17, 64 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		join_and_exchange(sizes[i], true);
+}
+
+static void odd_hosts(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	join->host_id = rank == 0 ? "" : rank % 2 ? "red" : "blue";
+}
+
+static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
+{
+	static const int want[] = { 0, 1, 2, 1, 2 };
+	int n, wrong = 0;
+	const int *host_of = tt_control_hosts(ctl, &n);
+
+	(void)rank;
+	for (int r = 0; r < m->n; r++)
+		wrong += host_of[r] != want[r];
+	return wrong + (n != 3);
+}
+
+Test(control, hosts_are_numbered_by_their_lowest_rank, .timeout = 30)
+{
+	struct meet m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
+
+	meet_run(&m);
+	for (int r = 0; r < 5; r++)
+		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r,
+			  m.report[r].text);
+}
+
+static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	(void)join;
+	if (rank == 0)
+		sleep_ms(700);
+}
+
+Test(control, rank_0_may_come_last, .timeout = 30)
+{
+	struct meet m = { .n = 3, .before = rank_0_is_late };
+
+	meet_run(&m);
+	for (int r = 0; r < 3; r++)
+		cr_assert_eq(m.report[r].joined, 0, "%s", m.report[r].text);
+}
+
+/* ---- ranks that do not come ------------------------------------------------------------------ */
+
+static bool two_and_five(int rank)
+{
+	return rank == 2 || rank == 5;
+}
+
+static bool an_inner_one(int rank)
+{
+	return rank == 1;
+}
+
+static bool the_root(int rank)
+{
+	return rank == 0;
+}
+
+static void missing(int n, bool (*absent)(int), const char *words)
+{
+	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500, .patient = !absent(0) };
+
+	meet_run(&m);
+	for (int r = 0; r < n; r++) {
+		if (absent(r))
+			continue;
+		cr_assert_eq(m.report[r].joined, TT_TIMEOUT, "rank %d: %d %s", r,
+			     m.report[r].joined, m.report[r].text);
+		SAYS(r, words);
+		cr_assert_leq(m.report[r].took_ms, SOON_MS);
+	}
+	if (!absent(0))
+		cr_assert_geq(m.report[0].took_ms, 1490, "it waited for them");
+}
+
+Test(control, every_rank_names_the_ranks_that_never_came, .timeout = 30)
+{
+	missing(12, two_and_five, "ranks 2, 5 never came");
+}
+
+Test(control, a_missing_inner_rank_of_the_tree_is_named_by_those_below_it, .timeout = 30)
+{
+	missing(12, an_inner_one, "rank 1 never came");
+}
+
+Test(control, without_rank_0_the_others_say_so, .timeout = 30)
+{
+	/* nobody listens where it should be, or not all places have answered yet */
+	missing(3, the_root, "never came, or cannot be reached");
+}
+
+/* ---- trust ----------------------------------------------------------------------------------- */
+
+static void another_secret(struct meet *m, int rank, struct tt_join *join)
+{
+	static tuttiUniqueId forged;
+	struct tt_id id;
+
+	(void)m;
+	if (rank != 2)
+		return;
+	cr_assert_eq(tt_id_unpack(join->id, &id), 0);
+	id.secret[0] ^= 1;
+	tt_id_pack(&id, &forged);
+	join->id = &forged;
+}
+
+Test(control, a_rank_with_another_secret_is_kept_out_and_both_sides_say_so, .timeout = 30)
+{
+	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .patient = true };
+
+	meet_run(&m);
+	for (int r = 0; r < 4; r++)
+		SAYS(r, "another secret");
+	cr_assert_eq(m.report[2].joined, TT_REMOTE);
+	cr_assert_lt(m.report[2].took_ms, SOON_MS, "it need not wait to know");
+	cr_assert_eq(m.report[0].joined, TT_TIMEOUT);
+	SAYS(0, "rank 2 never came");
+}
+
+static int connect_to(int port)
+{
+	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	for (int i = 0; i < 2000 && connect(fd, (struct sockaddr *)&sa, sizeof(sa)); i++) {
+		close(fd);
+		sleep_ms(1);
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	}
+	return fd;
+}
+
+/* Nothing, half a hello, a whole one of another job,
+ * a whole one of this job without the proof, and noise. */
+static int stray(const struct tt_id *id, int kind)
+{
+	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1, .to = 0 };
+	uint8_t said[TT_HELLO_BYTES], noise[512];
+	int fd = connect_to(id->port);
+
+	for (size_t i = 0; i < sizeof(noise); i++)
+		noise[i] = (uint8_t)(rand() >> 7);
+	if (kind >= 3)
+		memcpy(hello.job, id->nonce, TT_NONCE);
+	tt_hello_put(&hello, said);
+	if (kind == 1)
+		(void)!send(fd, said, sizeof(said) / 2, MSG_NOSIGNAL);
+	else if (kind == 2 || kind == 3)
+		(void)!send(fd, said, sizeof(said), MSG_NOSIGNAL);
+	else if (kind == 4 && send(fd, said, sizeof(said), MSG_NOSIGNAL) > 0)
+		(void)!send(fd, noise, 32, MSG_NOSIGNAL);
+	else if (kind == 5)
+		(void)!send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
+	return fd;
+}
+
+static int work_among_strays(struct meet *m, int rank, struct tt_control *ctl)
+{
+	int wrong = exchange(m, rank, ctl);
+
+	meet_reached(m, 0, 2, 10000);            /* the strays are there again */
+	return wrong + exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+}
+
+static void wait_for_strays(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)join;
+	if (rank)
+		meet_reached(m, rank, 1, 10000);
+}
+
+Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
+{
+	struct meet m = { .n = 3, .before = wait_for_strays, .body = work_among_strays };
+	struct tt_id id;
+	int fds[240], n = 0;
+
+	meet_start(&m);
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	while (n < 120) {                        /* more than there are places for guests */
+		fds[n] = stray(&id, n % 6);
+		n++;
+	}
+	for (int r = 0; r < 3; r++)
+		atomic_store(&m.report[r].stage, 1);
+	sleep_ms(300);
+	while (n < 240) {
+		fds[n] = stray(&id, n % 6);
+		n++;
+	}
+	atomic_store(&m.report[0].stage, 2);
+	meet_wait(&m);
+	for (int r = 0; r < 3; r++)
+		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r,
+			  m.report[r].rc, m.report[r].text);
+	while (n > 0)
+		close(fds[--n]);
+}
+
+/* ---- ranks that do not fit together ---------------------------------------------------------- */
+
+static void all_say(struct meet *m_, int code, const char *a, const char *b)
+{
+	struct meet m = *m_;
+
+	meet_run(&m);
+	for (int r = 0; r < m.n; r++) {
+		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
+			     m.report[r].text);
+		SAYS(r, a);
+		SAYS(r, b);
+		cr_assert_leq(m.report[r].took_ms, SOON_MS, "long before the deadline");
+	}
+}
+
+static void three_is_two(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	if (rank == 3)
+		join->rank = 2;
+}
+
+Test(control, the_same_rank_twice_is_told_to_every_rank, .timeout = 60)
+{
+	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE,
+		"rank 2 came twice: as pid ", " and as pid ");
+}
+
+static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	if (rank == 11)
+		join->nranks = 13;
+}
+
+Test(control, different_nranks_are_told_to_every_rank, .timeout = 60)
+{
+	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
+		"13 ranks, rank 0 as one of 12");
+}
+
+static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	if (rank == 2)
+		join->settings = "algo=ring transport=auto";
+}
+
+Test(control, different_settings_are_told_to_every_rank_with_both_values, .timeout = 60)
+{
+	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
+		"rank 0 has algo=auto", "rank 2 has algo=ring");
+}
+
+static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	if (rank == 3)
+		*join = (struct tt_join){ .id = join->id, .rank = 7, .nranks = 8,
+					  .settings = join->settings,
+					  .timeout_ms = join->timeout_ms, .ifname = "",
+					  .host_id = "", .port_range = "" };
+}
+
+Test(control, a_rank_beyond_nranks_is_told_to_every_rank, .timeout = 60)
+{
+	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "",
+				.port_range = "", .timeout_ms = 1000 };
+	tuttiUniqueId id;
+	struct tt_control *ctl;
+
+	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7",
+		"rank 0 as one of 4");
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	join.id = &id;
+	cr_assert_eq(tt_control_join(&join, &ctl), TT_ARG);
+	cr_assert(strstr(tt_error_text(), "rank 4 is not one of 4 ranks"), "%s", tt_error_text());
+}
+
+/* The job of ranks 0 and 1 stands; somebody comes as rank 1. */
+static int stay_for_a_while(struct meet *m, int rank, struct tt_control *ctl)
+{
+	atomic_store(&m->report[rank].stage, 1);
+	meet_reached(m, 0, 2, 10000);
+	return exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+}
+
+Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .timeout = 60)
+{
+	struct meet m = { .n = 2, .body = stay_for_a_while };
+	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
+				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
+	struct tt_control *ctl;
+
+	meet_start(&m);
+	cr_assert(meet_all_reached(&m, 1, 10000));
+	join.id = &m.id;
+	cr_assert_eq(tt_control_join(&join, &ctl), TT_USAGE);
+	cr_assert(strstr(tt_error_text(), "rank 1 came twice"), "%s", tt_error_text());
+	atomic_store(&m.report[0].stage, 2);
+	meet_wait(&m);
+	cr_assert_eq(m.report[0].rc, 0);
+	cr_assert_eq(m.report[1].rc, 0);
+}
+
+/* ---- this host's limits ---------------------------------------------------------------------- */
+
+Test(control, a_port_in_use_is_named, .timeout = 30)
+{
+	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "",
+				.port_range = "", .timeout_ms = 1000 };
+	tuttiUniqueId id;
+	struct tt_control *ctl;
+	char root[32], words[32];
+	int fd, port;
+
+	cr_assert_eq(tt_sock_listen(0, &fd, &port), 0);
+	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
+	cr_assert_eq(tt_id_from_root(root, "secret", &id), 0);
+	join.id = &id;
+	cr_assert_eq(tt_control_join(&join, &ctl), TT_SYSTEM);
+	snprintf(words, sizeof(words), "port %d", port);
+	cr_assert(strstr(tt_error_text(), words) && strstr(tt_error_text(), "in use"), "%s",
+		  tt_error_text());
+	tt_sock_close(fd);
+}
+
+/* Leave room for so many descriptors more. */
+static void limit_descriptors(int spare)
+{
+	struct rlimit limit;
+	int fd = 0;
+
+	for (int room = 0; room < spare || fcntl(fd, F_GETFD) >= 0; fd++)
+		room += fcntl(fd, F_GETFD) < 0;
+	limit.rlim_cur = limit.rlim_max = (rlim_t)fd;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static void few_for_one(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)join;
+	if (rank == 1)
+		limit_descriptors(*(int *)m->arg);
+}
+
+static void few_for_zero(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)join;
+	if (rank == 0)
+		limit_descriptors(*(int *)m->arg);
+}
+
+static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from,
+		    int to)
+{
+	for (int spare = from; spare <= to; spare++) {
+		struct meet m = { .n = 6, .before = before, .arg = &spare };
+
+		meet_run(&m);
+		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "spare %d: %d %s", spare,
+			     m.report[limited].joined, m.report[limited].text);
+		for (int r = 0; r < 6; r++) {
+			cr_assert(m.report[r].joined, "spare %d: rank %d joined", spare, r);
+			SAYS(r, "Too many open files");
+			cr_assert_leq(m.report[r].took_ms, SOON_MS,
+				      "it need not wait for its deadline");
+		}
+	}
+}
+
+Test(control, too_few_descriptors_of_an_outer_rank_are_told_to_every_rank, .timeout = 120)
+{
+	too_few(few_for_one, 1, 1, 4);
+}
+
+Test(control, too_few_descriptors_of_rank_0_are_told_to_every_rank, .timeout = 120)
+{
+	too_few(few_for_zero, 0, 5, 8);           /* with less it cannot even listen */
+}
+
+static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
+{
+	(void)m;
+	if (rank == 9)
+		join->ifname = "=nosuch";
+}
+
+Test(control, what_keeps_a_rank_from_joining_is_told_to_every_rank, .timeout = 60)
+{
+	struct meet m = { .n = 11, .before = a_wrong_interface };
+
+	meet_run(&m);
+	for (int r = 0; r < 11; r++) {
+		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
+			     m.report[r].text);
+		SAYS(r, "TUTTI_SOCKET_IFNAME==nosuch chooses no interface");
+		cr_assert_leq(m.report[r].took_ms, SOON_MS);
+	}
+}

@@ -1,0 +1,115 @@
+/*
+ * test_cores.c - how many processors a rank may use:
+ * its control groups, as /proc and /sys tell them
+ *
+ * Every test makes a folder that looks like the root of a machine.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "comm/comm.h"
+#include "tests/support/files.h"
+
+static char root[64];
+
+static void write_file(const char *name, const char *text)
+{
+	write_file_in(root, name, text);
+}
+
+static void write_group(const char *folder, const char *quota, const char *period)
+{
+	char name[256];
+
+	snprintf(name, sizeof(name), "sys/fs/cgroup/%s/cpu.cfs_quota_us", folder);
+	write_file(name, quota);
+	snprintf(name, sizeof(name), "sys/fs/cgroup/%s/cpu.cfs_period_us", folder);
+	write_file(name, period);
+}
+
+static void make_root(void)
+{
+	snprintf(root, sizeof(root), "/tmp/tutti-cores-XXXXXX");
+	cr_assert_not_null(mkdtemp(root));
+}
+
+static void remove_root(void)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "rm -rf %s", root);
+	cr_assert_eq(system(command), 0);
+}
+
+TestSuite(cores, .init = make_root, .fini = remove_root, .timeout = 20);
+
+Test(cores, a_machine_that_tells_nothing_has_no_quota)
+{
+	cr_expect_eq(tt_cores_quota(root), 0);
+	write_file("proc/self/cgroup", "nonsense\n0:\n:::\n0::/not/there\n");
+	cr_expect_eq(tt_cores_quota(root), 0);
+}
+
+Test(cores, the_least_of_all_groups_above_counts)
+{
+	write_file("proc/self/cgroup", "0::/users/me/job\n");
+	write_file("sys/fs/cgroup/users/me/job/cpu.max", "max 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 0);
+	write_file("sys/fs/cgroup/users/cpu.max", "350000 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 4, "3.5 cores are 4 begun ones");
+	write_file("sys/fs/cgroup/users/me/cpu.max", "100000 50000\n");
+	cr_expect_eq(tt_cores_quota(root), 2);
+	write_file("sys/fs/cgroup/users/me/job/cpu.max", "800000 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 2);
+	write_file("sys/fs/cgroup/users/me/job/cpu.max", "10000 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 1);
+}
+
+Test(cores, a_neighbours_quota_does_not_count)
+{
+	write_file("proc/self/cgroup", "0::/users/me\n");
+	write_file("sys/fs/cgroup/users/you/cpu.max", "100000 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 0);
+}
+
+Test(cores, in_a_container_the_mounted_root_counts)
+{
+	write_file("proc/self/cgroup", "0::/\n");
+	write_file("sys/fs/cgroup/cpu.max", "200000 100000\n");
+	cr_expect_eq(tt_cores_quota(root), 2);
+	write_file("proc/self/cgroup", "0::/machine/of/the/host\n");
+	cr_expect_eq(tt_cores_quota(root), 2);
+}
+
+Test(cores, version_1_is_read_where_it_is_mounted)
+{
+	write_file("proc/self/cgroup",
+		   "12:cpuset:/\n4:cpu,cpuacct:/docker/a\n1:name=systemd:/docker/a\n0::/\n");
+	write_group("cpuset", "100000", "100000");
+	write_group("cpu,cpuacct/docker/a", "-1", "100000");
+	cr_expect_eq(tt_cores_quota(root), 0);
+	write_group("cpu,cpuacct/docker", "600000", "100000");
+	cr_expect_eq(tt_cores_quota(root), 6);
+	write_group("cpu,cpuacct/docker/a", "150000", "100000");
+	cr_expect_eq(tt_cores_quota(root), 2);
+}
+
+Test(cores, a_period_of_nothing_is_no_quota)
+{
+	write_file("proc/self/cgroup", "4:cpu:/\n0::/\n");
+	write_group("cpu", "100000", "0");
+	write_file("sys/fs/cgroup/cpu.max", "100000 0\n");
+	cr_expect_eq(tt_cores_quota(root), 0);
+}
+
+Test(cores, ranks_of_a_host_share_what_one_of_them_may_use)
+{
+	struct tt_cores cores[2] = { { .mask = { 0xf0 } }, { .mask = { 0x0f } } };
+
+	cr_expect_eq(tt_cores_count(cores, 2), 8);
+	cores[1].quota = 3;
+	cr_expect_eq(tt_cores_count(cores, 2), 3);
+}

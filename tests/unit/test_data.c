@@ -1,0 +1,269 @@
+/*
+ * test_data.c - what a training learns from: the sampler, files of IDX, data sets
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "trainer/data/data.h"
+#include "trainer/fail.h"
+#include "trainer/data/idx.h"
+#include "trainer/data/sampler.h"
+
+TestSuite(sampler, .timeout = 60);
+TestSuite(idx, .timeout = 60);
+TestSuite(data, .timeout = 60);
+
+/* ---- sampler -------------------------------------------------------------------------------- */
+
+Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
+{
+	struct tt_sampler s;
+	uint8_t seen[1003] = { 0 };
+	size_t total = 0;
+
+	cr_assert_eq(tt_sampler_open(&s, 5, 1003, 10), 0);
+	cr_assert_eq(tt_sampler_steps(&s), 100);
+	for (uint64_t step = 0; step < 100; step++) {
+		const uint32_t *samples = tt_sampler_rows(&s, step, 0);
+
+		for (size_t i = 0; i < s.batch; i++, total++) {
+			cr_assert_lt(samples[i], 1003);
+			cr_assert_eq(seen[samples[i]]++, 0);
+		}
+	}
+	cr_assert_eq(total, 1000);
+	tt_sampler_close(&s);
+}
+
+Test(sampler, the_order_depends_on_seed_and_epoch_only)
+{
+	struct tt_sampler a, b, other;
+	uint32_t first[50];
+
+	cr_assert_eq(tt_sampler_open(&a, 5, 100, 50), 0);
+	cr_assert_eq(tt_sampler_open(&b, 5, 100, 50), 0);
+	cr_assert_eq(tt_sampler_open(&other, 6, 100, 50), 0);
+	memcpy(first, tt_sampler_rows(&a, 6, 0), sizeof(first));
+	tt_sampler_rows(&b, 1, 0);
+	tt_sampler_rows(&b, 3, 0);
+	cr_expect_eq(memcmp(first, tt_sampler_rows(&b, 6, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, tt_sampler_rows(&b, 4, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, tt_sampler_rows(&other, 6, 0), sizeof(first)), 0);
+	tt_sampler_close(&a);
+	tt_sampler_close(&b);
+	tt_sampler_close(&other);
+}
+
+/* ---- idx ------------------------------------------------------------------------------------ */
+
+static int file_of(const void *bytes, size_t count, bool zipped)
+{
+	int fd = memfd_create("idx", 0);
+
+	cr_assert_geq(fd, 0);
+	if (zipped) {
+		gzFile gz = gzdopen(dup(fd), "wb");
+
+		cr_assert_eq(gzwrite(gz, bytes, (unsigned)count), (int)count);
+		gzclose(gz);
+	} else {
+		cr_assert_eq(write(fd, bytes, count), (ssize_t)count);
+	}
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+static const uint8_t good[] = { 0, 0, 8, 3, 0, 0,  0,  2,  0,  0,  0,
+				1, 0, 0, 0, 3, 10, 11, 12, 13, 14, 15 };
+
+Test(idx, reads_plain_and_gzipped_files)
+{
+	for (int zipped = 0; zipped < 2; zipped++) {
+		struct tt_idx idx;
+
+		cr_assert_eq(tt_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx),
+			     0, "%s", tt_train_error());
+		cr_expect(idx.dims == 3 && idx.dim[0] == 2 && idx.dim[1] == 1 && idx.dim[2] == 3);
+		cr_expect_eq(idx.bytes, 6);
+		cr_expect_eq(memcmp(idx.at, good + 16, 6), 0);
+		free(idx.at);
+	}
+}
+
+/* The good file with `count` bytes changed from `at` on, and `bytes` long. */
+static void expect_refused(size_t at, const char *change, size_t count, size_t bytes, unsigned dims,
+			   const char *phrase)
+{
+	uint8_t file[64] = { 0 };
+	struct tt_idx idx = { 0 };
+
+	memcpy(file, good, sizeof(good));
+	memcpy(file + at, change, count);
+	for (int zipped = 0; zipped < 2; zipped++) {
+		int rc = tt_idx_read_fd(file_of(file, bytes, zipped), "FILE", dims, &idx);
+
+		cr_expect_eq(rc, TT_TRAIN_FAILED, "%s", phrase);
+		cr_expect(strstr(tt_train_error(), "FILE: ") && strstr(tt_train_error(), phrase),
+			  "want '%s', got '%s'", phrase, tt_train_error());
+		cr_expect_null(idx.at);
+	}
+}
+
+Test(idx, every_malformed_file_gets_a_sentence_of_its_own)
+{
+	size_t whole = sizeof(good);
+
+	expect_refused(0, "\x50", 1, whole, 3, "begins with 50 00");
+	expect_refused(2, "\x0d", 1, whole, 3, "of type 0x0d");
+	expect_refused(3, "\x01", 1, whole, 3, "1 dimensions where 3");
+	expect_refused(3, "\xff", 1, whole, 3, "255 dimensions where 3");
+	expect_refused(4, "\0\0\0\0", 4, whole, 3, "dimension 0 is 0");
+	expect_refused(12, "\0\0\0\0", 4, whole, 3, "dimension 2 is 0");
+	expect_refused(4, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, whole, 3,
+		       "more than 1073741824 bytes");
+	expect_refused(4, "\x3f\xff\xff\xff\0\0\0\x01\0\0\0\x01", 12, whole, 3,
+		       "ends after 6 of 1073741823");
+	expect_refused(0, "", 0, 0, 3, "ends within its header, after 0 of 16");
+	expect_refused(0, "", 0, 3, 3, "ends within its header, after 3 of 16");
+	expect_refused(0, "", 0, 15, 3, "ends within its header, after 15 of 16");
+	expect_refused(0, "", 0, whole - 1, 3, "ends after 5 of 6");
+	expect_refused(0, "", 0, whole + 1, 3, "more than the 6 bytes");
+}
+
+Test(idx, a_damaged_gzip_stream_is_said_to_be_one)
+{
+	uint8_t zipped[128];
+	struct tt_idx idx = { 0 };
+	int fd = file_of(good, sizeof(good), true);
+	ssize_t bytes = read(fd, zipped, sizeof(zipped));
+
+	close(fd);
+	cr_assert_gt(bytes, 20);
+	for (ssize_t cut = 11; cut < bytes; cut++) {
+		cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx),
+			     TT_TRAIN_FAILED, "%zd", cut);
+		cr_expect_null(idx.at);
+	}
+	zipped[bytes - 6] ^= 1; /* in the check sum */
+	cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
+		     TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "gzip stream is damaged"), "%s",
+			   tt_train_error());
+}
+
+Test(idx, a_missing_file_and_a_folder_are_errors)
+{
+	struct tt_idx idx;
+
+	cr_expect_eq(tt_idx_read("/nowhere/at/all", 3, &idx), TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "/nowhere/at/all: No such file"), "%s",
+			   tt_train_error());
+	cr_expect_eq(tt_idx_read("/tmp", 3, &idx), TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "directory"), "%s", tt_train_error());
+}
+
+Test(idx, a_label_out_of_range_is_named)
+{
+	uint8_t labels[] = { 9, 0, 10, 3 };
+	struct tt_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
+
+	cr_expect_eq(tt_idx_below(&idx, "labels", 10), TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "label 10 of sample 2"), "%s",
+			   tt_train_error());
+	cr_expect_eq(tt_idx_below(&idx, "labels", 11), 0);
+}
+
+/* ---- data ----------------------------------------------------------------------------------- */
+
+static void put_idx(const char *folder, const char *name, unsigned dims, uint8_t samples)
+{
+	uint8_t head[16] = { 0, 0, 8, (uint8_t)dims, 0, 0, 0, samples, 0, 0, 0, 2, 0, 0, 0, 2 };
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s-ubyte", folder, name);
+	f = fopen(path, "wb");
+	cr_assert_not_null(f);
+	fwrite(head, 4 + 4 * dims, 1, f);
+	for (int i = 0; i < samples * (dims == 3 ? 4 : 1); i++)
+		putc(i % 10, f);
+	fclose(f);
+}
+
+static void remove_folder(const char *folder)
+{
+	static const char *const names[] = { "train-images-idx3", "train-labels-idx1",
+					     "t10k-images-idx3", "t10k-labels-idx1" };
+	char path[256];
+
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s-ubyte", folder, names[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+Test(data, four_files_of_ten_classes_are_a_data_set)
+{
+	char folder[] = "/tmp/tutti-test-XXXXXX";
+	struct tt_data data;
+
+	cr_assert_not_null(mkdtemp(folder));
+	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "dataset-fashion-mnist"), "%s",
+			   tt_train_error());
+	put_idx(folder, "train-images-idx3", 3, 30);
+	put_idx(folder, "train-labels-idx1", 1, 29);
+	put_idx(folder, "t10k-images-idx3", 3, 5);
+	put_idx(folder, "t10k-labels-idx1", 1, 5);
+	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
+	cr_expect_not_null(strstr(tt_train_error(), "29 labels for 30 images"), "%s",
+			   tt_train_error());
+	put_idx(folder, "train-labels-idx1", 1, 30);
+	cr_assert_eq(tt_data_load("fashion", folder, 1, &data), 0, "%s", tt_train_error());
+	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 &&
+		  data.classes == 10);
+	cr_expect_float_eq(data.mean, 4.5 / 255, 1e-6);
+	tt_data_free(&data);
+	cr_assert_eq(tt_data_load("auto", folder, 1, &data), 0);
+	cr_expect_str_eq(data.name, "fashion");
+	tt_data_free(&data);
+	remove_folder(folder);
+}
+
+Test(data, without_files_auto_is_synth)
+{
+	struct tt_data data;
+
+	cr_assert_eq(tt_data_load("auto", "/nowhere", 1, &data), 0);
+	cr_expect_str_eq(data.name, "synth");
+	tt_data_free(&data);
+	cr_expect_eq(tt_data_load("cifar", "/nowhere", 1, &data), TT_TRAIN_USAGE);
+}
+
+Test(data, synth_is_a_function_of_the_seed)
+{
+	struct tt_data a, b, other;
+	size_t of_class[10] = { 0 };
+
+	cr_assert_eq(tt_data_load("synth", "", 1, &a), 0);
+	cr_assert_eq(tt_data_load("synth", "", 1, &b), 0);
+	cr_assert_eq(tt_data_load("synth", "", 2, &other), 0);
+	cr_expect_eq(a.pixels, 784);
+	cr_expect_eq(memcmp(a.train.images, b.train.images, a.train.samples * a.pixels), 0);
+	cr_expect_eq(memcmp(a.test.labels, b.test.labels, a.test.samples), 0);
+	cr_expect_neq(memcmp(a.train.images, other.train.images, a.train.samples * a.pixels), 0);
+	cr_expect_neq(memcmp(a.train.images, a.test.images, a.test.samples * a.pixels), 0);
+	for (size_t i = 0; i < a.train.samples; i++)
+		of_class[a.train.labels[i]]++;
+	for (size_t c = 0; c < 10; c++)
+		cr_expect_gt(of_class[c], a.train.samples / 12);
+	tt_data_free(&a);
+	tt_data_free(&b);
+	tt_data_free(&other);
+}

@@ -1,0 +1,331 @@
+/*
+ * test_faults.c - a rank that is killed or stopped,
+ * at every step of a small plan and at random moments
+ *
+ * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop) that names
+ * the missing rank and both its last operation and this one; nothing may be left behind.
+ * TEST_SOAK=N does N rounds of the random part.
+ */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/support/ranks.h"
+
+#define STOP_TIMEOUT_MS 1200
+#define MAX_RANKS 16
+
+/* What the survivors tell the parent, in shared memory. */
+struct report {
+	/* ended: 1 right, 2 wrong, 3 before the scene */
+	_Atomic int joined, calls[MAX_RANKS], ended[MAX_RANKS];
+	_Atomic double noticed[MAX_RANKS];
+	char text[MAX_RANKS][1024];
+};
+
+struct scene {
+	int n, victim, step;             /* step 0: the parent strikes at a random moment instead */
+	const char *what, *transport, *algo;
+	size_t count;
+	unsigned long long seed;
+	bool reads;                      /* peers' ordinary memory is read */
+};
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Allreduces until an error comes; then says whether it was the right one. */
+static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct report *report)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	float *x = calloc(s->count, sizeof(float));
+	char victim[32];
+	tuttiComm_t comm;
+	tuttiResult_t rc;
+
+	config.transport = s->transport;
+	config.algo = s->algo;
+	config.timeout_ms = strcmp(s->what, "stop") ? 20000 : STOP_TIMEOUT_MS;
+	snprintf(victim, sizeof(victim), "rank %d", s->victim);
+	rc = tuttiCommInitRankConfig(&comm, s->n, *id, rank, &config);
+	if (rc) {
+		snprintf(report->text[rank], sizeof(report->text[rank]), "join: %s",
+			 tuttiGetLastError(NULL));
+		report->ended[rank] = 3;
+		_exit(1);
+	}
+	report->joined++;
+	/* who strikes while others still join is another test's */
+	while (report->joined < s->n)
+		usleep(200);
+	while (!(rc = tuttiAllReduce(x, x, s->count, tuttiFloat32, tuttiSum, comm, NULL)))
+		report->calls[rank]++;
+	report->noticed[rank] = now_s();
+	snprintf(report->text[rank], sizeof(report->text[rank]), "result %d: %s", rc,
+		 tuttiGetLastError(comm));
+	report->ended[rank] = (rc == tuttiRemoteError || rc == tuttiTimeout) &&
+					      strstr(report->text[rank], victim) &&
+					      strstr(report->text[rank], "operation")
+				      ? 1
+				      : 2;
+	tuttiCommDestroy(comm);
+	free(x);
+	_exit(0);
+}
+
+static void start(const struct scene *s, struct report *report, pid_t pids[])
+{
+	tuttiUniqueId id;
+	char fault[64];
+
+	cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess, "%s", tuttiGetLastError(NULL));
+	snprintf(fault, sizeof(fault), "%s@%d:%d", s->what, s->victim, s->step);
+	for (int r = 0; r < s->n; r++) {
+		pids[r] = fork();
+		if (pids[r])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (s->step)
+			setenv("TUTTI_FAULT", fault, 1);
+		setenv("TUTTI_CMA", s->reads ? "on" : "off", 1);
+		act(s, &id, r, report);
+	}
+}
+
+/* Did the victim die or stop? */
+static bool struck(pid_t victim)
+{
+	siginfo_t info = { 0 };
+
+	waitid(P_PID, (id_t)victim, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT);
+	return info.si_pid == victim;
+}
+
+/* ---- what could be left behind --------------------------------------------------------------- */
+
+#define MAX_FILES 64
+
+/* Files by name that ranks had mapped or open and their parent had not. Other programs have theirs
+ * in the same places. */
+struct files { int n; char name[MAX_FILES][256]; };
+
+static bool is_shared_place(const char *path)
+{
+	return !strncmp(path, "/dev/shm/", 9) || !strncmp(path, "/tmp/", 5) ||
+	       !strncmp(path, "/dev/mqueue/", 12);
+}
+
+static bool has(const struct files *f, const char *name)
+{
+	for (int i = 0; i < f->n; i++)
+		if (!strcmp(f->name[i], name))
+			return true;
+	return false;
+}
+
+/* The stand-in for libibverbs and the file of its cards stay. */
+static bool is_stand_in(const char *name)
+{
+	const char *cards = getenv("TUTTI_TEST_VERBS");
+
+	return strstr(name, "/libibverbs.so") || (cards && !strcmp(name, cards));
+}
+
+static void add(struct files *f, const char *name)
+{
+	if (is_shared_place(name) && !is_stand_in(name) && !has(f, name) && f->n < MAX_FILES)
+		snprintf(f->name[f->n++], sizeof(f->name[0]), "%s", name);
+}
+
+static void add_files_of(struct files *f, pid_t pid)
+{
+	char path[64], line[512], name[512];
+	struct dirent *e;
+	FILE *maps;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = fopen(path, "r");
+	while (maps && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%*s %*s %*s %*s %*s %511s", name) == 1)
+			add(f, name);
+	if (maps)
+		fclose(maps);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	while (dir && (e = readdir(dir))) {
+		ssize_t bytes = readlinkat(dirfd(dir), e->d_name, name, sizeof(name) - 1);
+
+		name[bytes > 0 ? bytes : 0] = '\0';
+		add(f, name);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void nothing_is_left(const struct files *ours, const struct files *theirs)
+{
+	for (int i = 0; i < theirs->n; i++)
+		cr_expect(has(ours, theirs->name[i]) || access(theirs->name[i], F_OK),
+			  "%s was left", theirs->name[i]);
+}
+
+/* ---- a scene --------------------------------------------------------------------------------- */
+
+/* Waits for the moment of the strike; what files the ranks
+ * have by then, if not earlier, into theirs. */
+static double strike(const struct scene *s, const struct report *report, const pid_t pids[],
+		     struct files *theirs)
+{
+	double begin = now_s();
+	bool late = false;
+
+	while (report->joined < s->n && !late) {
+		usleep(500);
+		late = now_s() > begin + 20;
+		for (int r = 0; r < s->n; r++)
+			late |= report->ended[r] == 3;
+	}
+	if (late)
+		return begin;
+	if (!s->step) {
+		usleep((useconds_t)(random_of(s->seed, 3) % 30000));
+		kill(pids[s->victim], strcmp(s->what, "stop") ? SIGKILL : SIGSTOP);
+	}
+	while (!struck(pids[s->victim]) && now_s() < begin + 20)
+		usleep(500);
+	begin = now_s();
+	for (int r = 0; r < s->n; r++)
+		add_files_of(theirs, pids[r]);
+	return begin;
+}
+
+static void judge(const struct scene *s, const struct report *report, int r, double moment,
+		  double allowed)
+{
+	cr_expect(report->ended[r] == 1 && report->noticed[r] < moment + allowed + 0.5,
+		"%s rank %d step %d of %d ranks, %s, %s, %zu elements%s: rank %d ended after %d calls, %.2f s after the "
+		"strike (%.1f allowed), with %s", s->what, s->victim, s->step, s->n, s->transport,
+		s->algo, s->count, s->reads ? " read in place" : "", r, report->calls[r],
+		report->ended[r] ? report->noticed[r] - moment : -1.0, allowed, report->text[r]);
+}
+
+/* false: the ranks did not all join within the time that they
+ * give a stopped one, so nothing was to be seen. */
+static bool try(const struct scene *s)
+{
+	struct report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double moment, allowed = strcmp(s->what, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
+	struct files ours = { 0 }, theirs = { 0 };
+	pid_t pids[MAX_RANKS];
+	bool joined;
+
+	add_files_of(&ours, getpid());
+	start(s, report, pids);
+	moment = strike(s, report, pids, &theirs);
+	joined = report->joined == s->n;
+	for (int r = 0; r < s->n && joined; r++) {
+		while (r != s->victim && !report->ended[r] && now_s() < moment + allowed + 3)
+			usleep(500);
+		if (r != s->victim)
+			judge(s, report, r, moment, allowed);
+	}
+	for (int r = 0; r < s->n; r++) {
+		if (r == s->victim || !report->ended[r])
+			kill(pids[r], SIGKILL);
+		waitpid(pids[r], NULL, 0);
+	}
+	nothing_is_left(&ours, &theirs);
+	munmap(report, sizeof(*report));
+	return joined;
+}
+
+static void play(const struct scene *s)
+{
+	int tries = 1;
+
+	while (tries < 5 && !try(s))
+		tries++;
+	cr_expect_lt(tries, 5, "%s rank %d of %d ranks, %s: they never joined within the time-out",
+		     s->what, s->victim, s->n, s->transport);
+}
+
+static const char *transport_of(unsigned i)
+{
+	return i % 2 ? ranks_network() : "shm";
+}
+
+static const char *const algos[] = { "ring",	      "tree",	  "recursive-doubling",
+				     "reduce-to-one", "two-shot", "hierarchical" };
+
+/* The first steps of the second operation are as good as any later ones:
+ * plans of three ranks have few steps. */
+Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
+{
+	for (int t = 0; t < 2; t++)
+		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
+			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
+				play(&(struct scene){ .n = 3, .victim = (a + step) % 3,
+						      .step = step, .what = "kill",
+						      .transport = transport_of((unsigned)t),
+						      .algo = algos[(a + t) % 6], .count = 1000 });
+}
+
+Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
+{
+	for (int t = 0; t < 2; t++)
+		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
+			play(&(struct scene){ .n = 4, .victim = (t + step) % 4, .step = step,
+					      .what = "stop",
+					      .transport = transport_of((unsigned)t),
+					      .algo = algos[step % 6], .count = 1000 });
+}
+
+/* Four or five steps each: meet, agree, part summed, parts fetched. */
+Test(faults, a_rank_that_dies_or_stops_while_others_read_its_memory_is_named, .timeout = 300)
+{
+	for (int step = 1; step <= 8; step++)
+		play(&(struct scene){ .n = 3, .victim = step % 3, .step = step,
+				      .what = step % 4 ? "kill" : "stop", .transport = "shm",
+				      .algo = "two-shot", .count = 300000, .reads = true });
+}
+
+Test(faults, a_rank_that_exits_without_goodbye_counts_as_dead, .timeout = 60)
+{
+	for (int t = 0; t < 2; t++)
+		play(&(struct scene){ .n = 3, .victim = t, .step = 5, .what = "exit",
+				      .transport = transport_of((unsigned)t), .algo = "ring",
+				      .count = 10 });
+}
+
+Test(faults, a_rank_killed_or_stopped_at_random_is_named, .timeout = 3000)
+{
+	int rounds = getenv("TEST_SOAK") ? atoi(getenv("TEST_SOAK")) : 14;
+	static const size_t counts[] = { 3, 1000, 300000 };
+	unsigned long long seed = getenv("TEST_SEED") ? strtoull(getenv("TEST_SEED"), NULL, 0) : 1;
+
+	for (int i = 0; i < rounds; i++) {
+		unsigned long long z = random_of(seed, (unsigned)i);
+		struct scene s = { .n = 2 + (int)(z % 7), .seed = z,
+				   .transport = transport_of((unsigned)(z >> 8)),
+				   .what = (z >> 9 & 3) == 0 ? "stop" : "kill",
+				   .algo = algos[(z >> 16) % 6], .count = counts[(z >> 12) % 3] };
+
+		s.victim = (int)((z >> 24) % (unsigned)s.n);
+		play(&s);
+	}
+}

@@ -1,0 +1,368 @@
+/*
+ * test_judge.c - how the tools know that a result is right: values with a known result, and the
+ * judge of every collective
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mem/reduce.h"
+#include "perf/bench/bench.h"
+#include "perf/bench/values.h"
+#include "tests/support/reference.h"
+
+TestSuite(judge, .timeout = 60);
+
+/* ---- values: combined in any order, by our own arithmetic, they give the result's table ------ */
+
+enum { ELEMENTS = 1021 };        /* of the table; the others are made alike */
+
+static double real_combine(double a, double b, int op)
+{
+	switch (op) {
+	case tuttiProd: return a * b;
+	case tuttiMax: return fmax(a, b);
+	case tuttiMin: return fmin(a, b);
+	default: return a + b;
+	}
+}
+
+/* acc[i] = acc[i] op (in[i] * scalar), rounded to the type as a step of an algorithm would */
+static void combine(void *acc, const void *in, tuttiDataType_t type, int op, int rank)
+{
+	int scalar = op == TT_MULSUM ? tt_values_scalar(rank) : 1;
+	size_t bytes = tt_type_bytes(type);
+
+	for (size_t i = 0; i < ELEMENTS; i++) {
+		char *a = (char *)acc + i * bytes;
+		const char *b = (const char *)in + i * bytes;
+
+		if (tt_type_is_integer(type)) {
+			uint64_t v = ref_combine(type, op, ref_integer(type, a),
+						 ref_integer(type, b) * (uint64_t)scalar);
+
+			memcpy(a, &v, bytes);
+		} else {
+			tt_element_set(a, 0, type,
+				       real_combine(tt_element_get(a, 0, type),
+						    tt_element_get(b, 0, type) * scalar, op));
+		}
+	}
+}
+
+static void average(void *acc, tuttiDataType_t type, int n)
+{
+	size_t bytes = tt_type_bytes(type);
+
+	for (size_t i = 0; i < ELEMENTS; i++) {
+		char *a = (char *)acc + i * bytes;
+		uint64_t v;
+
+		if (!tt_type_is_integer(type)) {
+			tt_element_set(a, 0, type, tt_element_get(a, 0, type) / n);
+			continue;
+		}
+		v = ref_integer(type, a);
+		v = ref_is_signed(type) ? (uint64_t)((int64_t)v / n) : v / (uint64_t)n;
+		memcpy(a, &v, bytes);
+	}
+}
+
+struct tables {
+	char *input[65], *acc, *want;
+};
+
+static struct tables make_tables(tuttiDataType_t type, int op, int n)
+{
+	size_t bytes = TT_VALUES * tt_type_bytes(type);
+	struct tables t = { .acc = malloc(bytes), .want = malloc(bytes) };
+
+	for (int r = 0; r < n; r++) {
+		t.input[r] = malloc(bytes);
+		tt_values_input(t.input[r], type, op, n, r, 5);
+	}
+	tt_values_result(t.want, type, op, n, 5);
+	return t;
+}
+
+static void free_tables(struct tables *t, int n)
+{
+	for (int r = 0; r < n; r++)
+		free(t->input[r]);
+	free(t->acc);
+	free(t->want);
+}
+
+/* Ranks first..first+n-1 (mod n) one after the other,
+ * or without `skip`, or with `twice` in its place. */
+static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, int first, int skip,
+		       int twice)
+{
+	size_t bytes = ELEMENTS * tt_type_bytes(type);
+	bool begun = false;
+
+	for (int i = 0; i < n; i++) {
+		int r = (first + i) % n;
+
+		if (r == skip && twice < 0)
+			continue;
+		if (r == skip)
+			r = twice;
+		if (begun) {
+			combine(t->acc, t->input[r], type, op, r);
+			continue;
+		}
+		begun = true;
+		memset(t->acc, 0, bytes);
+		if (op == TT_MULSUM)
+			combine(t->acc, t->input[r], type, op, r);
+		else
+			memcpy(t->acc, t->input[r], bytes);
+	}
+	if (op == tuttiAvg)
+		average(t->acc, type, n);
+}
+
+static const int counts[] = { 1, 2, 3, 4, 5, 7, 8, 13, 16, 24, 33, 64 };
+
+/* Share of elements by which the table that came out differs from the result. */
+static double share_wrong(const struct tables *t, tuttiDataType_t type)
+{
+	size_t first;
+
+	return (double)tt_values_judge(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) /
+	       ELEMENTS;
+}
+
+static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
+{
+	for (int first = 0; first < n; first += n / 3 + 1) {
+		reduce_all(t, type, op, n, first, -1, -1);
+		cr_assert_eq(share_wrong(t, type), 0, "%s %s n %d from rank %d", tt_type_name(type),
+			     tt_values_op_name(op), n, first);
+	}
+}
+
+/* Max and min show a missing rank where it has the extreme;
+ * fp8 of many ranks where the rank gives not 0. */
+static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
+{
+	for (int skip = 0; skip < n; skip += n / 3 + 1) {
+		reduce_all(t, type, op, n, (skip + 1) % n, skip, -1);
+		cr_assert_gt(share_wrong(t, type), 0.4 / n, "%s %s n %d without rank %d",
+			     tt_type_name(type), tt_values_op_name(op), n, skip);
+	}
+	reduce_all(t, type, op, n, 0, 1, 0);
+	cr_assert_gt(share_wrong(t, type), 0, "%s %s n %d with rank 0 for rank 1",
+		     tt_type_name(type), tt_values_op_name(op), n);
+	memcpy(t->acc, t->input[n / 2], ELEMENTS * tt_type_bytes(type));
+	cr_assert_gt(share_wrong(t, type), 0.3, "%s %s n %d just the input", tt_type_name(type),
+		     tt_values_op_name(op), n);
+}
+
+static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int n)
+{
+	size_t bytes = tt_type_bytes(type), first;
+
+	memset(t->acc, 0, ELEMENTS * bytes);
+	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type),
+		     tt_values_op_name(op), n);
+	for (size_t shift = 1; shift <= 4096; shift *= 4)
+		cr_assert_gt(tt_values_judge(t->want, t->want, bytes, TT_VALUES, shift, &first),
+			     TT_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
+			     tt_values_op_name(op), n, shift);
+}
+
+static void check_type(tuttiDataType_t type)
+{
+	for (int op = 0; op <= TT_MULSUM; op++) {
+		for (size_t k = 0;
+		     tt_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
+			struct tables t = make_tables(type, op, counts[k]);
+
+			check_orders(&t, type, op, counts[k]);
+			if (counts[k] > 1)
+				check_missing(&t, type, op, counts[k]);
+			check_displaced(&t, type, op, counts[k]);
+			free_tables(&t, counts[k]);
+		}
+	}
+}
+
+#define VALUES(type)										\
+	Test(judge, values_of_##type##_combine_in_any_order_to_a_result_that_shows_every_mistake) \
+	{											\
+		check_type(tutti##type);							\
+	}
+VALUES(Int8)
+VALUES(Uint8)
+VALUES(Int32)
+VALUES(Uint32)
+VALUES(Int64)
+VALUES(Uint64)
+VALUES(Float16)
+VALUES(Float32)
+VALUES(Float64)
+VALUES(Bfloat16)
+VALUES(Float8e4m3)
+VALUES(Float8e5m2)
+
+Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
+{
+	enum { COUNT = 3 * TT_VALUES + 17 };
+	float *table = malloc(TT_VALUES * sizeof(float)), *buf = malloc(COUNT * sizeof(float));
+	size_t first = 0;
+
+	tt_values_input(table, tuttiFloat32, tuttiSum, 4, 1, 9);
+	for (size_t phase = 0; phase < TT_VALUES; phase += 4001) {
+		tt_values_fill(buf, table, sizeof(float), COUNT, phase);
+		cr_assert_eq(tt_values_judge(buf, table, sizeof(float), COUNT, phase, &first), 0);
+		for (size_t i = 0; i < COUNT; i += 1000)
+			cr_assert_eq(buf[i], table[(i + phase) % TT_VALUES]);
+		buf[20000] = -buf[20000];
+		buf[COUNT - 1] = -buf[COUNT - 1];
+		cr_assert_eq(tt_values_judge(buf, table, sizeof(float), COUNT, phase, &first), 2);
+		cr_assert_eq(first, 20000);
+	}
+	free(table);
+	free(buf);
+}
+
+/* ---- judging: every collective done by hand is right, and every way to do it wrong shows ----- */
+
+enum { RANKS = 4, COUNT = 50, ROOT = 2 };
+
+struct hand {
+	struct tt_line line;
+	struct tt_cell cell;
+	struct tt_seat seats[RANKS];
+	int32_t *send[RANKS], *recv[RANKS];
+};
+
+static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_place)
+{
+	static tuttiComm_t no_comms[1];
+	size_t whole = COUNT * sizeof(int32_t) * RANKS;
+
+	*h = (struct hand){ .line = {
+				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
+	h->cell = (struct tt_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
+				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : TT_NO_OP,
+				    .root = ROOT, .in_place = in_place };
+	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
+	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
+	tt_cell_slots(&h->cell, &h->line);
+	for (int r = 0; r < RANKS; r++) {
+		h->seats[r] = (struct tt_seat){
+			.rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99
+		};
+		cr_assert_eq(tt_seat_make(&h->seats[r], &h->line, bench, 0), 0);
+		tt_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
+		if (bench->combines)
+			tt_values_result(h->seats[r].result, tuttiInt32, h->cell.op, RANKS, 3);
+		tt_seat_fill(&h->seats[r], &h->line, &h->cell, 0, 17, true);
+		struct tt_perf_call call = tt_seat_call(&h->seats[r], &h->line, &h->cell, 0);
+		h->send[r] = (int32_t *)(uintptr_t)call.send;
+		h->recv[r] = call.recv;
+	}
+}
+
+static void hand_free(struct hand *h)
+{
+	for (int r = 0; r < RANKS; r++)
+		tt_seat_free(&h->seats[r], 0);
+}
+
+static uint64_t hand_wrong(struct hand *h)
+{
+	uint64_t wrong = 0;
+
+	for (int r = 0; r < RANKS; r++) {
+		uint64_t of_rank;
+
+		cr_assert_eq(tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank),
+			     0);
+		wrong += of_rank;
+	}
+	return wrong;
+}
+
+/* All of rank r's result, by the collective's definition in tutti.h. */
+static void hand_rank(const struct hand *h, int32_t *const *in, int r)
+{
+	size_t part = COUNT * sizeof(int32_t);
+
+	for (int i = 0; i < COUNT; i++) {
+		int at = h->cell.bench->collective == TT_REDUCE_SCATTER ? r * COUNT + i : i;
+
+		if (h->cell.bench->combines)
+			h->recv[r][i] = (int32_t)((uint32_t)in[0][at] + (uint32_t)in[1][at] +
+						  (uint32_t)in[2][at] + (uint32_t)in[3][at]);
+	}
+	for (int p = 0; p < RANKS; p++) {
+		switch (h->cell.bench->collective) {
+		case TT_BROADCAST: memcpy(h->recv[r], in[ROOT], part); break;
+		case TT_ALLGATHER:
+		case TT_GATHER: memcpy(h->recv[r] + p * COUNT, in[p], part); break;
+		case TT_ALLTOALL: memcpy(h->recv[r] + p * COUNT, in[p] + r * COUNT, part); break;
+		case TT_SCATTER: memcpy(h->recv[r], in[ROOT] + r * COUNT, part); break;
+		case TT_SENDRECV: memcpy(h->recv[r], in[(r + RANKS - 1) % RANKS], part); break;
+		default: break;
+		}
+	}
+}
+
+/* The whole collective, on copies of the inputs, so that in place works as well. */
+static void hand_call(struct hand *h)
+{
+	int32_t *in[RANKS];
+	bool to_root = h->cell.bench->to_root;
+
+	for (int r = 0; r < RANKS; r++) {
+		in[r] = malloc(h->cell.send_bytes);
+		memcpy(in[r], h->send[r], h->cell.send_bytes);
+	}
+	for (int r = 0; r < RANKS; r++)
+		if (!to_root || r == ROOT)
+			hand_rank(h, in, r);
+	for (int r = 0; r < RANKS; r++)
+		free(in[r]);
+}
+
+static void check_judge(const struct tt_bench *bench, bool in_place)
+{
+	const char *name = tt_collective_name(bench->collective);
+	struct hand h;
+
+	hand_make(&h, bench, in_place);
+	cr_assert_gt(hand_wrong(&h), 0, "%s without a call", name);
+	hand_call(&h);
+	cr_assert_eq(hand_wrong(&h), 0, "%s in_place %d", name, in_place);
+	h.recv[ROOT][COUNT - 1] ^= 1;
+	cr_assert_eq(hand_wrong(&h), 1, "%s, one bit", name);
+	h.recv[ROOT][COUNT - 1] ^= 1;
+	if (bench->recv_all) {                           /* two parts that changed places */
+		int32_t keep[COUNT];
+
+		memcpy(keep, h.recv[ROOT], sizeof(keep));
+		memcpy(h.recv[ROOT], h.recv[ROOT] + COUNT, sizeof(keep));
+		memcpy(h.recv[ROOT] + COUNT, keep, sizeof(keep));
+		cr_assert_gt(hand_wrong(&h), COUNT, "%s, parts that changed places", name);
+	} else if (!in_place) { /* bytes beside the result, and the input */
+		h.recv[ROOT][COUNT] ^= 1;
+		h.recv[ROOT][-1] ^= 1;
+		h.send[ROOT][0] ^= 1;
+		cr_assert_eq(hand_wrong(&h), 3, "%s, guards and input", name);
+	}
+	hand_free(&h);
+}
+
+Test(judge, the_judge_agrees_with_every_collective_done_by_hand_and_sees_what_is_wrong)
+{
+	for (int i = 0; i < TT_COLLECTIVES; i++) {
+		check_judge(&tt_benches[i], false);
+		if (tt_benches[i].in_place)
+			check_judge(&tt_benches[i], true);
+	}
+}

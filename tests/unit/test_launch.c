@@ -1,0 +1,540 @@
+/*
+ * test_launch.c - who started this process, and meeting by a store,
+ * by the program's functions, by a file
+ *
+ * Ranks are threads here; the launchers themselves are in launchers.sh, hosts in hosts.sh.
+ */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/harness_control.h"
+#include "launch/launch.h"
+
+/* ---- whose environment is it? ---------------------------------------------------------------- */
+
+#define TORCH "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29400"
+#define SLURM "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n[08-11,20] SLURM_JOB_ID=7 SLURM_STEP_ID=0 " \
+	      "SLURM_STEP_NUM_NODES=2 SLURM_LOCALID=1 SLURM_NODEID=0"
+
+static const struct {
+	const char *vars;
+	const char *engine;              /* NULL: it is an error with these words: */
+	const char *words;
+	int rank, nranks;
+} cases[] = {
+	{ "", "alone", "", 0, 1 },
+	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "tutti", "", 1, 2 },
+	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", "tutti", "", 1, 2 },
+	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1", NULL, "TUTTI_SECRET is missing", 0, 0 },
+	{ "TUTTI_RANK=2 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", NULL,
+	  "TUTTI_RANK is 2, but TUTTI_NRANKS is 2", 0, 0 },
+	{ "TUTTI_ROOT=a:1", NULL, "TUTTI_RANK is missing", 0, 0 },
+	{ TORCH, "torchrun", "", 3, 8 },
+	{ TORCH " TUTTI_ROOT=file:/x", "torchrun", "", 3, 8 },
+	{ "RANK=3", NULL, "torchrun is half set: WORLD_SIZE", 0, 0 },
+	{ "RANK=3 WORLD_SIZE=many", NULL, "WORLD_SIZE is missing or no number", 0, 0 },
+	{ "RANK=3 WORLD_SIZE=4", NULL, "MASTER_ADDR", 0, 0 },
+	{ "PMIX_NAMESPACE=x PMIX_RANK=1 OMPI_COMM_WORLD_SIZE=2", "pmix", "", 1, 2 },
+	{ "PMIX_RANK=1", NULL, "PMIX_NAMESPACE is missing", 0, 0 },
+	{ "PMI_FD=5 PMI_RANK=1 PMI_SIZE=2", "pmi", "", 1, 2 },
+	{ "PMI_RANK=1 PMI_SIZE=2", NULL, "PMI_FD is missing", 0, 0 },
+	{ SLURM, "slurm", "", 3, 8 },
+	/* a batch script */
+	{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=7", "alone", "", 0, 1 },
+	{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_JOB_ID=7", NULL,
+	  "SLURM_STEP_NODELIST is missing", 0, 0 },
+	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "kubernetes", "",
+	  1, 2 },
+	{ "JOB_COMPLETION_INDEX=1", NULL, "TUTTI_NRANKS is missing", 0, 0 },
+	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2", NULL, "set TUTTI_ROOT", 0, 0 },
+	/* two at once */
+	{ TORCH " PMI_FD=5 PMI_RANK=3 PMI_SIZE=8", "torchrun", "", 3, 8 },
+	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", NULL,
+	  "rank 3 of 8 by torchrun, rank 0 of 2 by pmi", 0, 0 },
+	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2 TUTTI_LAUNCH=pmi", "pmi", "", 0, 2 },
+	{ TORCH " TUTTI_LAUNCH=alone", "alone", "", 0, 1 },
+	{ TORCH " TUTTI_LAUNCH=slurm", NULL, "TUTTI_LAUNCH=slurm", 0, 0 },
+	{ TORCH
+	  " SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a SLURM_JOB_ID=7 SLURM_STEP_ID=0 "
+	  /* srun started torchrun */
+	  "SLURM_TASK_PID=1",
+	  "torchrun", "", 3, 8 },
+	/* half set beside a complete one */
+	{ "RANK=3 PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", "pmi", "", 0, 2 },
+};
+
+static void forget_all(void)
+{
+	static const char *const names[] = {
+		"TUTTI_RANK",
+		"TUTTI_NRANKS",
+		"TUTTI_ROOT",
+		"TUTTI_SECRET",
+		"TUTTI_LAUNCH",
+		"RANK",
+		"WORLD_SIZE",
+		"LOCAL_RANK",
+		"LOCAL_WORLD_SIZE",
+		"GROUP_RANK",
+		"MASTER_ADDR",
+		"MASTER_PORT",
+		"PMIX_NAMESPACE",
+		"PMIX_RANK",
+		"OMPI_COMM_WORLD_RANK",
+		"OMPI_COMM_WORLD_SIZE",
+		"PMI_FD",
+		"PMI_RANK",
+		"PMI_SIZE",
+		"SLURM_PROCID",
+		"SLURM_STEP_NUM_TASKS",
+		"SLURM_STEP_NODELIST",
+		"SLURM_JOB_ID",
+		"SLURM_STEP_ID",
+		"SLURM_STEP_NUM_NODES",
+		"SLURM_LOCALID",
+		"SLURM_NODEID",
+		"SLURM_TASK_PID",
+		"JOB_COMPLETION_INDEX",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unsetenv(names[i]);
+}
+
+static void set_all(const char *vars)
+{
+	char copy[600], *save = NULL;
+
+	forget_all();
+	snprintf(copy, sizeof(copy), "%s", vars);
+	for (char *p = strtok_r(copy, " ", &save); p; p = strtok_r(NULL, " ", &save)) {
+		char *equals = strchr(p, '=');
+
+		*equals = '\0';
+		setenv(p, equals + 1, 1);
+	}
+}
+
+static int detect(const char *vars, struct tt_job *ret_job)
+{
+	struct tt_env env;
+
+	set_all(vars);
+	cr_assert_eq(tt_env_read(&env), 0, "%s: %s", vars, tt_error_text());
+	return tt_launch_detect(&env, ret_job);
+}
+
+Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 30)
+{
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct tt_job job = { .engine = "none" };
+		int rc = detect(cases[i].vars, &job);
+
+		if (!cases[i].engine) {
+			cr_expect_eq(rc, TT_USAGE, "%s: %d", cases[i].vars, rc);
+			cr_expect(strstr(tt_error_text(), cases[i].words), "%s: %s", cases[i].vars,
+				  tt_error_text());
+			continue;
+		}
+		cr_expect_eq(rc, 0, "%s: %s", cases[i].vars, tt_error_text());
+		cr_expect_str_eq(job.engine, cases[i].engine, "%s", cases[i].vars);
+		cr_expect(job.rank == cases[i].rank && job.nranks == cases[i].nranks,
+			  "%s: rank %d of %d", cases[i].vars, job.rank, job.nranks);
+	}
+}
+
+Test(launch, torchs_own_port_is_never_used, .timeout = 30)
+{
+	struct tt_job job;
+
+	for (int port = 1; port < 65536; port += 509) {
+		char vars[200];
+
+		snprintf(vars, sizeof(vars), "RANK=0 WORLD_SIZE=2 MASTER_ADDR=n MASTER_PORT=%d",
+			 port);
+		cr_assert_eq(detect(vars, &job), 0, "%s", tt_error_text());
+		cr_assert(port < job.port || port >= job.port + job.nports, "%d: %d to %d", port,
+			  job.port, job.port + job.nports - 1);
+		cr_assert(job.port > 0 && job.port + job.nports <= 65536);
+	}
+}
+
+Test(launch, rank_0_is_on_the_first_host_of_slurms_list, .timeout = 30)
+{
+	static const char *const lists[][2] = {
+		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" },	 { "alpha,beta", "alpha" },
+		{ "n[7]-ib,m", "n7-ib" },    { "gpu-a[1,5]", "gpu-a1" },
+	};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		struct tt_job job;
+		char vars[300];
+
+		snprintf(vars, sizeof(vars),
+			"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=%s SLURM_JOB_ID=1 "
+			"SLURM_STEP_ID=2", lists[i][0]);
+		cr_assert_eq(detect(vars, &job), 0);
+		cr_expect_str_eq(job.host, lists[i][1]);
+	}
+}
+
+/* ---- the program's own store ----------------------------------------------------------------- */
+
+#define RANKS 3
+
+/* One store for all threads. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	char key[64], value[600];
+	char given[RANKS][600];
+	int ngiven, aborted;
+} board = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+static int board_put(void *ctx, const char *key, const char *value)
+{
+	(void)ctx;
+	pthread_mutex_lock(&board.lock);
+	snprintf(board.key, sizeof(board.key), "%s", key);
+	snprintf(board.value, sizeof(board.value), "%s", value);
+	pthread_cond_broadcast(&board.changed);
+	pthread_mutex_unlock(&board.lock);
+	return 0;
+}
+
+static int board_get(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms)
+{
+	(void)ctx, (void)timeout_ms;
+	pthread_mutex_lock(&board.lock);
+	while (!board.value[0])
+		pthread_cond_wait(&board.changed, &board.lock);
+	snprintf(value, bytes, "%s", strcmp(key, board.key) ? "" : board.value);
+	pthread_mutex_unlock(&board.lock);
+	return 0;
+}
+
+static void board_abort(void *ctx, const char *why)
+{
+	(void)ctx;
+	board.aborted += strstr(why, "port") != NULL;
+	board_put(ctx, "here", "nothing");
+}
+
+static int begin_gather(void *src, void *recv, size_t size, void *ctx, void **request)
+{
+	int rank = *(int *)ctx;
+
+	pthread_mutex_lock(&board.lock);
+	memcpy(board.given[rank], src, size);
+	board.ngiven++;
+	pthread_mutex_unlock(&board.lock);
+	*request = recv;
+	return 0;
+}
+
+static int test_gather(void *request)
+{
+	int left;
+
+	pthread_mutex_lock(&board.lock);
+	left = RANKS - board.ngiven;
+	for (int r = 0; !left && r < RANKS; r++)
+		memcpy((char *)request + r * TT_STORE_VALUE, board.given[r], TT_STORE_VALUE);
+	pthread_mutex_unlock(&board.lock);
+	return left;
+}
+
+static int free_gather(void *request)
+{
+	(void)request;
+	return 0;
+}
+
+struct seat {
+	pthread_t thread;
+	int rank;
+	bool oob, deaf;
+	tuttiResult_t rc;
+	float sum;
+	char text[600];
+};
+
+static void *take_part(void *arg)
+{
+	struct seat *s = arg;
+	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
+			       .key = "here", .put = board_put, .get = board_get,
+			       .abort = s->deaf ? NULL : board_abort };
+	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
+			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	float one = 1;
+	tuttiComm_t comm;
+
+	config.timeout_ms = PATIENCE_MS;
+	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
+		       : tuttiCommInitStore(&comm, &store, &config);
+	if (s->rc) {
+		snprintf(s->text, sizeof(s->text), "%s", tuttiGetLastError(NULL));
+		return NULL;
+	}
+	s->rc = tuttiAllReduce(&one, &s->sum, 1, tuttiFloat, tuttiSum, comm, NULL);
+	tuttiCommDestroy(comm);
+	return NULL;
+}
+
+static void all_take_part(struct seat seats[RANKS], bool oob, bool deaf)
+{
+	for (int r = 0; r < RANKS; r++) {
+		seats[r] = (struct seat){ .rank = r, .oob = oob, .deaf = deaf };
+		pthread_create(&seats[r].thread, NULL, take_part, &seats[r]);
+	}
+	for (int r = 0; r < RANKS; r++)
+		pthread_join(seats[r].thread, NULL);
+}
+
+Test(launch, ranks_join_by_a_store_of_the_program, .timeout = 60)
+{
+	struct seat seats[RANKS];
+
+	all_take_part(seats, false, false);
+	for (int r = 0; r < RANKS; r++)
+		cr_expect(!seats[r].rc && seats[r].sum == RANKS, "rank %d: %s", r, seats[r].text);
+	cr_expect_eq(board.aborted, 0);
+}
+
+Test(launch, ranks_join_by_an_allgather_of_the_program, .timeout = 60)
+{
+	struct seat seats[RANKS];
+
+	all_take_part(seats, true, false);
+	for (int r = 0; r < RANKS; r++)
+		cr_expect(!seats[r].rc && seats[r].sum == RANKS, "rank %d: %s", r, seats[r].text);
+}
+
+/* Rank 0 finds no port to listen at. */
+static void spoil_the_port(void)
+{
+	char range[32];
+	int fd, port;
+
+	cr_assert_eq(tt_sock_listen(0, &fd, &port), 0);
+	snprintf(range, sizeof(range), "%d-%d", port, port);
+	setenv("TUTTI_PORT_RANGE", range, 1);
+}
+
+Test(launch, why_rank_0_cannot_join_is_told_by_the_store, .timeout = 60)
+{
+	struct seat seats[RANKS];
+
+	spoil_the_port();
+	all_take_part(seats, false, true);
+	cr_expect_eq(seats[0].rc, tuttiSystemError, "%s", seats[0].text);
+	for (int r = 1; r < RANKS; r++) {
+		cr_expect_eq(seats[r].rc, tuttiRemoteError, "rank %d: %s", r, seats[r].text);
+		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
+				  strstr(seats[r].text, "port"),
+			  "%s", seats[r].text);
+	}
+}
+
+Test(launch, and_by_the_allgather, .timeout = 60)
+{
+	struct seat seats[RANKS];
+
+	spoil_the_port();
+	all_take_part(seats, true, false);
+	for (int r = 1; r < RANKS; r++)
+		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
+				  strstr(seats[r].text, "port"),
+			  "%s", seats[r].text);
+}
+
+Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
+{
+	struct seat seats[RANKS];
+
+	spoil_the_port();
+	all_take_part(seats, false, false);
+	cr_expect_eq(board.aborted, 1);
+	for (int r = 1; r < RANKS; r++)
+		cr_expect(seats[r].rc && strstr(seats[r].text, "no unique id"), "rank %d: %s", r,
+			  seats[r].text);
+}
+
+Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
+{
+	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k",
+			       .put = board_put, .get = board_get };
+	tuttiComm_t comm;
+
+	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);
+	cr_expect(strstr(tuttiGetLastError(NULL), "rank 2 of 2"), "%s", tuttiGetLastError(NULL));
+	store.get = NULL;
+	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);
+	cr_expect(strstr(tuttiGetLastError(NULL), "get"), "%s", tuttiGetLastError(NULL));
+	cr_expect_eq(tuttiCommInitStore(&comm, NULL, NULL), tuttiInvalidArgument);
+	cr_expect_eq(tuttiCommInitOob(&comm, NULL, NULL), tuttiInvalidArgument);
+}
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+static struct tt_job file_job = { .engine = "tutti", .nranks = 2 };
+static char folder[64] = "/tmp/tutti-test-XXXXXX", path[80];
+
+static struct tt_store open_file(void)
+{
+	struct tt_store s = { .ops = &tt_store_file, .job = &file_job };
+
+	if (!path[0]) {
+		cr_assert(mkdtemp(folder));
+		snprintf(path, sizeof(path), "%s/job", folder);
+		file_job.path = path;
+	}
+	cr_assert_eq(s.ops->open(&s), 0);
+	return s;
+}
+
+static void remove_all(void)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s.k", path);
+	unlink(name);
+	rmdir(folder);
+}
+
+Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = remove_all)
+{
+	struct tt_store root = open_file(), other = open_file(), next = open_file();
+	char value[TT_STORE_VALUE], name[128];
+	int left_behind;
+
+	cr_assert_eq(root.ops->put(&root, "k", "first"), 0, "%s", tt_error_text());
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+		     tt_error_text());
+	cr_assert_str_eq(value, "first");
+	root.ops->close(&root);
+	snprintf(name, sizeof(name), "%s.k", path);
+	cr_expect(access(name, F_OK), "the file stays behind");
+
+	left_behind = open(name, O_CREAT | O_WRONLY, 0600);      /* by a rank 0 that was killed */
+	cr_assert_eq(write(left_behind, "stale", 5), 5);
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
+	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
+	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+		     tt_error_text());
+	cr_expect_str_eq(value, "second");
+	next.ops->close(&next);
+	other.ops->close(&other);
+}
+
+Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remove_all)
+{
+	struct tt_store root = open_file(), other = open_file();
+	char value[TT_STORE_VALUE], name[128];
+
+	cr_assert_eq(root.ops->put(&root, "k", "open"), 0, "%s", tt_error_text());
+	snprintf(name, sizeof(name), "%s.k", path);
+	cr_assert_eq(chmod(name, 0644), 0);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect(strstr(tt_error_text(), "others may use it"), "%s", tt_error_text());
+	root.ops->close(&root);
+	other.ops->close(&other);
+}
+
+/* Said at once, by every rank, before anybody waits. */
+static void is_refused(const char *what, const char *says)
+{
+	struct tt_job job = { .engine = "tutti", .nranks = 2, .rank = 1, .path = what };
+	struct tt_store s = { .ops = &tt_store_file, .job = &job };
+
+	cr_expect_eq(s.ops->open(&s), TT_ARG);
+	cr_expect(strstr(tt_error_text(), what) && strstr(tt_error_text(), says), "%s",
+		  tt_error_text());
+}
+
+Test(launch, a_path_that_is_no_file_is_refused_before_anybody_waits, .timeout = 30,
+     .fini = remove_all)
+{
+	struct tt_store other = open_file();
+	char value[TT_STORE_VALUE], name[128];
+
+	is_refused(folder, "a folder; name a file, as file:/tmp/tutti-test-");
+	is_refused("/dev/null", "no plain file");
+	snprintf(name, sizeof(name), "%s.k", path);
+	cr_assert_eq(mkfifo(name, 0600), 0);
+	is_refused(name, "no plain file");
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
+	other.ops->close(&other);
+}
+
+/* ---- attempts -------------------------------------------------------------------------------- */
+
+static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
+{
+	static tuttiUniqueId stale;
+	struct tt_id id;
+
+	if (rank != 2 || tt_id_unpack(&m->id, &id))
+		return;
+	id.epoch--;
+	tt_id_pack(&id, &stale);
+	join->id = &stale;
+}
+
+Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
+{
+	struct tt_where where = { .job = "attempts",
+				  .nports = 1,
+				  .epoch = 4,
+				  .naddresses = 1,
+				  .addresses = { tt_loopback4 } };
+	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
+			  .patient = true };
+	int fd;
+
+	cr_assert_eq(tt_sock_reserve(0, &fd, &where.port), 0);
+	cr_assert_eq(tt_id_at(&where, "secret", &m.id), 0);
+	meet_run(&m);
+	cr_expect(strstr(m.report[2].text, "later attempt of this job"), "%s", m.report[2].text);
+	for (int r = 0; r < 2; r++)
+		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r,
+			  m.report[r].text);
+	close(fd);
+}
+
+/* Two jobs whose launchers have the same port:
+ * the second goes on to the next one, and nobody is mistaken. */
+Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
+{
+	struct tt_where where = {
+		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
+	};
+	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
+	int fd;
+
+	cr_assert_eq(tt_sock_reserve(0, &fd, &where.port), 0);
+	where.port = where.port < 65500 ? where.port : 60000;
+	cr_assert_eq(tt_id_at(&where, "secret", &first.id), 0);
+	where.job = "second";
+	cr_assert_eq(tt_id_at(&where, "secret", &second.id), 0);
+	meet_start(&first);
+	meet_run(&second);
+	meet_wait(&first);
+	for (int r = 0; r < 3; r++) {
+		cr_expect_eq(first.report[r].joined, 0, "rank %d of the first: %s", r,
+			     first.report[r].text);
+		cr_expect_eq(second.report[r].joined, 0, "rank %d of the second: %s", r,
+			     second.report[r].text);
+	}
+	close(fd);
+}

@@ -1,0 +1,382 @@
+/*
+ * test_messages.c - messages with tags and versions: order, any source, bounds, cancel, deaths
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/descriptors.h"
+#include "tests/support/ranks.h"
+
+enum { PUSH = 1, PULL, STOP, OTHER };
+
+#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #x, \
+			tuttiGetLastError(NULL)); return 1; } } while (0)
+
+static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn,
+		    void *arg)
+{
+	struct ranks r = { .n = n, .threads = threads, .transport = transport,
+			   .timeout_ms = timeout_ms, .arg = arg, .limit_s = 50 };
+
+	return ranks_run(&r, fn);
+}
+
+/* ---- order and matching ---------------------------------------------------------------------- */
+
+/* Everybody sends to everybody, also to itself, messages of growing size;
+ * each receives all in order. */
+static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	static __thread unsigned char in[70000], out[70000];
+	int next[64] = { 0 };
+	tuttiMsg_t m;
+
+	(void)arg;
+	for (int i = 0; i < 20; i++)
+		for (int p = 0; p < nranks; p++) {
+			size_t bytes = (size_t)(i * i * 170);
+
+			memset(out, rank * 20 + i, bytes);
+			want(!tuttiMsgSend(out, bytes, p, PUSH, (uint64_t)i, *comm));
+		}
+	for (int i = 0; i < 20 * nranks; i++) {
+		want(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, PUSH, -1, *comm, &m));
+		want((int)m.version == next[m.source] && m.tag == PUSH);
+		want(m.bytes == (size_t)(next[m.source] * next[m.source] * 170));
+		want(!m.bytes || (in[0] == (unsigned char)(m.source * 20 + next[m.source]) &&
+				  in[m.bytes - 1] == in[0]));
+		next[m.source]++;
+	}
+	want(tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, 0, *comm, &m) == tuttiInProgress);
+	want(!tuttiBarrier(*comm, NULL));
+	return 0;
+}
+
+Test(messages, arrive_in_order_from_everybody, .timeout = 60)
+{
+	cr_assert_eq(failures(4, false, "shm", 0, all_to_all, NULL), 0);
+	cr_assert_eq(failures(3, false, "tcp", 0, all_to_all, NULL), 0);
+	cr_assert_eq(failures(1, false, NULL, 0, all_to_all, NULL), 0);
+}
+
+Test(messages, reach_ranks_that_are_threads, .timeout = 60)
+{
+	cr_assert_eq(failures(2, true, NULL, 0, all_to_all, NULL), 0);
+}
+
+static int pick(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	int x = 0;
+	tuttiMsg_t m;
+
+	(void)nranks, (void)arg;
+	if (rank == 0) {
+		for (int i = 0; i < 5; i++)
+			want(!tuttiMsgSend(&i, sizeof(i), 1, i % 2 ? PUSH : PULL, 10 + (uint64_t)i,
+					   *comm));
+		return 0;
+	}
+	want(!tuttiMsgProbe(0, PULL, -1, *comm, &m) && m.bytes == sizeof(x) && m.version == 10);
+	want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) && x == 1 &&
+	     m.version == 11);
+	want(tuttiMsgRecv(&x, 2, 0, TUTTI_ANY, -1, *comm, &m) == tuttiInvalidArgument);
+	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	     strstr(tuttiGetLastError(NULL), "4 bytes"));
+	for (int i = 0; i < 5; i++)
+		if (i != 1)
+			want(!tuttiMsgRecv(&x, sizeof(x), 0, TUTTI_ANY, -1, *comm, &m) && x == i);
+	want(tuttiMsgSend(&x, sizeof(x), 7, PUSH, 0, *comm) == tuttiInvalidArgument);
+	want(tuttiMsgSend(&x, sizeof(x), 0, -1, 0, *comm) == tuttiInvalidArgument);
+	want(tuttiMsgSend(NULL, 4, 0, PUSH, 0, *comm) == tuttiInvalidArgument);
+	want(tuttiMsgRecv(&x, sizeof(x), -2, PUSH, 0, *comm, &m) == tuttiInvalidArgument);
+	want(tuttiMsgRecv(&x, sizeof(x), 0, PUSH, -7, *comm, &m) == tuttiInvalidArgument);
+	return 0;
+}
+
+Test(messages, are_picked_by_source_and_tag, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 0, pick, NULL), 0);
+}
+
+/* ---- a store --------------------------------------------------------------------------------- */
+
+#define STEPS 20
+#define VALUES 20000
+
+static int serve(tuttiComm_t comm, int rank, int workers)
+{
+	static float sum[VALUES], in[VALUES];
+	int before = count_descriptors();
+	uint64_t version = 0;
+	tuttiMsg_t m;
+
+	for (int stops = 0; stops < workers;) {
+		want(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, -1, comm, &m));
+		if (m.tag == STOP) {
+			stops++;
+			continue;
+		}
+		for (int i = 0; i < VALUES; i++)
+			sum[i] += in[i];
+		version++;
+		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
+	}
+	/* two a pair, and what the thread sleeps in */
+	want(count_descriptors() <= before + 2 * workers + 4);
+	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
+	     sum[VALUES - 1] == (float)version);
+	return 0;
+}
+
+/* The last two ranks are servers, all others push to both and pull from both. */
+static int store(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	static float ones[VALUES], got[VALUES];
+	int workers = nranks - 2;
+	tuttiMsg_t m;
+
+	(void)arg;
+	if (rank >= workers)
+		return serve(*comm, rank, workers);
+	for (int i = 0; i < VALUES; i++)
+		ones[i] = 1;
+	for (int step = 0; step < STEPS; step++) {
+		for (int s = workers; s < nranks; s++)
+			want(!tuttiMsgSend(ones, sizeof(ones), s, PUSH, (uint64_t)step, *comm));
+		for (int s = workers; s < nranks; s++)
+			want(!tuttiMsgRecv(got, sizeof(got), s, PULL, -1, *comm, &m) &&
+			     got[7] == (float)m.version);
+	}
+	for (int s = workers; s < nranks; s++)
+		want(!tuttiMsgSend(NULL, 0, s, STOP, 0, *comm));
+	return 0;
+}
+
+Test(messages, make_a_sharded_store_that_many_hit_at_once, .timeout = 60)
+{
+	cr_assert_eq(failures(10, false, NULL, 0, store, NULL), 0);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+/* Rank 0 pushes 160 MiB that nobody receives yet, and one message larger than the box; rank 1's
+ * memory stays bounded, and then everything arrives. */
+static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	size_t each = 8u << 20, large = 72u << 20;
+	unsigned char *data = malloc(large);
+	uint64_t held = 0, most = 0;
+	tuttiMsg_t m;
+
+	(void)nranks, (void)arg;
+	memset(data, rank, large);
+	if (rank == 0) {
+		for (int i = 0; i < 20; i++)
+			want(!tuttiMsgSend(data, each, 1, PUSH, (uint64_t)i, *comm));
+		want(!tuttiMsgSend(data, large, 1, PUSH, 20, *comm));
+	} else {
+		/* it fills, and then no more comes */
+		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {
+			want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
+			most = held > most ? held : most;
+			full += most > (32u << 20);
+			usleep(2000);
+		}
+		want(most > (32u << 20) && most < (66u << 20));
+		for (int i = 0; i < 21; i++) {
+			want(!tuttiMsgRecv(data, large, 0, PUSH, -1, *comm, &m) &&
+			     m.version == (uint64_t)i);
+			want(m.bytes == (i < 20 ? each : large) && data[m.bytes - 1] == 0);
+		}
+		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held) && held < (1u << 20));
+	}
+	free(data);
+	want(!tuttiBarrier(*comm, NULL));
+	return 0;
+}
+
+Test(messages, wait_at_their_sender_when_nobody_receives, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 0, flood, NULL), 0);
+}
+
+static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	size_t bytes = 80u << 20;
+	unsigned char *data = calloc(1, bytes);
+	_Atomic int *gave_up = arg;
+	tuttiResult_t rc;
+	char go = 0;
+	tuttiMsg_t m;
+
+	(void)nranks;
+	if (rank == 0) {
+		want(tuttiMsgSend(data, bytes, 1, PUSH, 1, *comm) == tuttiTimeout);
+		want(strstr(tuttiGetLastError(NULL), "rank 1"));
+		/* ours again; what was sent is not changed */
+		memset(data, 1, bytes);
+		*gave_up = 1;
+		while ((rc = tuttiMsgSend(&go, 1, 1, PULL, 2, *comm)) == tuttiTimeout)
+			;
+		want(!rc);
+	} else {
+		want(!tuttiMsgProbe(0, PUSH, 20000, *comm, &m) && m.bytes == bytes);
+		for (int i = 0; i < 20000 && !*gave_up; i++)
+			usleep(1000);
+		want(!tuttiMsgRecv(data, bytes, 0, PUSH, 20000, *comm, &m) && data[bytes - 1] == 0);
+		want(!tuttiMsgRecv(&go, 1, 0, PULL, 20000, *comm, &m));
+	}
+	free(data);
+	return 0;
+}
+
+Test(messages, time_out_without_harm_to_the_stream, .timeout = 60)
+{
+	_Atomic int *gave_up =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert_eq(failures(2, false, NULL, 2500, give_up, (void *)gave_up), 0);
+}
+
+/* ---- cancel ---------------------------------------------------------------------------------- */
+
+static atomic_bool cancelled;
+
+/* Again, since it may not wait yet. */
+static void *cancel_until_it_ends(void *arg)
+{
+	while (!cancelled) {
+		usleep(10000);
+		tuttiMsgCancel(0, OTHER, 0, arg, NULL);
+	}
+	return NULL;
+}
+
+static int cancel(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	pthread_t thread;
+	uint64_t dropped;
+	tuttiMsg_t m;
+	int x = 0;
+
+	(void)nranks, (void)arg;
+	for (uint64_t v = 0; rank == 0 && v < 10; v++)
+		want(!tuttiMsgSend(&x, sizeof(x), 1, PUSH, v, *comm));
+	if (rank == 0) {
+		want(!tuttiMsgSend(&x, sizeof(x), 1, PULL, 0, *comm));
+		return tuttiMsgRecv(&x, sizeof(x), 1, STOP, -1, *comm, &m);
+	}
+	/* so all before it are here */
+	want(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));
+	want(!tuttiMsgCancel(TUTTI_ANY, PUSH, 6, *comm, &dropped) && dropped == 6);
+	want(!tuttiMsgRecv(&x, sizeof(x), 0, PUSH, 0, *comm, &m) && m.version == 6);
+	want(!pthread_create(&thread, NULL, cancel_until_it_ends, *comm));
+	/* longer than the rank may live, since this time-out would give the same */
+	want(tuttiMsgRecv(&x, sizeof(x), 0, OTHER, 100000, *comm, &m) == tuttiInProgress);
+	cancelled = true;
+	pthread_join(thread, NULL);
+	return tuttiMsgSend(&x, sizeof(x), 0, STOP, 0, *comm);
+}
+
+Test(messages, of_old_versions_are_cancelled_and_so_are_waits, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 0, cancel, NULL), 0);
+}
+
+/* ---- deaths ---------------------------------------------------------------------------------- */
+
+/* Rank 2 says something and dies; the others get it,
+ * learn of the death, and go on with each other. */
+static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+	float x = 1;
+	tuttiMsg_t m;
+	int last = 5;
+
+	(void)nranks, (void)arg;
+	if (rank == 2) {
+		for (int p = 0; p < 2; p++)
+			want(!tuttiMsgSend(&last, sizeof(last), p, PUSH, 9, *comm));
+		for (int p = 0; p < 2; p++)
+			want(!tuttiMsgRecv(&last, sizeof(last), p, PULL, -1, *comm, &m));
+		_exit(0);
+	}
+	last = 0;
+	want(!tuttiMsgProbe(2, PUSH, -1, *comm, &m));
+	want(!tuttiMsgSend(&last, sizeof(last), 2, PULL, 0, *comm));
+	want(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiRemoteError);
+	want(!tuttiMsgRecv(&last, sizeof(last), 2, PUSH, 0, *comm, &m) && last == 5);
+	want(tuttiMsgRecv(&last, sizeof(last), 2, PUSH, -1, *comm, &m) == tuttiRemoteError);
+	want(strstr(tuttiGetLastError(NULL), "rank 2 is dead"));
+	want(!tuttiCommRankState(*comm, 2, &state) && state == tuttiRankDead);
+	want(tuttiMsgSend(&last, sizeof(last), 2, PUSH, 0, *comm) == tuttiRemoteError);
+	want(!tuttiMsgSend(&rank, sizeof(rank), 1 - rank, PUSH, 1, *comm));
+	want(!tuttiMsgRecv(&last, sizeof(last), TUTTI_ANY, PUSH, -1, *comm, &m) &&
+	     last == 1 - rank);
+	want(!tuttiCommRankState(*comm, 1 - rank, &state) && state != tuttiRankDead);
+	return 0;
+}
+
+Test(messages, go_on_after_a_death, .timeout = 60)
+{
+	cr_assert_eq(failures(3, false, NULL, 0, death, NULL), 0);
+}
+
+static int leave(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+	tuttiMsg_t m;
+	int x = 1;
+
+	(void)nranks, (void)arg;
+	if (rank)
+		return tuttiMsgSend(&x, sizeof(x), 0, PUSH, 0, *comm);
+	for (int i = 1; i < nranks; i++)
+		want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m));
+	want(tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) == tuttiRemoteError);
+	for (int i = 1; i < nranks; i++)
+		want(!tuttiCommRankState(*comm, i, &state) && state == tuttiRankLeft);
+	return 0;
+}
+
+Test(messages, of_ranks_that_left_are_still_received, .timeout = 60)
+{
+	cr_assert_eq(failures(4, false, NULL, 0, leave, NULL), 0);
+}
+
+static void *wait_for_ever(void *arg)
+{
+	int x;
+	tuttiMsg_t m;
+
+	return (void *)(intptr_t)tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, OTHER, 40000, arg, &m);
+}
+
+static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	pthread_t thread;
+	void *result;
+
+	(void)nranks, (void)arg;
+	want(!pthread_create(&thread, NULL, wait_for_ever, *comm));
+	usleep(100000);
+	want(!tuttiCommAbort(*comm));
+	*comm = NULL;
+	pthread_join(thread, &result);
+	/* or it came too late */
+	want((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);
+	return 0;
+}
+
+Test(messages, waits_end_with_abort, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 0, abort_it, NULL), 0);
+}

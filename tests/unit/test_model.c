@@ -1,0 +1,274 @@
+/*
+ * test_model.c - models on the processor: their gradients, alone, in shares and over leaves, and
+ * how they are told
+ *
+ * What several ranks do together is in train.sh.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/random_floats.h"
+#include "trainer/device/device.h"
+#include "trainer/device/exact.h"
+#include "trainer/fail.h"
+#include "trainer/strategy/leaves.h"
+#include "trainer/model/model.h"
+#include "trainer/data/sampler.h"
+
+TestSuite(model, .timeout = 60);
+
+enum { INPUTS = 16, CLASSES = 4, ROWS = 6 };
+
+struct subject {
+	struct tt_device device;
+	struct tt_model model;
+	float *parameters, *x;
+	uint8_t labels[ROWS];
+};
+
+static void make_subject(struct subject *s, const char *text)
+{
+	struct tt_model_size size = { INPUTS, CLASSES, ROWS, 4 };
+
+	cr_assert_eq(tt_device_open(&s->device, "cpu", false), 0, "%s", tt_train_error());
+	cr_assert_eq(tt_model_open(&s->model, text, &s->device, &size), 0, "%s", tt_train_error());
+	s->parameters = malloc(s->model.parameters * sizeof(float));
+	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
+	tt_model_start(&s->model, 17, s->parameters);
+	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
+		s->parameters[i] += 0.1f * random_float(8, i);
+	s->x = random_floats(ROWS * INPUTS, 9);
+	for (size_t i = 0; i < ROWS; i++)
+		s->labels[i] = (uint8_t)(i % CLASSES);
+}
+
+static void free_subject(struct subject *s)
+{
+	free(s->parameters);
+	free(s->x);
+	tt_model_close(&s->model);
+	tt_device_close(&s->device);
+}
+
+static double loss_of(struct subject *s)
+{
+	const float *logits = s->model.ops->forward(&s->model, s->parameters, s->x, ROWS);
+	double loss = 0;
+
+	for (size_t i = 0; i < ROWS; i++)
+		loss += tt_cross_entropy(logits + i * CLASSES, CLASSES, s->labels[i]);
+	return loss;
+}
+
+static int gradients_of(struct subject *s, size_t first, size_t rows, float *gradients,
+			const struct tt_ready *ready)
+{
+	const float *x = s->x + first * INPUTS;
+	float *logits = s->model.ops->forward(&s->model, s->parameters, x, rows), loss;
+
+	s->device.ops->loss(&s->device, rows, CLASSES, s->labels + first, logits, &loss);
+	return s->model.ops->backward(&s->model, s->parameters, x, rows, logits, NULL, gradients,
+				      ready);
+}
+
+static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn" };
+
+Test(model, gradients_are_those_of_finite_differences)
+{
+	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
+		struct subject s;
+		float *gradients;
+
+		make_subject(&s, shapes[k]);
+		gradients = malloc(s.model.parameters * sizeof(float));
+		cr_assert_eq(gradients_of(&s, 0, ROWS, gradients, NULL), 0);
+		for (size_t t = 0; t < s.model.ntensors; t++) {
+			double wrong = 0, size = 0;
+
+			for (size_t i = s.model.tensors[t].at, n = s.model.tensors[t].count; n;
+			     i++, n--) {
+				float kept = s.parameters[i], above = kept + 1e-3f,
+				      below = kept - 1e-3f;
+				double slope;
+
+				s.parameters[i] = above;
+				slope = loss_of(&s);
+				s.parameters[i] = below;
+				slope = (slope - loss_of(&s)) / ((double)above - below);
+				s.parameters[i] = kept;
+				wrong += (slope - gradients[i]) * (slope - gradients[i]);
+				size += slope * slope;
+			}
+			cr_expect_leq(sqrt(wrong), 1e-3 * sqrt(size),
+				      "%s tensor %zu: off by %g of %g", shapes[k], t, sqrt(wrong),
+				      sqrt(size));
+			cr_expect_gt(size, 0.0);
+		}
+		free(gradients);
+		free_subject(&s);
+	}
+}
+
+Test(model, shares_add_up_to_the_whole_batch)
+{
+	struct subject s;
+	float *whole, *sum, *part;
+
+	make_subject(&s, "mlp:8,7");
+	whole = malloc(s.model.parameters * sizeof(float));
+	part = malloc(s.model.parameters * sizeof(float));
+	sum = malloc(s.model.parameters * sizeof(float));
+	gradients_of(&s, 0, ROWS, whole, NULL);
+	for (int ranks = 2; ranks < 2 * ROWS; ranks++) {
+		memset(sum, 0, s.model.parameters * sizeof(float));
+		for (int r = 0; r < ranks; r++) {
+			struct tt_share share = tt_share_of(ROWS, r, ranks);
+
+			memset(part, 0xff, s.model.parameters * sizeof(float));
+			gradients_of(&s, share.first, share.count, part, NULL);
+			for (size_t i = 0; i < s.model.parameters; i++)
+				sum[i] += part[i];
+		}
+		for (size_t i = 0; i < s.model.parameters; i++)
+			cr_assert_float_eq(sum[i], whole[i], 1e-5, "%d ranks, gradient %zu", ranks,
+					   i);
+	}
+	free(whole);
+	free(part);
+	free(sum);
+	free_subject(&s);
+}
+
+static const enum tt_canonical expressions[] = { TT_CANONICAL_TREE, TT_CANONICAL_CHAIN };
+
+/* All gradients of s over leaves of 2 rows, by `ranks` ranks. */
+static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, float *sums)
+{
+	struct tt_leaves l = tt_leaves_of(kind, ROWS, 2, ranks);
+	size_t count = s->model.parameters, n = 0;
+	struct tt_node node[ROWS];
+	float *memory = malloc(ROWS * count * sizeof(float));
+	float *scratch = malloc(TT_SUM_LEVELS * s->model.piece * sizeof(float));
+	void *at[ROWS];
+
+	for (int r = 0; r < ranks; r++) {
+		struct tt_sum sum = { &l, &s->device, tt_leaves_share(&l, r, ranks), node + n, 0,
+				      count, scratch, s->model.piece };
+		struct tt_node rows = tt_leaves_rows(&l, sum.run);
+		const float *x = s->x + rows.first * INPUTS;
+		size_t many = rows.last - rows.first;
+		float *logits = s->model.ops->forward(&s->model, s->parameters, x, many), loss;
+
+		sum.nodes = tt_leaves_nodes(&l, sum.run, node + n);
+		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
+				    &loss);
+		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
+						    memory + n * count, NULL), 0);
+		for (size_t i = 0; i < sum.nodes; i++, n++)
+			at[n] = memory + n * count;
+	}
+	tt_leaves_fold(&l, &s->device, node, at, &n, count);
+	cr_assert_eq(n, 1);
+	memcpy(sums, at[0], count * sizeof(float));
+	free(memory);
+	free(scratch);
+}
+
+Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
+{
+	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
+		for (int kind = 0; kind < 2; kind++) {
+			struct subject s;
+			float *one, *many, *whole;
+
+			make_subject(&s, shapes[k]);
+			one = malloc(s.model.parameters * sizeof(float));
+			many = malloc(s.model.parameters * sizeof(float));
+			whole = malloc(s.model.parameters * sizeof(float));
+			over_leaves(&s, expressions[kind], 1, one);
+			gradients_of(&s, 0, ROWS, whole, NULL);
+			for (size_t i = 0; i < s.model.parameters; i++)
+				cr_assert_float_eq(one[i], whole[i], 1e-4, "%s", shapes[k]);
+			for (int ranks = 2; ranks < 6; ranks++) {
+				over_leaves(&s, expressions[kind], ranks, many);
+				cr_expect_eq(memcmp(one, many, s.model.parameters * sizeof(float)),
+					     0, "%s, %d ranks", shapes[k], ranks);
+			}
+			free(one);
+			free(many);
+			free(whole);
+			free_subject(&s);
+		}
+	}
+}
+
+struct watch {
+	const float *now, *final;
+	size_t from, parameters, calls, stop_at;
+};
+
+static int watch_ready(void *arg, size_t from)
+{
+	struct watch *w = arg;
+
+	cr_expect_lt(from, w->from);
+	cr_expect_eq(memcmp(w->now + from, w->final + from, (w->parameters - from) * sizeof(float)),
+		     0, "told that %zu is final, too early", from);
+	w->from = from;
+	return ++w->calls == w->stop_at ? -77 : 0;
+}
+
+Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
+{
+	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
+		struct subject s;
+		float *final, *now;
+		struct watch w;
+		struct tt_ready ready = { watch_ready, &w, 20 };
+		size_t calls;
+
+		make_subject(&s, shapes[k]);
+		final = malloc(s.model.parameters * sizeof(float));
+		now = malloc(s.model.parameters * sizeof(float));
+		gradients_of(&s, 0, ROWS, final, NULL);
+		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0, 0 };
+		memset(now, 0xff, s.model.parameters * sizeof(float));
+		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), 0);
+		cr_expect_eq(w.from, 0);
+		cr_expect_geq(w.calls, s.model.ntensors - 1);
+		calls = w.calls;
+		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0,
+				    calls / 2 };
+		memset(now, 0xff, s.model.parameters * sizeof(float));
+		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), -77);
+		cr_expect_eq(w.calls, calls / 2);
+		free(final);
+		free(now);
+		free_subject(&s);
+	}
+}
+
+Test(model, bad_shapes_are_refused)
+{
+	static const char *const bad[] = {
+		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
+		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn:3", "", "mlpx",
+	};
+	struct tt_model_size size = { 4, 2, 1, 1 };
+	struct tt_device device;
+	struct tt_model other;
+
+	cr_assert_eq(tt_device_open(&device, "cpu", false), 0);
+	cr_expect_eq(tt_model_open(&other, "cnn", &device, &size), TT_TRAIN_USAGE); /* 2 x 2 */
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct tt_model model;
+
+		cr_expect_eq(tt_model_open(&model, bad[i], &device, &size), TT_TRAIN_USAGE, "%s",
+			     bad[i]);
+		cr_expect_not_null(strstr(tt_train_error(), bad[i]), "%s", tt_train_error());
+	}
+	tt_device_close(&device);
+	cr_expect_eq(tt_device_open(&device, "abacus", false), TT_TRAIN_USAGE);
+}

@@ -1,0 +1,190 @@
+/*
+ * test_plan_bytes.c - what the rows of the table promise of bytes, and of the order of sums
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "tests/support/plan_all.h"
+
+TestSuite(sends, .timeout = 120);
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/* Blocks this rank sends in all, or to ranks of other hosts. */
+static uint32_t sent_blocks(const struct tt_plan *p, const struct tt_topology *others)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct tt_step *s = &p->steps[i];
+
+		if (s->op != TT_MORE && tt_ref_buf(s->to) == TT_WIRE &&
+		    (!others || others->host_of[p->rank] != others->host_of[tt_ref_index(s->to)]))
+			sum += s->nblocks;
+	}
+	return sum;
+}
+
+static void sends(enum tt_collective c, const char *name, int n, int rank, double buffers)
+{
+	const struct tt_algorithm *a = tt_algorithm_find(c, name);
+
+	build_all(a, name, n, 0, NULL);
+	double unit = plans[rank]->rule == TT_EVEN ? plans[rank]->nblocks : 1;
+
+	cr_expect_float_eq(sent_blocks(plans[rank], NULL) / unit, buffers, 1e-9,
+			   "%s %s n = %d: rank %d sends %g, not %g", tt_collective_name(c), name, n,
+			   rank, sent_blocks(plans[rank], NULL) / unit, buffers);
+	free_all(n);
+}
+
+static int log2_of(int n)
+{
+	return n < 2 ? 0 : 1 + log2_of(n / 2);
+}
+
+Test(sends, send_the_bytes_their_heads_promise)
+{
+	for (int n = 2; n <= 17; n++) {
+		double share = 2.0 * (n - 1) / n, p2 = 1 << log2_of(n),
+		       members = 2.0 * (p2 - 1) / p2;
+
+		for (int r = 0; r < n; r++) {
+			bool folded = r < 2 * (n - p2) && r % 2 == 0,
+			     paired = r < 2 * (n - p2) && r % 2;
+
+			sends(TT_ALLREDUCE, "ring", n, r, share);
+			sends(TT_ALLREDUCE, "two-shot", n, r, share);
+			sends(TT_ALLREDUCE, "reduce-to-one:rotate", n, r, share);
+			if (n % 2 == 0)
+				sends(TT_ALLREDUCE, "hierarchical-copy", n, r, share);
+			sends(TT_ALLREDUCE, "one-shot", n, r, n - 1);
+			sends(TT_ALLREDUCE, "reduce-to-one", n, r, r ? 1 : n - 1);
+			sends(TT_ALLREDUCE, "recursive-doubling", n, r,
+			      folded ? 1 : log2_of(n) + paired);
+			sends(TT_ALLREDUCE, "halving-doubling", n, r,
+			      folded ? 1 : members + paired);
+			sends(TT_REDUCE, "tree", n, r, r ? 1 : 0);
+			sends(TT_REDUCE, "ring", n, r, r ? 1 : 0);
+			sends(TT_REDUCE, "reduce-to-one", n, r, r ? 1 : 0);
+			sends(TT_BROADCAST, "ring", n, r, r == n - 1 ? 0 : 1);
+			sends(TT_BROADCAST, "direct", n, r, r ? 0 : n - 1);
+			sends(TT_ALLGATHER, "ring", n, r, n - 1);
+			sends(TT_ALLGATHER, "bruck", n, r, n - 1);
+			sends(TT_ALLGATHER, "direct", n, r, n - 1);
+			sends(TT_REDUCE_SCATTER, "ring", n, r, n - 1);
+			sends(TT_REDUCE_SCATTER, "direct", n, r, n - 1);
+			if (n == p2) {
+				sends(TT_REDUCE_SCATTER, "halving", n, r, n - 1);
+				sends(TT_ALLGATHER, "recursive-doubling", n, r, n - 1);
+			}
+			sends(TT_ALLTOALL, "direct", n, r, n - 1);
+			sends(TT_GATHER, "direct", n, r, r ? 1 : 0);
+			sends(TT_SCATTER, "direct", n, r, r ? 0 : n - 1);
+		}
+	}
+}
+
+Test(sends, tree_sends_everything_once_up_and_once_down_and_no_rank_more_than_twice)
+{
+	for (int n = 2; n <= 17; n++) {
+		uint32_t sum = 0;
+
+		build_all(tt_algorithm_find(TT_ALLREDUCE, "tree"), "tree", n, 0, NULL);
+		for (int r = 0; r < n; r++) {
+			cr_expect_leq(sent_blocks(plans[r], NULL), 4,
+				      "n = %d: rank %d sends %u halves", n, r,
+				      sent_blocks(plans[r], NULL));
+			sum += sent_blocks(plans[r], NULL);
+		}
+		cr_expect_eq(sum, 4u * (uint32_t)(n - 1));
+		free_all(n);
+	}
+}
+
+/* In buffers, between all hosts. */
+static double between_hosts(const char *name, int hosts, int ranks_each)
+{
+	int host_of[MOST], n = hosts * ranks_each;
+	uint32_t sum = 0;
+
+	for (int r = 0; r < n; r++)
+		host_of[r] = r / ranks_each;
+	struct tt_topology t = topology_of(n, host_of);
+
+	build_all(tt_algorithm_find(TT_ALLREDUCE, name), name, n, 0, &t);
+	for (int r = 0; r < n; r++)
+		sum += sent_blocks(plans[r], &t);
+	double buffers = (double)sum / plans[0]->nblocks;
+
+	free_all(n);
+	return buffers;
+}
+
+Test(sends,
+     hierarchical_moves_2m_minus_2_buffers_between_m_hosts_where_the_flat_ring_moves_more)
+{
+	static const char *const with_ring[] = { "hierarchical", "hierarchical:ring/ring",
+						 "hierarchical:tree/ring",
+						 "hierarchical:halving-doubling/ring",
+						 "hierarchical:one-shot/ring" };
+
+	cr_expect_float_eq(between_hosts("hierarchical", 2, 2), 2, 1e-9);
+	cr_expect_float_eq(between_hosts("ring", 2, 2), 3, 1e-9);
+	for (int m = 2; m <= 5; m++)
+		for (int g = 2; g <= 6; g++) {
+			for (size_t i = 0; i < sizeof(with_ring) / sizeof(*with_ring); i++)
+				cr_expect_float_eq(between_hosts(with_ring[i], m, g), 2 * (m - 1),
+						   1e-9);
+			cr_expect_float_eq(between_hosts("ring", m, g),
+					   2.0 * m * (m * g - 1) / (m * g), 1e-9);
+		}
+}
+
+/* ---- order of sums --------------------------------------------------------------------------- */
+
+/* The sources of the steps that make out[block] here,
+ * chained from the last one back, are the ranks in order. */
+static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
+{
+	int next = 0;
+
+	for (uint32_t i = 0; i < p->nsteps; i++) {
+		const struct tt_step *s = &p->steps[i];
+
+		if (s->op != TT_COMBINE || tt_ref_index(s->dst) % p->nblocks != block)
+			continue;
+		for (int k = 0; k < s->nsrc; k++) {
+			tt_ref r = tt_step_source(s, k);
+			bool carried = k == 0 && next > 0;           /* the sum so far */
+
+			if (!carried)
+				cr_expect_eq(tt_ref_buf(r) == TT_WIRE ? (int)tt_ref_index(r)
+								      : p->rank,
+					     next++, "%s: rank %d of %d combines out of order",
+					     p->algorithm, p->rank, p->nranks);
+		}
+	}
+	cr_expect_eq(next, p->nranks, "%s: rank %d combines %d of %d", p->algorithm, p->rank, next,
+		     p->nranks);
+}
+
+Test(sends, direct_sums_are_in_rank_order_wherever_they_are_made)
+{
+	for (int n = 2; n <= 24; n++) {
+		for (int root = 0; root < n; root++) {
+			build_all(tt_algorithm_find(TT_REDUCE, "reduce-to-one"), "reduce-to-one", n,
+				  root, NULL);
+			sums_in_rank_order(plans[root], 0);
+			free_all(n);
+		}
+		build_all(tt_algorithm_find(TT_ALLREDUCE, "two-shot"), "two-shot", n, 0, NULL);
+		for (int r = 0; r < n; r++)
+			sums_in_rank_order(plans[r], (uint32_t)r);
+		free_all(n);
+		build_all(tt_algorithm_find(TT_ALLREDUCE, "one-shot"), "one-shot", n, 0, NULL);
+		for (int r = 0; r < n; r++)
+			sums_in_rank_order(plans[r], 0);
+		free_all(n);
+	}
+}

@@ -1,0 +1,553 @@
+/*
+ * test_quorum.c - quorum allreduce: bits, masks, stragglers, deaths, the window of kept results
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/ranks.h"
+
+#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
+		nranks, __LINE__, #x,								\
+			tuttiGetLastError(NULL)); return 1; } } while (0)
+#define COUNT 300
+#define OPERATIONS 400
+
+/* What the ranks tell each other about every operation,
+ * in shared memory: all who got it say the same. */
+struct world {
+	int k, slow, every, victims, deadline_ms;
+	unsigned seed;
+	_Atomic unsigned long long hash[OPERATIONS + 1], mask[OPERATIONS + 1];
+	_Atomic int done, late[130], in[130], pids[130], calls[130];
+};
+
+static struct world *world_of(const struct world *w)
+{
+	struct world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	*shared = *w;
+	return shared;
+}
+
+static int run(int n, const char *transport, const char *algo, int timeout_ms, int killed,
+	       rank_fn *fn, void *arg)
+{
+	struct ranks r = { .n = n, .transport = transport, .algo = algo, .timeout_ms = timeout_ms,
+			   .arg = arg, .limit_s = 55 };
+
+	return ranks_run(&r, fn) - killed;
+}
+
+/* ---- bits ------------------------------------------------------------------------------------ */
+
+static void fill(unsigned char *x, size_t bytes, unsigned long long seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		x[i] = (unsigned char)random_of(seed, i);
+}
+
+/* Floats that are no NaN, small enough that no sum is one. */
+static void tame(unsigned char *x, size_t count, size_t element)
+{
+	for (size_t i = 0; i < count; i++) {
+		unsigned char *high = &x[i * element + element - 1];
+
+		*high = (unsigned char)((*high & 0x80) |
+					(element == 1 ? *high & 0x3f : 0x30 | (*high & 7)));
+	}
+}
+
+static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	static const struct { tuttiDataType_t type; size_t element;
+	} types[] = {
+		{ tuttiFloat32, 4 },	{ tuttiBfloat16, 2 }, { tuttiFloat16, 2 },
+		{ tuttiFloat8e4m3, 1 }, { tuttiFloat64, 8 },  { tuttiInt32, 4 },
+	};
+	static const tuttiRedOp_t ops[] = { tuttiSum, tuttiAvg, tuttiMax, tuttiProd };
+	static const size_t counts[] = { 1, 1000, 70001, 0 };
+	static unsigned char in[8 * 70001], a[sizeof(in)], b[sizeof(in)];
+	uint64_t number = 0;
+
+	(void)arg;
+	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
+		for (size_t o = 0; o < 4; o++)
+			for (size_t c = 0; c < 4; c++) {
+				size_t bytes = counts[c] * types[t].element;
+				tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+
+				fill(in, bytes,
+				     (unsigned long long)rank * 1000 + t * 100 + o * 10 + c);
+				if (types[t].type != tuttiInt32)
+					tame(in, counts[c], types[t].element);
+				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
+						     NULL));
+				memcpy(b, in, bytes);                    /* in place */
+				want(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o],
+							   nranks, 20000, *comm, NULL, &q));
+				if (memcmp(a, b, bytes))
+					fprintf(stderr, "type %d op %d count %zu\n", types[t].type,
+						ops[o], counts[c]);
+				want(!memcmp(a, b, bytes));
+				want(q.count == nranks && q.mine == tuttiQuorumIn &&
+				     q.sequence == ++number);
+				want(q.mask[0] == (nranks == 64 ? ~0ull : (1ull << nranks) - 1));
+			}
+	return 0;
+}
+
+Test(quorum, of_all_has_the_bits_of_reduce_to_one, .timeout = 60)
+{
+	cr_expect_eq(run(1, NULL, "reduce-to-one", 0, 0, same_bits, NULL), 0);
+	cr_expect_eq(run(3, NULL, "reduce-to-one", 0, 0, same_bits, NULL), 0);
+	cr_expect_eq(run(10, "tcp", "reduce-to-one", 0, 0, same_bits, NULL), 0);
+}
+
+/* ---- stragglers ------------------------------------------------------------------------------ */
+
+static float value(int rank, uint64_t number, int i)
+{
+	return (float)(random_of((unsigned)rank * 7919u + number, (unsigned)i) % 100000) / 977.0f;
+}
+
+static uint64_t hash_of(const float *x, int n)
+{
+	uint64_t h = 0;
+
+	for (int i = 0; i < n; i++) {
+		unsigned bits;
+
+		memcpy(&bits, &x[i], 4);
+		h = random_of(h, bits);
+	}
+	return h | 1;
+}
+
+/* The result is the sum in rank order over the mask; whoever got this operation got the same. */
+static int check(const struct world *w, int rank, int nranks, const float *out,
+		 const tuttiQuorum_t *q)
+{
+	struct world *shared = (struct world *)(uintptr_t)w;
+	unsigned long long h = hash_of(out, COUNT), before = 0, mask = 0;
+	int used = 0;
+
+	for (int i = 0; i < COUNT; i++) {
+		float sum = 0;
+		bool first = true;
+
+		for (int r = 0; r < nranks; r++)
+			if (q->mask[r / 64] >> r % 64 & 1) {
+				sum = first ? value(r, q->sequence, i)
+					    : sum + value(r, q->sequence, i);
+				first = false;
+			}
+		want(sum == out[i]);
+	}
+	for (int r = 0; r < nranks; r++)
+		used += (int)(q->mask[r / 64] >> r % 64 & 1);
+	want(used == q->count && used > 0 && q->sequence <= q->newest && q->sequence <= OPERATIONS);
+	want((q->mask[rank / 64] >> rank % 64 & 1) || q->mine != tuttiQuorumIn);
+	want(atomic_compare_exchange_strong(&shared->hash[q->sequence], &before, h) || before == h);
+	want(atomic_compare_exchange_strong(&shared->mask[q->sequence], &mask, q->mask[0]) ||
+	     mask == q->mask[0]);
+	return 0;
+}
+
+static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number,
+		      tuttiQuorum_t *q)
+{
+	float in[COUNT], out[COUNT], carry[COUNT];
+
+	q->carry = carry;
+	q->every = w->every;
+	for (int i = 0; i < COUNT; i++)
+		in[i] = value(rank, *number + 1, i);
+	want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, w->k, w->deadline_ms,
+				   comm, NULL, q));
+	want(q->sequence > *number &&
+	     (!w->every || q->newest > *number + TUTTI_QUORUM_KEPT || q->sequence == *number + 1));
+	if (check(w, rank, nranks, out, q))
+		return 1;
+	if (q->mine == tuttiQuorumLate)
+		want(!memcmp(carry, in, sizeof(in)));
+	w->late[rank] += q->mine == tuttiQuorumLate;
+	w->in[rank] += q->mine == tuttiQuorumIn;
+	w->calls[rank]++;
+	q->carry = NULL;
+	*number = q->sequence;
+	return 0;
+}
+
+/* The last `slow` ranks are slow; the others make a fixed number of operations, and slow ones come
+ * as they can. */
+static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	uint64_t number = 0;
+	bool slow = rank >= nranks - w->slow;
+
+	w->pids[rank] = getpid();
+	for (int i = 0; number < OPERATIONS / 4; i++) {
+		usleep((unsigned)(random_of(w->seed + (unsigned)rank, (unsigned)i) % 600) *
+		       (slow ? 10 : 1));
+		if (contribute(w, *comm, rank, nranks, &number, &q))
+			return 1;
+		if (!slow && q.mine == tuttiQuorumIn)
+			want(q.count >= (w->k < nranks - w->slow ? w->k : nranks - w->slow));
+	}
+	w->done++;
+	while (w->done < nranks)                         /* rank 0 adds up for all */
+		usleep(1000);
+	return 0;
+}
+
+static void check_stragglers(int n, struct world world)
+{
+	struct world *w = world_of(&world);
+	int late = 0, in = 0;
+
+	cr_expect_eq(run(n, NULL, NULL, 20000, 0, straggle, w), 0);
+	for (int r = 0; r < n; r++) {
+		late += w->late[r];
+		in += w->in[r];
+	}
+	cr_expect_gt(late, 0, "nobody was late");
+	cr_expect_geq(in, OPERATIONS / 4 * w->k - n, "%d contributions were used", in);
+}
+
+Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
+{
+	check_stragglers(5, (struct world){ .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
+	check_stragglers(6, (struct world){ .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
+}
+
+Test(quorum, hands_out_every_result_to_who_asks, .timeout = 60)
+{
+	check_stragglers(5,
+			 (struct world){
+				 .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
+}
+
+Test(quorum, of_32_ranks, .timeout = 60)
+{
+	check_stragglers(32, (struct world){ .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
+}
+
+Test(quorum, of_128_ranks, .timeout = 300)
+{
+	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
+		cr_skip_test("128 processes: only in tier soak");
+	check_stragglers(128,
+			 (struct world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
+}
+
+/* A rank that was away for long learns so at once;
+ * one that wants every result gets those that are kept. */
+static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	float out[COUNT], in[COUNT] = { 0 };
+	uint64_t number = 0;
+
+	for (int i = 0; rank < 2 && i < 10; i++)
+		if (contribute(w, *comm, rank, nranks, &number, &q))
+			return 1;
+	if (rank < 2)
+		w->done++;
+	while (w->done < 2)
+		usleep(1000);
+	/* one by one, wishing only, until it is up to date */
+	if (rank == 2) {
+		q.every = 1;
+		for (int i = 1; i <= 10; i++) {
+			want(!tuttiAllReduceQuorum(NULL, out, COUNT, tuttiFloat32, tuttiSum, 2, 0,
+						   *comm, NULL, &q));
+			want(q.sequence == (uint64_t)i && q.newest == 10 &&
+			     q.mine == tuttiQuorumNone && q.count == 2);
+			want(!check(w, rank, nranks, out, &q));
+		}
+		w->done++;
+	}
+	if (rank == 3) {                                 /* the newest at once */
+		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
+					   NULL, &q));
+		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
+		     !check(w, rank, nranks, out, &q));
+		w->done++;
+	}
+	while (w->done < 4)
+		usleep(1000);
+	number = 10;                                     /* and all go on from there */
+	w->k = 4;
+	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.sequence == 11 && q.count == 4);
+	want(!tuttiBarrier(*comm, NULL));
+	return 0;
+}
+
+Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
+{
+	struct world *w = world_of(&(struct world){ .k = 2, .deadline_ms = 20000 });
+
+	cr_expect_eq(run(4, NULL, NULL, 20000, 0, away, w), 0);
+}
+
+/* ---- deadlines, deaths, stops ---------------------------------------------------------------- */
+
+/* Rank 1 never comes. One of the others may be late, too; then there is another operation. */
+static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	uint64_t number = 0;
+
+	while (rank != 1 && q.mask[0] != 5)
+		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
+		     !(q.mask[0] & ~5ull) && q.count == __builtin_popcountll(q.mask[0]));
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(quorum, ends_at_its_deadline, .timeout = 60)
+{
+	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 300 });
+
+	cr_expect_eq(run(3, NULL, NULL, 20000, 0, deadline, w), 0);
+}
+
+/* Victims are killed at random moments; k = n,
+ * and yet nobody waits for a dead rank until the deadline. */
+static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	uint64_t number = 0;
+
+	for (int i = 0; number < OPERATIONS / 4; i++) {
+		if (rank > nranks - 1 - w->victims &&
+		    number == 10u + 20u * (unsigned)(nranks - 1 - rank))
+			raise(SIGKILL);
+		if (contribute(w, *comm, rank, nranks, &number, &q))
+			return 1;
+		want(q.mine == tuttiQuorumIn && q.count >= nranks - w->victims);
+	}
+	want(q.count == nranks - w->victims);
+	w->done++;
+	while (w->done < nranks - w->victims)
+		usleep(1000);
+	return 0;
+}
+
+Test(quorum, loses_only_the_place_of_a_dead_rank, .timeout = 60)
+{
+	struct world *w = world_of(&(struct world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
+
+	cr_expect_eq(run(6, NULL, NULL, 20000, 2, die, w), 0);
+	w = world_of(&(struct world){ .k = 2, .victims = 1, .deadline_ms = 100000 });
+	cr_expect_eq(run(2, "tcp", NULL, 20000, 1, die, w), 0);
+}
+
+static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	float x[COUNT] = { 0 };
+	uint64_t number = 0;
+	tuttiComm_t left;
+
+	want(!contribute(w, *comm, rank, nranks, &number, &q));
+	w->done++;
+	while (rank == 0 && w->done < nranks)    /* the others may not have their result yet */
+		usleep(1000);
+	if (rank == 0)
+		raise(SIGKILL);
+	want(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) ==
+	     tuttiRemoteError);
+	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	     strstr(tuttiGetLastError(NULL), "quorum operation 2"));
+	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
+	x[0] = 1;                                /* another adds up from now on */
+	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
+				   NULL, &q));
+	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
+	     x[0] == (float)(nranks - 1));
+	tuttiCommDestroy(*comm);
+	*comm = left;
+	return 0;
+}
+
+Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout = 60)
+{
+	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 20000 });
+
+	cr_expect_eq(run(3, NULL, NULL, 20000, 1, lose_root, w), 0);
+}
+
+/* The last rank is stopped for 20 operations; then it is late once, and in again. */
+static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	uint64_t number = 0;
+
+	w->pids[rank] = getpid();
+	want(!tuttiBarrier(*comm, NULL));
+	if (rank == nranks - 1)
+		raise(SIGSTOP);
+	for (int i = 0; rank < nranks - 1 && i < 20; i++)
+		if (contribute(w, *comm, rank, nranks, &number, &q))
+			return 1;
+	if (rank < nranks - 1)
+		w->done++;
+	while (w->done < nranks - 1)
+		usleep(1000);
+	if (rank == nranks - 1) {
+		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
+		     q.mine == tuttiQuorumLate && number == 20);
+		w->done++;
+	}
+	while (w->done < nranks) {
+		if (rank == 0)                   /* again, since it may not have stopped yet */
+			kill(w->pids[nranks - 1], SIGCONT);
+		usleep(1000);
+	}
+	w->k = nranks;
+	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn &&
+	     q.count == nranks);
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
+{
+	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 20000 });
+
+	cr_expect_eq(run(4, NULL, NULL, 20000, 0, stop, w), 0);
+}
+
+/* ---- use ------------------------------------------------------------------------------------- */
+
+/* Rank 0's call is there as soon as there is memory for it; then it is rank 1's turn. */
+static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *turn)
+{
+	float x[8] = { 1 }, y[8];
+	uint64_t before, held;
+	tuttiStream_t stream;
+
+	want(!tuttiStreamCreate(&stream) && !tuttiCommMemStats(comm, tuttiMemControl, &before));
+	want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, comm, stream, NULL));
+	do
+		want(!tuttiCommMemStats(comm, tuttiMemControl, &held));
+	while (held <= before);
+	*turn = 1;
+	want(!tuttiStreamSynchronize(stream) && !tuttiStreamDestroy(stream) && y[0] == 2);
+	return 0;
+}
+
+static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER, unmade = { 0 };
+	float x[8] = { 1 }, y[8];
+	_Atomic int *turn = arg;
+
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, nranks + 1, 0, *comm, NULL,
+				  &q) == tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &unmade) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidArgument);
+	tuttiGroupStart();
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	     tuttiInvalidUsage);
+	want(tuttiGroupEnd() == tuttiInvalidUsage);
+	/* another count than rank 0's, which is first */
+	if (rank == 1) {
+		while (!*turn)
+			usleep(1000);
+		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) ==
+		     tuttiInvalidUsage);
+		want(strstr(tuttiGetLastError(NULL), "rank 1 called") &&
+		     strstr(tuttiGetLastError(NULL), "rank 0"));
+	}
+	if (rank == 0)
+		want(!call_first(*comm, rank, nranks, turn));
+	else
+		want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL,
+					   NULL) && y[0] == 2);
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(quorum, refuses_in_words, .timeout = 60)
+{
+	_Atomic int *turn =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_expect_eq(run(2, NULL, NULL, 20000, 0, misuse, (void *)turn), 0);
+}
+
+static int in_stream(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiQuorum_t q[10];
+	float x[10][4], sum = 0;
+	tuttiStream_t stream;
+
+	(void)arg;
+	want(!tuttiStreamCreate(&stream));
+	for (int i = 0; i < 10; i++) {
+		q[i] = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
+		x[i][0] = (float)(rank + i);
+		want(!tuttiAllReduceQuorum(x[i], x[i], 4, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+					   stream, &q[i]));
+	}
+	want(!tuttiStreamSynchronize(stream));
+	for (int i = 0; i < 10; i++, sum = 0) {
+		for (int r = 0; r < nranks; r++)
+			sum += (float)(r + i);
+		want(x[i][0] == sum && q[i].sequence == (uint64_t)i + 1 && q[i].count == nranks);
+	}
+	want(!tuttiStreamDestroy(stream));
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(quorum, runs_in_a_stream, .timeout = 60)
+{
+	cr_expect_eq(run(3, NULL, NULL, 20000, 0, in_stream, NULL), 0);
+}
+
+/* Rank 0 keeps contributions and results, and no more with every operation. */
+static int bounded(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	size_t count = 1u << 20;
+	float *x = calloc(count, sizeof(*x));
+	uint64_t held, after_ten = 0;
+
+	(void)arg;
+	for (int i = 0; i < 40; i++) {
+		want(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+					   NULL, NULL));
+		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
+		want(held < (size_t)(nranks + 2) * count * 4 + (66u << 20));
+		after_ten = i == 18 ? held : after_ten;
+		want(i < 19 || held < after_ten + (5u << 20));
+	}
+	want(rank == 0 || held < (6u << 20));
+	free(x);
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(quorum, holds_no_more_with_every_operation, .timeout = 60)
+{
+	cr_expect_eq(run(3, NULL, NULL, 20000, 0, bounded, NULL), 0);
+}

@@ -1,0 +1,136 @@
+/*
+ * test_registered.c - sets of address ranges against a plain list, and that watchers hear of memory
+ * before it goes
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "mem/registered.h"
+#include "mem/memory.h"
+
+#define MOST 400
+
+static uint64_t drawn = 88172645463325252u;
+
+static uint64_t draw(uint64_t below)
+{
+	drawn ^= drawn << 13;
+	drawn ^= drawn >> 7;
+	drawn ^= drawn << 17;
+	return drawn % below;
+}
+
+static bool holds(const struct tt_interval *i, uintptr_t start, uintptr_t end)
+{
+	return i->start <= start && end <= i->end;
+}
+
+static int depth(const struct tt_interval *n)
+{
+	int l = n ? depth(n->left) : 0, r = n ? depth(n->right) : 0;
+
+	return n ? 1 + (l > r ? l : r) : 0;
+}
+
+Test(memory, a_set_of_ranges_answers_as_a_list_does, .timeout = 60)
+{
+	static struct tt_interval all[MOST];
+	static bool in[MOST];
+	struct tt_interval *root = NULL, *found;
+	int asked = 0, held = 0;
+
+	for (int round = 0; round < 40000; round++) {
+		struct tt_interval *i = &all[draw(MOST)];
+		uintptr_t start = draw(2000), end = start + draw(200);
+		bool expected = false;
+
+		if (!in[i - all]) {
+			/* many are equal, or lie in one another */
+			i->start = draw(2000);
+			i->end = i->start + draw(round % 3 ? 40 : 600);
+			tt_intervals_add(&root, i);
+		} else {
+			tt_intervals_remove(&root, i);
+		}
+		in[i - all] = !in[i - all];
+		for (int k = 0; k < MOST && !expected; k++)
+			expected = in[k] && holds(&all[k], start, end);
+		found = tt_intervals_holding(root, start, end);
+		cr_assert(expected == (found != NULL));
+		cr_assert(!found || (in[found - all] && holds(found, start, end)));
+		asked++;
+		held += expected;
+	}
+	cr_assert(held > asked / 20 && held < asked);
+	cr_assert(depth(root) < 40, "%d", depth(root));
+}
+
+Test(memory, ranges_in_order_do_not_make_a_list, .timeout = 60)
+{
+	static struct tt_interval all[100000];
+	struct tt_interval *root = NULL;
+
+	for (size_t i = 0; i < 100000; i++) {
+		all[i] = (struct tt_interval){ .start = i * 64, .end = i * 64 + 64 };
+		tt_intervals_add(&root, &all[i]);
+	}
+	cr_assert(depth(root) < 60, "%d", depth(root));
+	cr_assert(tt_intervals_holding(root, 6400, 6464) == &all[100]);
+	cr_assert(tt_intervals_holding(root, 6400, 6465) == NULL);
+	for (size_t i = 0; i < 100000; i += 2)
+		tt_intervals_remove(&root, &all[i]);
+	cr_assert(tt_intervals_holding(root, 6400, 6464) == NULL);
+	cr_assert(tt_intervals_holding(root, 6464, 6528) == &all[101]);
+}
+
+/* ---- memory that lasts ----------------------------------------------------------------------- */
+
+struct hearer { struct tt_lasting_watch watch; int heard; uint64_t number; char byte; };
+
+static void going(struct tt_lasting_watch *w, const struct tt_lasting *l)
+{
+	struct hearer *h = (struct hearer *)w;
+
+	h->heard++;
+	h->number = l->number;
+	h->byte = *(char *)l->range.start;             /* it is still there */
+}
+
+static void number_of(void *arg, const struct tt_lasting *l)
+{
+	*(uint64_t *)arg = l->number;
+}
+
+Test(memory, watchers_hear_before_memory_goes, .timeout = 30)
+{
+	struct hearer a = { .watch.going = going }, b = { .watch.going = going };
+	uint64_t number = 0, second = 0;
+	struct tt_lasting mine;
+	char own[100];
+	void *p, *q;
+
+	tt_lasting_watch(&a.watch);
+	tt_lasting_watch(&b.watch);
+	cr_assert(tt_memory_alloc(10000, &p) == 0);
+	*(char *)p = 7;
+	cr_assert(tt_lasting_find((char *)p + 100, 5000, number_of, &number));
+	cr_assert_not(tt_lasting_find((char *)p + 100, 50000, number_of, &number));
+	cr_assert_not(tt_lasting_find(own, 1, NULL, NULL));
+	cr_assert(tt_memory_free(p) == 0);
+	cr_assert(a.heard == 1 && b.heard == 1 && a.number == number && a.byte == 7);
+	cr_assert_not(tt_lasting_find(p, 1, NULL, NULL));
+	cr_assert(tt_memory_alloc(10000, &q) == 0);            /* often at the same place */
+	cr_assert(tt_lasting_find(q, 10000, number_of, &second) && second != number);
+	tt_lasting_unwatch(&a.watch);
+	cr_assert(tt_memory_free(q) == 0);
+	cr_assert(a.heard == 1 && b.heard == 2);
+
+	own[0] = 3;
+	tt_lasting_add(&mine, own, sizeof(own));
+	cr_assert(tt_lasting_find(own + 99, 1, NULL, NULL));
+	cr_assert_not(tt_lasting_find(own + 99, 2, NULL, NULL));
+	tt_lasting_remove(&mine);
+	cr_assert(b.heard == 3 && b.byte == 3);
+	cr_assert_not(tt_lasting_find(own, 1, NULL, NULL));
+	tt_lasting_unwatch(&b.watch);
+}

@@ -1,0 +1,366 @@
+/*
+ * test_shrink.c - going on with those that are left: after kills, stops, by a list, again and again
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/support/ranks.h"
+
+#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
+		nranks, __LINE__, #x,								\
+			tuttiGetLastError(NULL)); return 1; } } while (0)
+#define COUNT 1000
+
+struct plan {
+	int victims[8], nvictims;
+	bool late;                       /* they die some time after the others began to shrink */
+	int rounds;
+	unsigned seed;
+	_Atomic int survivors, pids[128], resumed, passed;
+};
+
+static struct plan *plan_of(const struct plan *p)
+{
+	struct plan *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	*shared = *p;
+	return shared;
+}
+
+static int run(int n, const char *transport, int timeout_ms, int killed, rank_fn *fn,
+	       struct plan *p)
+{
+	struct ranks r = {
+		.n = n, .transport = transport, .timeout_ms = timeout_ms, .arg = p, .limit_s = 55
+	};
+
+	return ranks_run(&r, fn) - killed;
+}
+
+static bool is_victim(const struct plan *p, int rank)
+{
+	for (int i = 0; i < p->nvictims; i++)
+		if (p->victims[i] == rank)
+			return true;
+	return false;
+}
+
+/* The sum of old ranks + 1, by the elements' index; every survivor of the first communicator
+ * contributes its own. */
+static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float expected)
+{
+	float in[COUNT], out[COUNT];
+	tuttiResult_t rc;
+
+	for (int i = 0; i < COUNT; i++)
+		in[i] = mine * (float)(i + 1);
+	rc = tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, comm, NULL);
+	if (rc)
+		return rc;
+	for (int i = 0; i < COUNT; i++)
+		want(in[i] == mine * (float)(i + 1) && out[i] == expected * (float)(i + 1));
+	return 0;
+}
+
+/* Victims die at once or amid the shrinking;
+ * the others retry and get exactly the survivors' sum. */
+static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct plan *p = arg;
+	float in[COUNT] = { 1 }, out[COUNT], expected = 0;
+	tuttiComm_t next = NULL, before = NULL;
+	tuttiResult_t rc;
+	int n, place;
+
+	for (int r = 0; r < nranks; r++)
+		expected += is_victim(p, r) ? 0 : (float)(r + 1);
+	/* others may die early in it */
+	tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, *comm, NULL);
+	if (is_victim(p, rank) && (!p->late || rank == p->victims[p->nvictims - 1])) {
+		usleep((unsigned)(random_of(p->seed, (unsigned)rank) % 3000));
+		raise(SIGKILL);
+	}
+	if (is_victim(p, rank)) {
+		ualarm((unsigned)(1000 + random_of(p->seed, (unsigned)rank) % 30000), 0);
+		signal(SIGALRM, SIG_DFL);
+	}
+	for (n = nranks; n > nranks - p->nvictims;) {
+		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks,
+						       is_victim(p, rank) ? 0 : (float)(rank + 1),
+						       expected)))
+			;                                /* those who are to die are there still */
+		want(rc == tuttiRemoteError);
+		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		tuttiCommDestroy(before);
+		before = *comm;
+		*comm = next;
+		want(!tuttiCommCount(next, &n));
+	}
+	rc = (tuttiResult_t)check_sum(*comm, rank, nranks, (float)(rank + 1), expected);
+	tuttiCommDestroy(before);
+	want(!rc && !tuttiCommCount(next, &n) && n == nranks - p->nvictims);
+	place = 0;
+	for (int r = 0; r < rank; r++)
+		place += !is_victim(p, r);
+	want(!tuttiCommUserRank(next, &n) && n == place);
+	p->survivors++;
+	return 0;
+}
+
+static void check(int n, const char *transport, struct plan plan)
+{
+	struct plan *p = plan_of(&plan);
+
+	cr_expect_eq(run(n, transport, 20000, p->nvictims, survive, p), 0, "%d ranks, %s, seed %u",
+		     n, transport, p->seed);
+	cr_expect_eq(p->survivors, n - p->nvictims, "%d ranks, %s: %d survived", n, transport,
+		     p->survivors);
+}
+
+Test(shrink, gives_the_survivors_sum, .timeout = 60)
+{
+	check(2, "shm", (struct plan){ .victims = { 1 }, .nvictims = 1 });
+	check(2, "tcp", (struct plan){ .victims = { 0 }, .nvictims = 1 });
+	check(3, "shm", (struct plan){ .victims = { 1 }, .nvictims = 1 });
+	check(4, "tcp", (struct plan){ .victims = { 0 }, .nvictims = 1 });
+	check(5, "shm", (struct plan){ .victims = { 0, 1, 3 }, .nvictims = 3 });
+	check(8, "tcp", (struct plan){ .victims = { 7, 2 }, .nvictims = 2 });
+}
+
+Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
+{
+	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
+}
+
+/* The first victim breaks the communicator, others,
+ * the chair among them, die while it is shrunk. */
+Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
+{
+	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
+	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 6;
+
+	for (unsigned seed = first; seed < first + rounds; seed++)
+		check(6, seed % 2 ? "tcp" : "shm",
+		      (struct plan){
+			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
+}
+
+/* As above, but the old communicator is destroyed at once, so that
+ * nobody may be there to tell a rank that a death kept behind. It may
+ * be left out then: in words, and nobody hangs or gets a wrong sum. */
+static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct plan *p = arg;
+	tuttiComm_t next;
+	tuttiResult_t rc;
+	int n = nranks;
+
+	if (is_victim(p, rank)) {
+		ualarm((unsigned)(1000 + random_of(p->seed, (unsigned)rank) % 30000), 0);
+		signal(SIGALRM, SIG_DFL);
+	}
+	for (int calls = 0; calls < 20 || n > nranks - p->nvictims; calls++) {
+		rc = (tuttiResult_t)check_sum(*comm, rank, n, 1, (float)n);
+		if (!rc)
+			continue;
+		want(rc == tuttiRemoteError);
+		if (tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT)) {
+			want(strstr(tuttiGetLastError(NULL), "the others went on"));
+			p->resumed++;
+			return 0;
+		}
+		tuttiCommDestroy(*comm);
+		*comm = next;
+		want(!tuttiCommCount(next, &n));
+	}
+	p->survivors++;
+	return 0;
+}
+
+Test(shrink, leaves_nobody_hanging_when_the_old_one_is_destroyed_too_early, .timeout = 600)
+{
+	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
+	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 3;
+	int behind = 0;
+
+	for (unsigned seed = first; seed < first + rounds; seed++) {
+		struct plan *p = plan_of(
+			&(struct plan){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
+
+		cr_expect_eq(run(6, seed % 2 ? "tcp" : "shm", 20000, 3, hurry, p), 0, "seed %u",
+			     seed);
+		cr_expect_eq(p->survivors + p->resumed, 3, "seed %u: %d and %d", seed, p->survivors,
+			     p->resumed);
+		behind += p->resumed;
+	}
+	cr_log_info("%d of %u ranks were left behind", behind, 3 * rounds);
+}
+
+/* ---- stopped --------------------------------------------------------------------------------- */
+
+/* Rank 1 is stopped; the others time out and go on;
+ * then it is continued, and learns that it is out. */
+static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct plan *p = arg;
+	tuttiComm_t next = NULL;
+	tuttiResult_t rc;
+
+	p->pids[rank] = getpid();
+	want(!check_sum(*comm, rank, nranks, 1, (float)nranks));
+	if (rank == 1) {
+		raise(SIGSTOP);
+		while (!(rc = tuttiBarrier(*comm, NULL)))
+			;
+		want(rc == tuttiRemoteError || rc == tuttiTimeout);
+		want(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+			     tuttiRemoteError &&
+		     !next);
+		want(strstr(tuttiGetLastError(NULL), "went on without this rank"));
+		p->resumed = 1;
+		return 0;
+	}
+	want(tuttiBarrier(*comm, NULL) == tuttiTimeout);
+	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+	want(!check_sum(next, rank, nranks, 1, (float)(nranks - 1)));
+	if (p->rounds)                           /* gone when the other wakes up */
+		tuttiCommDestroy(*comm);
+	want(!tuttiBarrier(next, NULL));
+	if (rank == 0)
+		kill(p->pids[1], SIGCONT);
+	for (int i = 0; i < 2000 && !p->resumed; i++)
+		usleep(10000);
+	want(p->resumed);
+	want(!check_sum(next, rank, nranks, 2, (float)(2 * (nranks - 1))));
+	if (p->rounds)
+		*comm = next;
+	else
+		tuttiCommDestroy(next);
+	return 0;
+}
+
+Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
+{
+	struct plan *p = plan_of(&(struct plan){ .rounds = 0 });
+
+	cr_expect_eq(run(4, NULL, 3000, 0, wake_up, p), 0);
+	p = plan_of(&(struct plan){ .rounds = 1 });
+	cr_expect_eq(run(3, "tcp", 3000, 0, wake_up, p), 0);
+}
+
+/* ---- by a list ------------------------------------------------------------------------------- */
+
+static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	int out[] = { 1, 3 }, wrong[] = { 9 }, self[] = { rank }, n;
+	tuttiComm_t next = NULL;
+
+	(void)arg;
+	want(tuttiCommShrink(*comm, wrong, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
+	want(tuttiCommShrink(*comm, self, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
+	want(tuttiCommShrink(*comm, out, 2, NULL, NULL, TUTTI_SHRINK_DEFAULT) ==
+	     tuttiInvalidArgument);
+	want(!tuttiBarrier(*comm, NULL));
+	if (rank != 1 && rank != 3) {
+		want(!tuttiCommShrink(*comm, out, 2, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		want(!tuttiCommCount(next, &n) && n == nranks - 2);
+		want(!check_sum(next, rank, nranks, 1, (float)(nranks - 2)));
+		tuttiCommDestroy(next);
+	}
+	want(!tuttiBarrier(*comm, NULL));                /* the old one goes on */
+	return 0;
+}
+
+Test(shrink, leaves_out_those_on_the_list, .timeout = 60)
+{
+	cr_expect_eq(run(5, NULL, 0, 0, listed, NULL), 0);
+	cr_expect_eq(run(4, "tcp", 0, 0, listed, NULL), 0);
+}
+
+static int differ(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	int out[] = { rank == 0 ? 3 : 2 };
+	tuttiComm_t next;
+	tuttiResult_t rc;
+
+	(void)arg;
+	if (rank == 0 || rank == 1) {
+		rc = tuttiCommShrink(*comm, out, 1, &next, NULL, TUTTI_SHRINK_DEFAULT);
+		want(rc == tuttiInvalidUsage || rc == tuttiTimeout);
+		want(strstr(tuttiGetLastError(NULL), "list") ||
+		     strstr(tuttiGetLastError(NULL), "did not call"));
+	}
+	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
+}
+
+Test(shrink, says_so_when_lists_differ, .timeout = 60)
+{
+	cr_expect_eq(run(4, NULL, 3000, 0, differ, NULL), 0);
+}
+
+static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiComm_t next;
+	float x[4] = { 0 };
+
+	(void)arg;
+	if (rank)                                        /* waits for rank 0, who does not come */
+		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
+		     tuttiRemoteError);
+	else
+		usleep(50000);
+	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL,
+			      rank ? TUTTI_SHRINK_DEFAULT : TUTTI_SHRINK_ABORT));
+	want(!check_sum(next, rank, nranks, 1, (float)nranks));
+	tuttiCommDestroy(*comm);
+	*comm = next;
+	return 0;
+}
+
+Test(shrink, can_end_what_runs_first, .timeout = 60)
+{
+	cr_expect_eq(run(3, NULL, 0, 0, abort_first, NULL), 0);
+	cr_expect_eq(run(1, NULL, 0, 0, abort_first, NULL), 0);
+}
+
+/* ---- again and again ------------------------------------------------------------------------- */
+
+/* The highest rank dies, then the lowest, ... until one is left. */
+static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiComm_t next;
+	int me = rank, n = nranks, first = 0, last = nranks - 1, sums = 0;
+	struct plan *p = arg;
+
+	for (int round = 0; n > 1; round++) {
+		int dies = round % 2 ? first++ : last--;
+
+		want(!check_sum(*comm, rank, nranks, 1, (float)n));
+		p->passed++;
+		for (sums += n; rank == dies && p->passed < sums;)
+			usleep(1000);            /* or its death might overtake their sum */
+		if (rank == dies)
+			raise(SIGKILL);
+		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
+		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		tuttiCommDestroy(*comm);
+		*comm = next;
+		want(!tuttiCommUserRank(next, &me) && !tuttiCommCount(next, &n));
+		want(me == rank - first && n == last - first + 1);
+	}
+	want(!check_sum(*comm, rank, nranks, 1, 1));
+	return 0;
+}
+
+Test(shrink, goes_on_until_one_is_left, .timeout = 60)
+{
+	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, plan_of(&(struct plan){ 0 })), 0);
+}

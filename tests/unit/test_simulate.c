@@ -1,0 +1,423 @@
+/*
+ * test_simulate.c - the simulator: times computed by hand, lower bounds, messages and bytes those
+ * of the plans
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "algorithms/algorithm.h"
+#include "model/choose.h"
+#include "verify/walk.h"
+
+TestSuite(simulate, .timeout = 120);
+
+enum { MOST = 64 };
+
+/* Round figures, so that times can be added up by hand: ns. */
+static struct tt_cost plain = {
+	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000,
+		  .reduce_fs = 2000000, .far_copy_fs = 1000000, .far_reduce_fs = 2000000,
+		  .cache_bytes = 1 << 20 },
+	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				    .window = 8, .large_bytes = 1 << 30 },
+		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				    .send_fs = 500000, .recv_fs = 250000, .window = 8,
+				    .large_bytes = 1 << 30 },
+		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
+				      .link_fs = 1000000, .host_fs = 1000000, .window = 8,
+				      .large_bytes = 1 << 30 },
+		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000,
+				      .window = 1, .large_bytes = 1 << 30 } },
+};
+
+struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };
+
+static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_cost *cost)
+{
+	struct cluster c = { .topology = { .nranks = n, .nhosts = nhosts } };
+
+	for (int r = 0; r < n; r++)
+		c.host_of[r] = r * nhosts / n;
+	c.world = (struct tt_sim_world){ .nranks = n,
+					 .paths = { .nranks = n,
+						    .one_host = nhosts == 1,
+						    .over_tcp = tcp },
+					 .message_bytes = 65536, .cost = cost };
+	return c;
+}
+
+static struct tt_sim *open_sim(struct cluster *c, enum tt_collective collective, const char *name)
+{
+	struct tt_sim *sim = NULL;
+
+	c->topology.host_of = c->host_of;
+	c->world.topology = &c->topology;
+	cr_assert_eq(tt_sim_open(&c->world, tt_algorithm_find(collective, name), name, 0, NULL,
+				 &sim),
+		     TT_OK, "%s", tt_error_text());
+	return sim;
+}
+
+static struct tt_sim_result simulate(struct cluster *c, enum tt_collective collective,
+				     const char *name, size_t bytes)
+{
+	struct tt_sim *sim = open_sim(c, collective, name);
+	struct tt_sim_result result;
+
+	cr_assert_eq(tt_sim_run(sim, bytes, 0, &result), TT_OK, "%s", tt_error_text());
+	tt_sim_close(sim);
+	return result;
+}
+
+/* ---- by hand --------------------------------------------------------------------------------- */
+
+/* Both send 100 bytes: 1 call, 10 step, 3 send, 100 to copy; 100 on the way; 10 step, 5 receive,
+ * 200 to add. */
+Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
+{
+	struct cluster c = cluster_of(2, 1, false, &plain);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+
+	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 10 + 5 + 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
+	cr_expect_eq(r.part_ps[TT_PART_LATENCY], 100000);
+	cr_expect_eq(r.part_ps[TT_PART_BYTES], 100000);
+	cr_expect_eq(r.part_ps[TT_PART_REDUCE], 200000);
+	cr_expect_eq(r.part_ps[TT_PART_MESSAGES], 29000);
+	cr_expect_eq(r.part_ps[TT_PART_WAIT], 0);
+	cr_expect_eq(r.messages[TT_LINK_SHM], 2);
+}
+
+/* Three ranks cast 100 bytes once each, whatever the number of readers,
+ * and add two operands to the first. */
+Test(simulate, a_cast_is_paid_once)
+{
+	struct cluster c = cluster_of(3, 1, false, &plain);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+
+	cr_expect_eq(r.time_ps, (1 + 10 + 2 + 100 + 60 + 10 + 2 * 4 + 2 * 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
+}
+
+/* The same over sockets: the kernel copies, paid by sender (50) and receiver (25); what is sent and
+ * then added to is first copied aside (100), since it may lie there until the kernel takes it. */
+Test(simulate, sockets_pay_for_the_kernels_copies)
+{
+	struct cluster c = cluster_of(2, 1, true, &plain);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+
+	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 50 + 100 + 10 + 5 + 25 + 200) * 1000ull, "%llu",
+		     (unsigned long long)r.time_ps);
+}
+
+/* Ranks 0 and 1 of one host each send 100 bytes to the other host: its network carries them one
+ * behind the other. */
+Test(simulate, links_of_a_host_share_its_network)
+{
+	struct cluster c = cluster_of(4, 2, false, &plain);
+	struct tt_sim *sim = open_sim(&c, TT_BROADCAST, "direct");
+	struct tt_sim_result r;
+
+	/* rank 0 to 1 (114 of its core), to 2 and 3 (13 each): these two leave one behind the
+	 * other, 100 each */
+	cr_assert_eq(tt_sim_run(sim, 100, 0, &r), TT_OK);
+	cr_expect_eq(r.bytes[TT_LINK_HOSTS], 200);
+	cr_expect_geq(r.time_ps, (1 + 113 + 13 + 200 + 100 + 15) * 1000ull, "%llu",
+		      (unsigned long long)r.time_ps);
+	tt_sim_close(sim);
+}
+
+/* One core for both: each waits for it, and pays for the switch. */
+Test(simulate, ranks_beyond_the_cores_take_turns)
+{
+	struct cluster c = cluster_of(2, 1, false, &plain);
+	struct tt_sim_result alone = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100), crowded;
+
+	c.world.cores = 1;
+	crowded = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+	/* both send (113 each) and add (215 each), with at least a switch to one rank, to the
+	 * other, and back */
+	cr_expect_geq(crowded.time_ps, (1 + 2 * 113 + 2 * 215 + 2 * 500) * 1000ull, "%llu",
+		      (unsigned long long)crowded.time_ps);
+	cr_expect_gt(crowded.time_ps, alone.time_ps);
+}
+
+/* ---- against the plans ----------------------------------------------------------------------- */
+
+static size_t length_of(const struct tt_plan *p, const struct tt_binding *b,
+			const struct tt_step *s)
+{
+	tt_ref local = s->dst != TT_REF_NONE ? s->dst : s->src[0];
+	uint32_t block = tt_ref_index(local) % p->nblocks;
+	size_t sum = 0;
+
+	for (uint32_t k = 0; k < s->nblocks; k++)
+		for (uint32_t t = 0; t < b->ntiles; t++)
+			sum += tt_binding_length(b, p->rule, p->nblocks, block + k, 1, t);
+	return sum;
+}
+
+/* What the plan of a rank sends to each peer, by adding up its steps. */
+static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes,
+		   uint64_t *sent)
+{
+	struct tt_shape shape = { .collective = a->collective, .nranks = c->world.nranks,
+				  .rank = rank, .topology = &c->topology };
+	struct tt_plan *p;
+	struct tt_binding b;
+
+	cr_assert_eq(tt_plan_build(a, a->name, &shape, &p), TT_OK);
+	tt_plan_bind(p, &c->world.paths, c->world.message_bytes, bytes, &b);
+	memset(sent, 0, MOST * sizeof(*sent));
+	for (const struct tt_step *s = p->steps; s < p->steps + p->nsteps; s += tt_step_records(s))
+		if (tt_ref_is_wire(s->to))
+			sent[tt_ref_index(s->to)] += length_of(p, &b, s);
+	tt_plan_free(p);
+}
+
+static void bytes_are_the_plans(const struct tt_algorithm *a, int n, int nhosts, size_t bytes)
+{
+	struct cluster c = cluster_of(n, nhosts, false, &tt_cost_builtin);
+	struct tt_sim *sim = open_sim(&c, a->collective, a->name);
+	struct tt_sim_result r;
+	uint64_t want[MOST], got;
+
+	cr_assert_eq(tt_sim_run(sim, bytes, 0, &r), TT_OK, "%s of %zu bytes, %d ranks: %s", a->name,
+		     bytes, n, tt_error_text());
+	for (int rank = 0; rank < n; rank++) {
+		enum tt_link_class class;
+		int peer;
+
+		add_up(&c, a, rank, bytes, want);
+		for (uint32_t i = 0; tt_sim_sent(sim, rank, i, &peer, &class, &got); i++) {
+			cr_expect_eq(got, want[peer],
+				     "%s %s n %d, %zu bytes: %d -> %d %llu, want %llu",
+				     tt_collective_name(a->collective), a->name, n, bytes, rank,
+				     peer, (unsigned long long)got, (unsigned long long)want[peer]);
+			want[peer] = 0;
+		}
+		for (int p = 0; p < n; p++)
+			cr_expect_eq(want[p], 0);
+	}
+	tt_sim_close(sim);
+}
+
+Test(simulate, bytes_of_every_link_are_those_of_the_plans)
+{
+	static const size_t sizes[] = { 0, 1, 777, 4096, 300000, 3000000 };
+
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 1; n <= 13; n += n < 6 ? 1 : 3)
+			for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
+				bytes_are_the_plans(tt_algorithms[i], n, n > 3 && s % 2 ? 2 : 1,
+						    sizes[s]);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+Test(simulate, the_parts_sum_up_to_the_time)
+{
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 2; n <= 8; n += 3)
+			for (int cores = 0; cores <= 2; cores += 2) {
+				struct cluster c = cluster_of(n, 1, false, &tt_cost_builtin);
+				struct tt_sim_result r;
+				uint64_t sum = 0;
+
+				c.world.cores = cores;
+				r = simulate(&c, tt_algorithms[i]->collective,
+					     tt_algorithms[i]->name, 200000);
+				for (int k = 0; k < TT_PARTS; k++)
+					sum += r.part_ps[k];
+				cr_expect_eq(sum, r.time_ps, "%s n %d", tt_algorithms[i]->name, n);
+				cr_expect(r.idle_min >= 0 && r.idle_max <= 1);
+			}
+}
+
+Test(simulate, more_bytes_never_take_less)
+{
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 2; n <= 8; n *= 2) {
+			struct cluster c = cluster_of(n, 1, false, &tt_cost_builtin);
+			struct tt_sim *sim =
+				open_sim(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name);
+			uint64_t before = 0;
+
+			/* from doubling to doubling: a few more bytes may be cut better */
+			for (size_t bytes = 1; bytes <= 16 << 20; bytes *= 4) {
+				struct tt_sim_result r;
+
+				cr_assert_eq(tt_sim_run(sim, bytes, 16, &r), TT_OK);
+				cr_expect_geq(r.time_ps, before, "%s n %d, %zu bytes",
+					      tt_algorithms[i]->name, n, bytes);
+				before = r.time_ps;
+			}
+			tt_sim_close(sim);
+		}
+}
+
+/* Over links of 1 byte/ns between hosts of one rank, an allreduce moves 2(n-1)/n S out of every
+ * host at least. */
+Test(simulate, no_allreduce_is_faster_than_its_links)
+{
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 2; n <= 16; n += 2) {
+			const struct tt_algorithm *a = tt_algorithms[i];
+			struct cluster c = cluster_of(n, n, false, &plain);
+			size_t bytes = 1 << 20;
+			uint64_t least = 2 * (uint64_t)(n - 1) * bytes / (uint64_t)n * 1000;
+
+			if (a->collective == TT_ALLREDUCE)
+				cr_expect_geq(simulate(&c, TT_ALLREDUCE, a->name, bytes).time_ps,
+					      least, "%s n %d", a->name, n);
+		}
+}
+
+Test(simulate, a_few_tiles_predict_all_of_them)
+{
+	static const char *const names[] = { "ring", "tree", "two-shot", "recursive-doubling" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct cluster c = cluster_of(4, 1, false, &tt_cost_builtin);
+		struct tt_sim *sim = open_sim(&c, TT_ALLREDUCE, names[i]);
+		struct tt_sim_result all, few;
+		size_t bytes = 64 << 20;
+
+		cr_assert_eq(tt_sim_run(sim, bytes, 0, &all), TT_OK);
+		cr_assert_eq(tt_sim_run(sim, bytes, 4 * tt_sim_width(sim, bytes), &few), TT_OK);
+		cr_expect_lt(few.tiles_walked, all.tiles_walked);
+		cr_expect(few.time_ps > all.time_ps / 100 * 95 &&
+				  few.time_ps < all.time_ps / 100 * 105,
+			  "%s: %llu of %llu", names[i], (unsigned long long)few.time_ps,
+			  (unsigned long long)all.time_ps);
+		cr_expect_eq(few.messages[0], all.messages[0]);
+		tt_sim_close(sim);
+	}
+}
+
+Test(simulate, is_the_same_every_time)
+{
+	struct cluster c = cluster_of(7, 2, false, &tt_cost_builtin);
+	struct tt_sim *sim = open_sim(&c, TT_ALLREDUCE, "hierarchical");
+	struct tt_sim_result first, again;
+
+	c.world.cores = 2;
+	cr_assert_eq(tt_sim_run(sim, 1 << 20, 0, &first), TT_OK);
+	cr_assert_eq(tt_sim_run(sim, 100, 0, &again), TT_OK);
+	cr_assert_eq(tt_sim_run(sim, 1 << 20, 0, &again), TT_OK);
+	cr_expect_eq(memcmp(&first, &again, sizeof(first)), 0);
+	tt_sim_close(sim);
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+/* Rank by rank with a shape of its own: nothing but agreed facts enters, so all say the same. */
+Test(simulate, all_ranks_choose_alike)
+{
+	uint64_t state = 7;
+
+	for (int k = 0; k < 60; k++) {
+		int n = 1 + (int)(((state = state * 6364136223846793005u + 1442695040888963407u) >>
+				   33) %
+				  20);
+		int nhosts = 1 + (int)((state >> 20) % (uint64_t)(n < 4 ? n : 4));
+		size_t bytes = (size_t)1 << (state >> 40) % 27;
+		struct cluster c = cluster_of(n, nhosts, state >> 60 & 1, &tt_cost_builtin);
+		struct tt_call_facts facts = { .bytes = bytes,
+					       .over_tcp = state >> 60 & 1,
+					       .cores = 1 + (int)((state >> 50) % 8) };
+		char first[64] = "", name[64];
+
+		c.topology.host_of = c.host_of;
+		for (int r = 0; r < n; r += n / 2 + 1) {
+			struct tt_shape shape = { .collective =
+							  (enum tt_collective)(k % TT_SENDRECV),
+						  .nranks = n,
+						  .rank = r,
+						  .topology = &c.topology };
+			const struct tt_algorithm *a;
+
+			cr_assert_eq(tt_plan_choose("auto", &shape, &facts, &a, name), TT_OK, "%s",
+				     tt_error_text());
+			if (!*first)
+				strcpy(first, name);
+			cr_expect_str_eq(name, first);
+		}
+	}
+}
+
+/* The class of the cards by which a call of n ranks, one a host,
+ * would go; 0: by tcp. Two ranks are asked. */
+static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class card)
+{
+	struct cluster c = cluster_of(n, n, false, cost);
+	struct tt_call_facts facts = { .bytes = bytes, .card = (uint8_t)card, .cost = cost };
+	struct tt_candidate list[TT_MOST_CANDIDATES];
+	int best, count, by[2];
+
+	c.topology.host_of = c.host_of;
+	for (int r = 0; r < 2; r++) {
+		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n,
+					  .rank = r * (n - 1), .topology = &c.topology };
+
+		count = tt_plan_candidates(&shape, &facts, list, &best);
+		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());
+		by[r] = list[best].card;
+		cr_expect_eq(tt_plan_card(&shape, &facts, list[best].algorithm, list[best].name),
+			     by[r]);
+	}
+	cr_expect_eq(by[0], by[1]);
+	return by[0];
+}
+
+Test(simulate, between_hosts_the_quicker_of_tcp_and_cards_is_taken)
+{
+	struct tt_cost small = tt_cost_builtin;
+	int before = TT_LINK_SOFT;
+
+	for (int n = 2; n <= 24; n += n < 4 ? 1 : 10)
+		for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 64) {
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_NO_CARD), 0);
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
+				     TT_LINK_VERBS, "%d ranks, %zu bytes", n, bytes);
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);
+		}
+	small.link[TT_LINK_SOFT].latency_ps = small.link[TT_LINK_HOSTS].latency_ps / 4;
+	for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 4) {
+		int now = card_for(2, bytes, &small, TT_LINK_SOFT);
+
+		cr_expect(now == before || now == 0, "%zu bytes are back on the card", bytes);
+		before = now;
+	}
+	cr_expect_eq(card_for(2, 8, &small, TT_LINK_SOFT), TT_LINK_SOFT);
+	cr_expect_eq(before, 0);
+}
+
+Test(simulate, what_is_carried_on_to_many_ranks_is_near_the_whole)
+{
+	static const char *const names[] = { "ring", "tree", "recursive-doubling",
+					     "halving-doubling", "two-shot" };
+	static const size_t sizes[] = { 64, 65536, 4 << 20 };
+
+	for (size_t s = 0; s < 3; s++) {
+		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = 48 };
+		struct tt_call_facts facts = { .bytes = sizes[s] };
+		struct tt_candidate list[TT_MOST_CANDIDATES];
+		int best, count = tt_plan_candidates(&shape, &facts, list, &best);
+
+		cr_assert_gt(count, 0);
+		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+			struct cluster c = cluster_of(48, 1, false, &tt_cost_builtin);
+			uint64_t whole = simulate(&c, TT_ALLREDUCE, names[i], sizes[s]).time_ps;
+
+			for (int k = 0; k < count; k++)
+				if (!strcmp(list[k].name, names[i]))
+					cr_expect(list[k].predicted_ps > whole / 2 &&
+							  list[k].predicted_ps < 2 * whole,
+						  "%s of %zu: %llu, whole %llu", names[i], sizes[s],
+						  (unsigned long long)list[k].predicted_ps,
+						  (unsigned long long)whole);
+		}
+	}
+}

@@ -1,0 +1,399 @@
+/*
+ * test_single_copy.c - large collectives that read peers' buffers where they lie: the same bits as
+ * messages give
+ *
+ * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), both in turn
+ * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every way must give
+ * every rank the bits of the first, and the counters tell that it was really taken.
+ */
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "mem/reduce.h"
+#include "tests/support/ranks.h"
+
+#define MAX_BYTES (600u << 10)
+
+enum memory { ORDINARY, WINDOWS, MIXED };
+
+struct way {
+	const char *cma;
+	enum memory memory;
+	bool threads;
+	/* peers' memory must have been read; perhaps: both are tried if there are cores */
+	enum { NOT, READS, PERHAPS } reads;
+};
+
+/* Is this count of bytes read other than it must be? */
+static bool wrong_way(const struct way *w, uint64_t bytes)
+{
+	return w->reads != PERHAPS && (bytes > 0) != (w->reads == READS);
+}
+
+/* What the ranks of all runs share: the first run writes
+ * the results' hashes, the others compare. */
+struct book {
+	_Atomic unsigned long long hash[4096];
+	_Atomic int pages_wrong;
+};
+
+struct task {
+	const struct way *way;
+	struct book *book;
+	bool first;
+};
+
+static unsigned long long hash_of(const void *p, size_t bytes)
+{
+	const unsigned char *b = p;
+	unsigned long long h = 1469598103934665603ull;
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ b[i]) * 1099511628211ull;
+	return h;
+}
+
+static void *get(const struct way *w, int rank, size_t bytes)
+{
+	void *p = NULL;
+
+	if (w->memory == WINDOWS || (w->memory == MIXED && rank % 2))
+		return tuttiMemAlloc(&p, bytes) ? NULL : p;
+	return malloc(bytes);
+}
+
+static void put(const struct way *w, int rank, void *p)
+{
+	if (w->memory == WINDOWS || (w->memory == MIXED && rank % 2))
+		tuttiMemFree(p);
+	else
+		free(p);
+}
+
+static void fill(void *p, size_t count, tuttiDataType_t type, unsigned long long seed)
+{
+	for (size_t i = 0; i < count; i++) {
+		unsigned long long z = random_of(seed, i);
+
+		if (tt_type_is_integer(type))
+			memcpy((char *)p + i * tt_type_bytes(type), &z, tt_type_bytes(type));
+		else
+			tt_element_set(p, i, type, (double)(long long)(z >> 40) / 65536 - 100);
+	}
+}
+
+static const struct {
+	tuttiDataType_t type;
+	tuttiRedOp_t op;
+	size_t bytes, shift;
+	bool in_place;
+} calls[] = {
+	{ tuttiFloat32, tuttiSum, 64u << 10, 0, false },
+	{ tuttiFloat32, tuttiSum, MAX_BYTES, 0, true },
+	{ tuttiFloat32, tuttiSum, 100004, 4, false },
+	{ tuttiFloat32, tuttiSum, 100004, 3, true },
+	{ tuttiFloat64, tuttiProd, 300000, 8, false },
+	{ tuttiBfloat16, tuttiSum, 200002, 1, true },
+	{ tuttiFloat16, tuttiAvg, 131072, 0, false },
+	{ tuttiInt8, tuttiMax, 70001, 0, false },
+	{ tuttiUint64, tuttiBxor, 400000, 0, true },
+	{ tuttiFloat8e4m3, tuttiSum, 99999, 5, false },
+	{ tuttiInt32, tuttiAvg, 80000, 0, true },
+};
+#define CALLS (sizeof(calls) / sizeof(calls[0]))
+
+static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct task *t = arg;
+	char *in = get(t->way, rank, MAX_BYTES + 64), *out = get(t->way, rank, MAX_BYTES + 64);
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+	int bad = 0;
+
+	for (size_t i = 0; i < 2 * CALLS && !bad; i++) {
+		size_t k = i % CALLS, bytes = tt_type_bytes(calls[k].type),
+		       count = calls[k].bytes / bytes;
+		char *to = calls[k].in_place ? in + calls[k].shift : out + calls[k].shift;
+		_Atomic unsigned long long *place = &t->book->hash[(size_t)n * 64 + k];
+
+		fill(in + calls[k].shift, count, calls[k].type, 1000 * k + (unsigned)rank);
+		bad = tuttiAllReduce(in + calls[k].shift, to, count, calls[k].type, calls[k].op,
+				     *comm, NULL);
+		if (t->first && rank == 0 && i == k)
+			*place = hash_of(to, count * bytes);
+		tuttiBarrier(*comm, NULL);
+		if (!bad && hash_of(to, count * bytes) != *place) {
+			fprintf(stderr, "rank %d of %d: call %zu has other bits\n", rank, n, k);
+			bad = 1;
+		}
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(t->way, counters.read_bytes);
+	if (bad)
+		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n,
+			t->way->cma, t->way->memory, (unsigned long long)counters.read_bytes,
+			tuttiGetLastError(*comm));
+	put(t->way, rank, in);
+	put(t->way, rank, out);
+	return bad;
+}
+
+static struct book *new_book(void)
+{
+	return mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		    -1, 0);
+}
+
+Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
+{
+	static const struct way ways[] = {
+		{ "off", ORDINARY, false, NOT },  { "on", ORDINARY, false, READS },
+		{ "off", WINDOWS, false, READS }, { "on", MIXED, false, READS },
+		{ "off", MIXED, false, NOT },	  { "off", ORDINARY, true, NOT },
+		{ "on", ORDINARY, true, READS },  { "auto", ORDINARY, false, PERHAPS },
+		{ "auto", WINDOWS, true, READS },
+	};
+	struct book *book = new_book();
+
+	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
+		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
+			struct task t = { .way = &ways[w], .book = book, .first = w == 0 };
+			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads,
+					   .algo = "two-shot", .arg = &t };
+
+			setenv("TUTTI_CMA", ways[w].cma, 1);
+			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, way %zu", n, w);
+		}
+	unsetenv("TUTTI_CMA");
+	munmap(book, sizeof(*book));
+}
+
+/* Element i of what rank `from` has for rank `to`. */
+static int element(int from, int to, size_t i)
+{
+	return from * 1000003 + to * 7919 + (int)(i % 65521);
+}
+
+static void fill_parts(int *p, int rank, int first, int n, size_t count)
+{
+	for (int to = first; to < first + n; to++)
+		for (size_t i = 0; i < count; i++)
+			p[(size_t)(to - first) * count + i] = element(rank, to, i);
+}
+
+static bool holds(const int *p, int from, int to, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (p[i] != element(from, to, i))
+			return false;
+	return true;
+}
+
+/* Each of them, apart and in place, every root. What rank r has for all is "for rank 99". */
+static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct way *w = ((const struct task *)arg)->way;
+	const size_t count = 12345, all = (size_t)n * count;
+	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0,
+	    at = 0;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+
+#define STEP(call, right) do { at++; if (!bad && ((call) || !(right))) bad = at; } while (0)
+	for (int place = 0; place < 2 && !bad; place++) {
+		int *o = place ? in : out;
+
+		for (int root = 0; root < n; root++) {
+			fill_parts(in, rank, 99, 1, count);
+			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL),
+			     holds(o, root, 99, count));
+			fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
+			STEP(tuttiGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+					 root, *comm, NULL),
+			     rank != root || (holds(o, 0, 99, count) &&
+					      holds(o + all - count, n - 1, 99, count)));
+			fill_parts(in, rank, 0, n, count);
+			STEP(tuttiScatter(in, place && rank == root ? in + rank * (int)count : out,
+					  count, tuttiInt32, root, *comm, NULL),
+			     holds(place && rank == root ? in + rank * (int)count : out, root, rank,
+				   count));
+		}
+		fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
+		STEP(tuttiAllGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+				    *comm, NULL),
+		     holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count));
+		fill_parts(in, rank, 0, n, count);
+		STEP(tuttiAlltoAll(in, o, count, tuttiInt32, *comm, NULL),
+		     holds(o, 0, rank, count) && holds(o + all - count, n - 1, rank, count));
+		fill_parts(in, rank, 0, n, count);
+		o = place ? in + rank * (int)count : out;
+		STEP(tuttiReduceScatter(in, o, count, tuttiInt32, tuttiMax, *comm, NULL),
+		     holds(o, n - 1, rank, count));
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(w, counters.read_bytes);
+	if (bad)
+		fprintf(stderr, "rank %d of %d: check %d, cma %s, memory %d, read %llu: %s\n", rank,
+			n, bad, w->cma, w->memory, (unsigned long long)counters.read_bytes,
+			tuttiGetLastError(*comm));
+	put(w, rank, in);
+	put(w, rank, out);
+	return bad;
+}
+
+Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
+{
+	static const struct way ways[] = {
+		{ "off", ORDINARY, false, NOT },      { "on", ORDINARY, false, READS },
+		{ "off", WINDOWS, false, READS },     { "on", MIXED, false, READS },
+		{ "auto", ORDINARY, false, PERHAPS }, { "on", ORDINARY, true, READS },
+	};
+
+	for (int n = 2; n <= 4; n++)
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			struct task t = { .way = &ways[i] };
+			struct ranks r = {
+				.n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t
+			};
+
+			setenv("TUTTI_CMA", ways[i].cma, 1);
+			cr_expect_eq(ranks_run(&r, move_around), 0, "n %d, way %zu", n, i);
+		}
+	unsetenv("TUTTI_CMA");
+}
+
+/* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind
+ * now and then. */
+static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { N = 20000, MANY = 150 };
+	float *many[MANY] = { NULL }, *ordinary = malloc(N * sizeof(float));
+	int bad = 0;
+
+	(void)arg;
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < MANY && !bad; i++) {
+			float *in, *out;
+
+			if (many[i])
+				tuttiMemFree(many[i]);
+			if (tuttiMemAlloc((void **)&many[i], (N + 1) * sizeof(float)))
+				return 1;
+			in = (i + rank) % 5 ? many[i] : ordinary;
+			out = i % 3 || i >= 140 ? NULL : many[(i + 7) % MANY];
+			if (!out)
+				out = in;
+			for (int k = 0; k < N; k++)
+				in[k] = (float)(rank + i + k % 100);
+			bad = tuttiAllReduce(in, out, N, tuttiFloat32, tuttiSum, *comm, NULL);
+			for (int k = 0; k < N && !bad; k++)
+				bad = out[k] != (float)(n * (n - 1) / 2 + n * (i + k % 100));
+			if (bad)
+				fprintf(stderr, "rank %d, round %d, buffer %d: %s\n", rank, round,
+					i, tuttiGetLastError(*comm));
+		}
+	for (int i = 0; i < MANY; i++)
+		tuttiMemFree(many[i]);
+	free(ordinary);
+	return bad;
+}
+
+Test(direct, buffers_may_come_and_go_and_mix, .timeout = 100)
+{
+	static const char *const cma[] = { "on", "off" };
+
+	for (int i = 0; i < 2; i++)
+		for (int n = 2; n <= 4; n++) {
+			struct ranks r = { .n = n, .transport = "shm", .algo = "two-shot" };
+
+			setenv("TUTTI_CMA", cma[i], 1);
+			cr_expect_eq(ranks_run(&r, change_buffers), 0, "n %d, TUTTI_CMA=%s", n,
+				     cma[i]);
+		}
+	unsetenv("TUTTI_CMA");
+}
+
+/* ---- ranks that share a core ----------------------------------------------------------------- */
+
+static bool share_one_core(void)
+{
+	cpu_set_t may, one;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(may), &may))
+		return false;
+	while (!CPU_ISSET(cpu, &may))
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return !sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* Calls follow each other without a meeting: some ranks are late, and whoever returns writes over
+ * its input at once. */
+static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = 9000, CALLS_AHEAD = 160 };
+	const struct way *w = arg;
+	const size_t bytes = (size_t)n * COUNT * sizeof(int);
+	int *in = get(w, rank, bytes), *out = get(w, rank, bytes), bad = 0, ones = 1, sum;
+	tuttiCounters_t counters = { .size = sizeof(counters) };
+
+	for (int i = 0; i < CALLS_AHEAD && !bad; i++) {
+		int root = (int)(random_of(1, (unsigned)i) % (unsigned)n);
+
+		fill_parts(in, rank + i, 0, n, COUNT);
+		if (random_of((unsigned)rank + 2, (unsigned)i) % 8 == 0)
+			usleep(2000);
+		switch (random_of(3, (unsigned)i) % 5) {
+		case 0:
+			bad = tuttiAlltoAll(in, out, COUNT, tuttiInt32, *comm, NULL);
+			for (int p = 0; p < n && !bad; p++)
+				bad = !holds(out + (size_t)p * COUNT, p + i, rank, COUNT);
+			break;
+		case 1:
+			bad = tuttiGather(in, out, COUNT, tuttiInt32, root, *comm, NULL);
+			for (int p = 0; p < n && rank == root && !bad; p++)
+				bad = !holds(out + (size_t)p * COUNT, p + i, 0, COUNT);
+			break;
+		case 2:
+			bad = tuttiAllReduce(&ones, &sum, 1, tuttiInt32, tuttiSum, *comm, NULL) ||
+			      sum != n;
+			break;
+		default:
+			bad = tuttiBroadcast(in, out, COUNT, tuttiInt32, root, *comm, NULL) ||
+			      !holds(out, root + i, 0, COUNT);
+		}
+		memset(in, 0x55, bytes);
+		if (bad)
+			fprintf(stderr, "rank %d of %d: call %d: %s\n", rank, n, i,
+				tuttiGetLastError(*comm));
+	}
+	bad |= tuttiCommGetCounters(*comm, &counters) || !counters.read_bytes;
+	put(w, rank, in);
+	put(w, rank, out);
+	return bad;
+}
+
+static struct ranks crowd;
+
+static int join_and_run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	return !share_one_core() || tuttiCommInitRank(comm, n, crowd.id, rank) ||
+	       run_ahead(comm, rank, n, arg);
+}
+
+Test(direct, crowded_ranks_need_not_meet, .timeout = 200)
+{
+	static struct way ways[] = { { "auto", ORDINARY, false, READS },
+				     { "auto", MIXED, false, READS } };
+
+	setenv("TUTTI_TRANSPORT", "shm", 1);
+	for (int n = 2; n <= 5; n += 3)
+		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+			crowd = (struct ranks){ .n = n, .no_join = true, .arg = &ways[i] };
+			cr_expect_eq(ranks_run(&crowd, join_and_run_ahead), 0, "n %d, way %zu", n, i);
+		}
+	unsetenv("TUTTI_TRANSPORT");
+}

@@ -1,0 +1,182 @@
+/*
+ * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; what they judge by
+ * is in test_judge.c
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf/bench/bench.h"
+#include "tools/options.h"
+
+TestSuite(perf, .timeout = 60);
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+Test(perf, sizes_take_suffixes_and_fractions_and_nothing_else)
+{
+	static const struct { const char *text; uint64_t bytes;
+	} good[] = {
+		{ "0", 0 },
+		{ "1", 1 },
+		{ "4096", 4096 },
+		{ "64K", 65536 },
+		{ "64k", 65536 },
+		{ "1.5M", 1572864 },
+		{ ".5G", 536870912 },
+		{ "4300M", 4508876800u },
+		{ "8G", 8589934592u },
+		{ "1T", 1099511627776u },
+	};
+	static const char *const bad[] = { "",	  "K",	 "-1",	 "4KB",	  "1e6",     "0x10",
+					   "nan", "1 K", "4..5", "8192P", "9999999T" };
+	uint64_t bytes;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		cr_assert_eq(tt_parse_size(good[i].text, &bytes), 0, "%s", good[i].text);
+		cr_assert_eq(bytes, good[i].bytes, "%s", good[i].text);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		cr_assert_neq(tt_parse_size(bad[i], &bytes), 0, "%s", bad[i]);
+}
+
+struct values {
+	bool flag;
+	int64_t number;
+	uint64_t size;
+	double real;
+	const char *text;
+	int choice;
+};
+
+static const struct tt_option rows[] = {
+	{ 'f', "flag", TT_OPT_FLAG, NULL, offsetof(struct values, flag), .help = "a flag" },
+	{ 'n', "number", TT_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9,
+	  .words = "all", .help = "a number" },
+	{ 's', "size", TT_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M",
+	  .help = "a size" },
+	{ 0, "real", TT_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1,
+	  .help = "a real" },
+	{ 0, "text", TT_OPT_TEXT, "WORD", offsetof(struct values, text), .help = "a text" },
+	{ 'c', "choice", TT_OPT_CHOICE, "C", offsetof(struct values, choice), "red",
+	  .words = "red blue|azure", .help = "one" },
+	{ .name = NULL },
+};
+static const struct tt_usage usage = { "tool", "A tool.", rows };
+
+static int read_line(struct values *v, const char *a, const char *b)
+{
+	char *argv[] = { "tool", (char *)a, (char *)b, NULL };
+
+	return tt_options_read(&usage, b ? 3 : a ? 2 : 1, argv, v);
+}
+
+Test(perf, options_have_the_defaults_that_their_help_names)
+{
+	struct values v;
+
+	cr_assert_eq(read_line(&v, NULL, NULL), 0);
+	cr_assert(!v.flag && v.number == 3 && v.size == 32u << 20 && v.real == 0.5 && !v.text &&
+		  v.choice == 0);
+}
+
+Test(perf, options_take_long_and_short_forms_words_and_alternatives)
+{
+	struct values v;
+
+	cr_assert(!read_line(&v, "-n", "7") && v.number == 7);
+	cr_assert(!read_line(&v, "--number=7", "-f") && v.number == 7 && v.flag);
+	cr_assert(!read_line(&v, "--number", "all") && v.number == -1);
+	cr_assert(!read_line(&v, "-c", "azure") && v.choice == 1);
+	cr_assert(!read_line(&v, "-s1.5K", "-f") && v.size == 1536);
+}
+
+Test(perf, options_out_of_range_and_unknown_words_are_refused)
+{
+	static const char *const bad[][2] = {
+		{ "-n", "0" },	  { "-n", "10" },      { "-n", "1x" },	    { "-n", "" },
+		{ "-s", "-1" },	  { "--real", "2" },   { "--real", "nan" }, { "-c", "green" },
+		{ "-c", "" },	  { "--nunber", "1" }, { "-q", NULL },	    { "-n", NULL },
+		{ "word", NULL }, { "--text", "" },
+	};
+	struct values v;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		cr_assert_eq(read_line(&v, bad[i][0], bad[i][1]), 2, "%s %s", bad[i][0],
+			     bad[i][1] ? bad[i][1] : "");
+}
+
+Test(perf, edit_distance_counts_changed_letters)
+{
+	cr_assert_eq(tt_edit_distance("plan", "plan"), 0);
+	cr_assert_eq(tt_edit_distance("pln", "plan"), 1);
+	cr_assert_eq(tt_edit_distance("info", "nifo"), 2);
+	cr_assert_eq(tt_edit_distance("", "abc"), 3);
+}
+
+/* ---- figures and JSON ------------------------------------------------------------------------ */
+
+Test(perf, quantiles_are_of_the_nearest_rank)
+{
+	double x[200];
+
+	for (int i = 0; i < 200; i++)
+		x[i] = i + 1;
+	cr_assert_eq(tt_quantile(x, 1, 0.99), 1);
+	cr_assert_eq(tt_quantile(x, 4, 0.5), 2);
+	cr_assert_eq(tt_quantile(x, 5, 0.5), 3);
+	cr_assert_eq(tt_quantile(x, 100, 0.99), 99);
+	cr_assert_eq(tt_quantile(x, 200, 0.99), 198);
+	cr_assert_eq(tt_quantile(x, 20, 0.99), 20);
+}
+
+Test(perf, figures_keep_their_column)
+{
+	static const struct { double value; int width; const char *text;
+	} cases[] = {
+		{ 12.341, 7, "  12.34" },    { 0, 6, "  0.00" },
+		{ 12345.67, 7, "12345.7" },  { 1234567.8, 7, "1234568" },
+		{ 123456789, 7, "1.2e+08" }, { 999.999, 6, "1000.0" },
+		{ 123456, 6, "123456" },     { 12345678, 6, " 1e+07" },
+	};
+	char text[16];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_assert_str_eq(tt_fit(text, cases[i].width, cases[i].value), cases[i].text);
+}
+
+Test(perf, json_has_its_commas_and_escapes)
+{
+	char *text = NULL;
+	size_t bytes;
+	struct tt_json j = { .to = open_memstream(&text, &bytes) };
+
+	tt_json_open(&j, NULL, '{');
+	tt_json_text(&j, "te\"xt", "a\\b\n\xe4");
+	tt_json_open(&j, "list", '[');
+	tt_json_int(&j, NULL, -3);
+	tt_json_real(&j, NULL, 0.5);
+	tt_json_real(&j, NULL, INFINITY);
+	tt_json_close(&j, ']');
+	tt_json_open(&j, "none", '[');
+	tt_json_close(&j, ']');
+	tt_json_bool(&j, "yes", true);
+	tt_json_null(&j, "null");
+	tt_json_close(&j, '}');
+	fclose(j.to);
+	cr_assert_str_eq(text,
+		"{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
+		"  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
+	free(text);
+}
+
+Test(perf, a_tool_is_found_by_its_name_with_or_without_underscores)
+{
+	cr_assert_eq(tt_bench_of_tool("allreduce_perf"), &tt_benches[TT_ALLREDUCE]);
+	cr_assert_eq(tt_bench_of_tool("all_reduce_perf"), &tt_benches[TT_ALLREDUCE]);
+	cr_assert_eq(tt_bench_of_tool("reduce_scatter_perf"), &tt_benches[TT_REDUCE_SCATTER]);
+	cr_assert_eq(tt_bench_of_tool("reduce_perf"), &tt_benches[TT_REDUCE]);
+	cr_assert_null(tt_bench_of_tool("allreduce"));
+	cr_assert_null(tt_bench_of_tool("perf"));
+}

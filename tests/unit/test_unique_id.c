@@ -1,0 +1,177 @@
+/*
+ * test_unique_id.c - unique ids, roots in words, and which interfaces and addresses are used
+ */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "control/unique_id.h"
+#include "tests/support/harness_control.h"
+
+static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+{
+	int all[MEET_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
+							 tt_deadline_ns(10000)) != 0;
+
+	for (int r = 0; r < m->n; r++)
+		wrong += all[r] != r;
+	return wrong;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+Test(id, garbage_and_changed_ids_are_refused, .timeout = 30)
+{
+	tuttiUniqueId id, bad = { { 0 } };
+	struct tt_id unpacked;
+
+	cr_assert_eq(tt_id_unpack(&bad, &unpacked), TT_ARG);
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	cr_assert_eq(tt_id_unpack(&id, &unpacked), 0);
+	for (size_t bit = 0; bit < sizeof(id) * 8; bit++) {
+		bad = id;
+		bad.internal[bit / 8] ^= (char)(1 << bit % 8);
+		cr_assert_eq(tt_id_unpack(&bad, &unpacked), TT_ARG, "bit %zu", bit);
+	}
+}
+
+Test(id, making_many_leaks_no_descriptor, .timeout = 30)
+{
+	tuttiUniqueId id;
+	int before, after;
+
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	before = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; i < 1000; i++)
+		cr_assert_eq(tt_id_make("", "", &id), 0);
+	after = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	/* Criterion's own connection may have been made meanwhile */
+	cr_assert_leq(after, before + 50);
+}
+
+Test(id, several_that_nobody_has_used_yet_all_keep_their_ports, .timeout = 30)
+{
+	tuttiUniqueId id[3];
+	struct tt_id unpacked;
+	int fd, port;
+
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(tt_id_make("", "", &id[i]), 0);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(tt_id_unpack(&id[i], &unpacked), 0);
+		cr_assert_eq(tt_sock_reserve(unpacked.port, &fd, &port), TT_SYSTEM, "id %d", i);
+	}
+}
+
+Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
+{
+	tuttiUniqueId a, b, c;
+	struct tt_id x, y;
+
+	cr_assert_eq(tt_id_from_root("127.0.0.1:4711", "one", &a), 0);
+	cr_assert_eq(tt_id_from_root("127.0.0.1:4711", "one", &b), 0);
+	cr_assert_eq(tt_id_from_root("[::1]:4711", "two", &c), 0);
+	cr_assert_eq(memcmp(&a, &b, sizeof(a)), 0);
+	cr_assert_eq(tt_id_unpack(&a, &x), 0);
+	cr_assert_eq(tt_id_unpack(&c, &y), 0);
+	cr_assert_eq(x.port, 4711);
+	cr_assert_neq(memcmp(x.secret, y.secret, sizeof(x.secret)), 0);
+	cr_assert_eq(y.addresses[0].family, 6);
+	cr_assert_eq(tt_id_from_root("no.such.host.invalid:1", "x", &a), TT_ARG);
+	cr_assert_eq(tt_id_from_root("127.0.0.1", "x", &a), TT_ARG);
+	cr_assert_eq(tt_id_from_root("127.0.0.1:70000", "x", &a), TT_ARG);
+}
+
+static void meet_at(const char *root, bool in_threads)
+{
+	struct meet m = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
+
+	cr_assert_eq(tt_id_from_root(root, "a secret in words", &m.id), 0, "%s", tt_error_text());
+	meet_run(&m);
+	for (int r = 0; r < 3; r++)
+		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root,
+			  m.report[r].text);
+}
+
+Test(id, ranks_meet_at_a_root_named_by_address_or_name, .timeout = 60)
+{
+	char root[64];
+	int fd, port;
+
+	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);         /* no other test is given it */
+	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
+	meet_at(root, false);
+	meet_at(root, true);                     /* the same port again, at once */
+	snprintf(root, sizeof(root), "localhost:%d", port);
+	meet_at(root, false);
+	close(fd);
+}
+
+Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30)
+{
+	struct meet m = { .n = 2, .has_id = true, .body = exchange };
+	int pipe_fd[2], status;
+	pid_t pid;
+
+	cr_assert_eq(pipe(pipe_fd), 0);
+	pid = fork();
+	if (!pid) {
+		tuttiUniqueId id;
+
+		_exit(tt_id_make("", "", &id) || write(pipe_fd[1], &id, sizeof(id)) != sizeof(id));
+	}
+	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
+	waitpid(pid, &status, 0);
+	meet_run(&m);
+	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text,
+		  m.report[1].text);
+}
+
+/* ---- interfaces and addresses ---------------------------------------------------------------- */
+
+Test(addresses, ifname_has_the_prefix_syntax_of_nccl, .timeout = 10)
+{
+	static const struct { const char *filter, *name; bool want;
+	} t[] = {
+		{ "", "eth0", true },	       { "eth", "eth0", true },
+		{ "eth", "ib0", false },       { "eth,ib", "ib0", true },
+		{ "=eth", "eth0", false },     { "=eth0", "eth0", true },
+		{ "=eth0", "eth01", false },   { "=ib0,eth0", "eth0", true },
+		{ "^docker,lo", "lo", false }, { "^docker,lo", "eth0", true },
+		{ "^=eth0", "eth0", false },   { "^=eth0", "eth01", true },
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++)
+		cr_assert_eq(tt_ifname_chooses(t[i].filter, t[i].name), t[i].want, "%s %s",
+			     t[i].filter, t[i].name);
+}
+
+Test(addresses, a_filter_that_chooses_nothing_names_the_interfaces, .timeout = 10)
+{
+	struct tt_address list[TT_ADDRESSES];
+	int n;
+
+	cr_assert_eq(tt_address_list("=nosuch", list, &n), TT_ARG);
+	cr_assert(strstr(tt_error_text(), "lo"), "%s", tt_error_text());
+	cr_assert_eq(tt_address_list("=lo", list, &n), 0);
+	cr_assert_eq(n, 0, "loopback is never published");
+}
+
+Test(addresses, near_means_in_my_subnet, .timeout = 10)
+{
+	struct tt_address mine = { 4, 20, { 10, 1, 16, 1 } }, near = { 4, 0, { 10, 1, 31, 9 } },
+			  far = { 4, 0, { 10, 1, 32, 9 } };
+	struct tt_address six = { 6, 64, { 10, 1, 16, 1 } };
+
+	cr_assert(tt_address_near(&mine, &near));
+	cr_assert(!tt_address_near(&mine, &far));
+	cr_assert(!tt_address_near(&mine, &six));
+	mine.prefix = 0;
+	cr_assert(!tt_address_near(&mine, &near), "an unknown subnet is no subnet");
+	mine.prefix = 255;
+	cr_assert(!tt_address_near(&mine, &near));
+}

@@ -1,0 +1,108 @@
+#!/bin/bash
+# claims.sh - what must hold on Soft-RoCE; run inside the machine, in the build folder. TAP on standard output.
+set -u
+tmp=$(mktemp -d)
+. "$(dirname "$(readlink -f "$0")")/crew.sh"
+tier=${TT_TIER:-default}
+n=0
+# seconds since the machine was started, as comments: what takes how long
+claim() { echo "# $(cut -d. -f1 /proc/uptime) s"; n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n 15; fi; }
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+alone() { TUTTI_IB_HCA=rxe0 timeout 200 "$@" >"$tmp/out" 2>&1 </dev/null; }       # on the card that reaches itself
+suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
+	[ -x "tests/$2" ] || { skip "$1" "tests/$2 was not made"; return; }
+	alone env TUTTI_TEST_TRANSPORT=verbs "${@:4}" "tests/$2" -j1 --filter "$3"
+	claim $? "$1"
+}
+
+says() { grep -qE "$1" "$tmp/out"; claim $? "$2"; }
+
+# ---- one card -------------------------------------------------------------------------------------------------------
+
+fewer=250; [ "$tier" = default ] || fewer=4
+suite "conformance" test_transports '*/{messages_of,random,another,close_leaves,what_was,a_writer}*' TUTTI_TEST_FEWER=$fewer
+if [ "$tier" != default ]; then
+	suite "conformance, the rest" test_transports '*' TUTTI_TEST_FEWER=20
+	suite "steady state" test_verbs '*steady*'
+	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' \
+		TUTTI_TEST_FEWER=4
+fi
+# BITS is what tcp and shm gave outside of the machine, by native instructions; a number for each of 2, 3, 4 ranks. At once.
+np=1 pids=()
+for wanted in ${BITS:-}; do
+	np=$((np + 1))
+	TUTTI_IB_HCA=rxe0 timeout 200 tests/support/bits verbs $np >"$tmp/bits$np" 2>&1 </dev/null &
+	pids+=($!)
+done
+np=1
+for wanted in ${BITS:-}; do
+	np=$((np + 1))
+	wait "${pids[np - 2]}" && [ "$(cat "$tmp/bits$np")" = "$wanted" ]
+	status=$?
+	cp "$tmp/bits$np" "$tmp/out"
+	claim $status "$np ranks, every algorithm and type: the bits of tcp and shm"
+done
+if [ "$tier" != default ]; then
+	for np in 2 3 4; do
+		alone $perf --np $np --transport verbs --algo all -b 4 -e 256K -f 256 -n 1 -w 0 -c 1
+		claim $? "$np ranks, all algorithms are right"
+	done
+fi
+
+# ---- two cards as two hosts -----------------------------------------------------------------------------------------
+
+export TUTTI_LOG=debug
+across 3 --transport auto --algo hierarchical -b 4 -e 64K -f 128 -n 2 -w 1 -c 1
+claim $failures "without being asked, Soft-RoCE carries nothing: by the built-in costs it is never quicker"
+says 'rank 0: rank 2 by tcp' "tcp does"
+if [ "$tier" != default ]; then
+	across 2 --transport verbs -b 4 -e 1M -f 64 -n 2 -w 1 -c 1
+	claim $failures "between two cards"
+	tc qdisc add dev va root netem loss 100%
+	across 2 --transport verbs -b 4 -e 1M -f 64 -n 2 -w 1 -c 1
+	[ "$failures" = 2 ] && grep -q 'init: transport verbs: the host of rank [01] is not reached' "$tmp/out"
+	claim $? "what leads nowhere is an error of the join"
+	tc qdisc del dev va root
+fi
+tc qdisc add dev va root netem delay 2ms loss 1%
+tc qdisc add dev vb root netem delay 2ms loss 1%
+across 2 --transport verbs -b 64 -e 64K -f 32 -n 10 -w 1 -c 1
+claim $failures "between two cards, with 2 ms of delay and 1 % of loss on both sides"
+says 'rxea port 1, from GID [0-9]+ \(10.8.0.1\) to GID [0-9]+ \(10.8.0.2\), RoCE v2' "the GIDs are those of the wire's subnet"
+tc qdisc del dev va root; tc qdisc del dev vb root
+unset TUTTI_LOG
+
+# ---- breaking -------------------------------------------------------------------------------------------------------
+
+start 3 --transport verbs -b 64K -e 64K -n 100000 -w 1
+await
+kill_rank 1
+finish
+all_ended 3 && [ "$(grep -c '^rank [02].*rank 1' "$tmp/out")" -ge 2 ]
+claim $? "kill -9 of a rank: all others end and name it"
+
+if [ "$tier" != default ]; then
+	start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
+	await
+	ip link set vb down
+	finish
+	all_ended 2
+	claim $? "a card's wire is cut under load: both ranks end"
+	says 'rxe[ab] port 1 is down' "and the port is named"
+	ip link set vb up
+fi
+
+# This kernel's rdma_rxe waits with the removal of a card until nobody uses it, but says before that its port is down if the
+# interface under it goes.
+start 2 --transport verbs -b 64K -e 64K -n 100000 -w 1
+await
+timeout 100 ip link del va &
+removal=$!
+finish
+all_ended 2 && grep -qE 'rxe[ab] port 1 is down|rxe[ab] failed or was removed' "$tmp/out"
+claim $? "cards are removed under load: both ranks end and say so"
+wait $removal
+[ "$(rdma link | grep -cE 'rxe[ab]')" = 0 ]
+claim $? "then the cards are gone"
+claim "$(held)" "no queue pair is left"
+echo "1..$n"

@@ -1,0 +1,105 @@
+/*
+ * host.c - the processor's name and free memory, from /proc and the control groups
+ *
+ * Called by bench_thread.c and cmd_info.c.
+ */
+#include "tools/host.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+void tt_host_cpu(char *text, size_t bytes)
+{
+	FILE *f = fopen("/proc/cpuinfo", "r");
+	struct utsname names;
+	char line[256];
+
+	snprintf(text, bytes, "%s", uname(&names) ? "unknown processor" : names.machine);
+	while (f && fgets(line, sizeof(line), f)) {
+		char *value = strchr(line, ':');
+
+		if (strncmp(line, "model name", 10) || !value)
+			continue;
+		value += 1 + strspn(value + 1, " ");
+		snprintf(text, bytes, "%.*s", (int)strcspn(value, "\n"), value);
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* The number behind key in a file of a control group, or the first when key is NULL; UINT64_MAX for
+ * "max" and none. */
+static uint64_t read_number(const char *folder, const char *name, const char *key)
+{
+	unsigned long long value = UINT64_MAX;
+	char path[1100], line[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (key && strncmp(line, key, strlen(key)))
+			continue;
+		if (sscanf(line + (key ? strlen(key) : 0), "%llu", &value) != 1)
+			value = UINT64_MAX;
+		break;
+	}
+	if (f)
+		fclose(f);
+	return value;
+}
+
+/* A group's use counts cached files, which give way. */
+static uint64_t left_in_group(const char *folder)
+{
+	uint64_t limit = read_number(folder, "memory.max", NULL),
+		 used = read_number(folder, "memory.current", NULL);
+	uint64_t cached = read_number(folder, "memory.stat", "inactive_file ");
+
+	if (limit == UINT64_MAX || used == UINT64_MAX)
+		return UINT64_MAX;
+	if (cached != UINT64_MAX)
+		used -= cached < used ? cached : used;
+	return limit > used ? limit - used : 0;
+}
+
+/* Each group from ours up to the root may have a limit. */
+static uint64_t left_in_groups(void)
+{
+	FILE *f = fopen("/proc/self/cgroup", "r");
+	uint64_t least = UINT64_MAX;
+	char line[512], folder[600];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "0::", 3))
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s", line + 3);
+		while (strlen(folder) >= strlen("/sys/fs/cgroup")) {
+			uint64_t left = left_in_group(folder);
+
+			least = left < least ? left : least;
+			*strrchr(folder, '/') = '\0';
+		}
+	}
+	if (f)
+		fclose(f);
+	return least;
+}
+
+uint64_t tt_host_free_bytes(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	unsigned long long kb;
+	uint64_t left = left_in_groups(), free_bytes = UINT64_MAX;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+			free_bytes = kb * 1024;
+	if (f)
+		fclose(f);
+	return left < free_bytes ? left : free_bytes;
+}

@@ -1,0 +1,265 @@
+/*
+ * spawn.c - fork the ranks of a tool, pass signals on, gather exit statuses
+ *
+ * Called by the mains of perf/ and trainer/. No signal handler: the signals that matter are blocked
+ * and fetched.
+ */
+#include "tools/spawn.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
+
+struct fleet {
+	const struct tt_launch *launch;
+	pid_t *pids;            /* 0: has ended */
+	int alive;
+	int status;             /* of the first that failed */
+	int ended;              /* processes that ended by themselves */
+	int signal;             /* that ends us; SIGKILL: the ranks, and not us; or 0 */
+	uint64_t kill_at_ns;    /* when those that are left are killed; 0: never */
+	sigset_t watched, before;
+};
+
+static void print_who(const struct fleet *f, int process)
+{
+	int first = process * f->launch->ranks_each, last = first + f->launch->ranks_each - 1;
+
+	if (first == last)
+		fprintf(stderr, "%s: rank %d: ", f->launch->tool, first);
+	else
+		fprintf(stderr, "%s: ranks %d to %d: ", f->launch->tool, first, last);
+}
+
+static void send_all(const struct fleet *f, int signal)
+{
+	for (int i = 0; i < f->launch->processes; i++)
+		if (f->pids[i])
+			kill(f->pids[i], signal);
+}
+
+/* All stand still before one ends: nobody wants to read what ranks say of each other's deaths. */
+static void freeze_all(const struct fleet *f)
+{
+	siginfo_t how;
+
+	send_all(f, SIGSTOP);
+	for (int i = 0; i < f->launch->processes; i++)
+		if (f->pids[i])
+			waitid(P_PID, (id_t)f->pids[i], &how, WSTOPPED | WEXITED | WNOWAIT);
+}
+
+static void kill_within(struct fleet *f, uint32_t ms)
+{
+	uint64_t at = tt_deadline_ns(ms);
+
+	if (!f->kill_at_ns || at < f->kill_at_ns)
+		f->kill_at_ns = at;
+}
+
+/* A terminal sends its signal to all of us, and a rank may be the first that gets it. */
+static bool is_for_all(const struct fleet *f, int signal)
+{
+	struct timespec moment = { .tv_nsec = 100 * 1000 * 1000 };
+	sigset_t only;
+
+	sigemptyset(&only);
+	sigaddset(&only, signal);
+	return sigismember(&f->watched, signal) && sigtimedwait(&only, NULL, &moment) == signal;
+}
+
+static void take_signal(struct fleet *f, int signal)
+{
+	f->signal = signal;
+	freeze_all(f);
+	send_all(f, signal == SIGPIPE ? SIGKILL : signal);
+	send_all(f, SIGCONT);
+	kill_within(f, GRACE_SIGNAL_MS);
+}
+
+static void note_end(struct fleet *f, int process, int how)
+{
+	int status = WIFEXITED(how) ? WEXITSTATUS(how) : !f->launch->lenient;
+
+	f->pids[process] = 0;
+	f->alive--;
+	f->ended += WIFEXITED(how);
+	if (WIFSIGNALED(how) && !f->signal && is_for_all(f, WTERMSIG(how)))
+		take_signal(f, WTERMSIG(how));
+	if (WIFSIGNALED(how) && !f->signal) {
+		print_who(f, process);
+		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how),
+			strsignal(WTERMSIG(how)));
+	}
+	if (status && !f->status) {
+		f->status = status;
+		kill_within(f, GRACE_MS);
+	}
+}
+
+static void reap(struct fleet *f)
+{
+	for (int i = 0; i < f->launch->processes; i++) {
+		int how;
+
+		if (f->pids[i] && waitpid(f->pids[i], &how, WNOHANG) == f->pids[i])
+			note_end(f, i, how);
+	}
+}
+
+static void wait_all(struct fleet *f)
+{
+	while (f->alive) {
+		struct timespec pause = { .tv_nsec = 200 * 1000 * 1000 };
+		int signal = sigtimedwait(&f->watched, NULL, &pause);
+
+		if (signal > 0 && signal != SIGCHLD)
+			take_signal(f, signal);
+		reap(f);
+		if (f->alive && f->kill_at_ns && tt_now_ns() > f->kill_at_ns) {
+			for (int i = 0; i < f->launch->processes && !f->signal; i++) {
+				if (!f->pids[i])
+					continue;
+				print_who(f, i);
+				fprintf(stderr, "still there %d s after a rank failed: killed\n",
+					GRACE_MS / 1000);
+			}
+			send_all(f, SIGKILL);
+			f->signal = f->signal ? f->signal : SIGKILL;     /* which was said above */
+			f->kill_at_ns = 0;
+		}
+	}
+}
+
+/* Who reads the output of this rank has gone away: the launcher ends all, this one too. */
+static void give_in(int signal)
+{
+	kill(getppid(), signal);
+	for (;;)
+		pause();
+}
+
+/* In the child: die with the parent, take signals again, be the rank. */
+static _Noreturn void become(struct fleet *f, int process, pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	signal(SIGPIPE, give_in);
+	sigprocmask(SIG_SETMASK, &f->before, NULL);
+	free(f->pids);
+	exit(f->launch->main(process, f->launch->ctx));
+}
+
+static void start_all(struct fleet *f)
+{
+	pid_t parent = getpid();
+
+	fflush(NULL);
+	for (int i = 0; i < f->launch->processes; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			become(f, i, parent);
+		if (pid < 0) {
+			print_who(f, i);
+			fprintf(stderr,
+				"fork: %s; use a smaller --np, or raise the limit of processes\n",
+				strerror(errno));
+			f->status = 1;
+			send_all(f, SIGKILL);
+			f->signal = SIGKILL;
+			return;
+		}
+		f->pids[i] = pid;
+		f->alive++;
+	}
+}
+
+int tt_launch(const struct tt_launch *launch)
+{
+	struct fleet f = { .launch = launch };
+
+	f.pids = calloc((size_t)launch->processes, sizeof(*f.pids));
+	if (!f.pids) {
+		fprintf(stderr, "%s: no memory for %d processes\n", launch->tool,
+			launch->processes);
+		return 1;
+	}
+	sigemptyset(&f.watched);
+	sigaddset(&f.watched, SIGCHLD);
+	sigaddset(&f.watched, SIGINT);
+	sigaddset(&f.watched, SIGTERM);
+	sigaddset(&f.watched, SIGHUP);
+	sigaddset(&f.watched, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &f.watched, &f.before);
+	start_all(&f);
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* a line is one write: ranks write there as well */
+	wait_all(&f);
+	fflush(stderr);
+	free(f.pids);
+	if (f.signal && f.signal != SIGKILL) {
+		signal(f.signal, SIG_DFL);
+		raise(f.signal);
+	}
+	sigprocmask(SIG_SETMASK, &f.before, NULL);
+	return f.ended || f.status ? f.status : 1;
+}
+
+/* ---- pinning --------------------------------------------------------------------------------- */
+
+/* How many hardware threads of cpu's core have a smaller number: 0 for the first of each core. */
+static int sibling_number(int cpu)
+{
+	char path[96], text[256] = "";
+	int number = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+		 cpu);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	if (!fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	fclose(f);
+	for (char *p = text; *p >= '0' && *p <= '9';) {
+		int first = (int)strtol(p, &p, 10), last = first;
+
+		if (*p == '-')
+			last = (int)strtol(p + 1, &p, 10);
+		for (int c = first; c <= last && c < cpu; c++)
+			number++;
+		if (*p == ',')
+			p++;
+	}
+	return number;
+}
+
+int tt_pin(int index)
+{
+	cpu_set_t allowed, one;
+	int order[CPU_SETSIZE], n = 0, cpu;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return -1;
+	for (int number = 0; n < CPU_COUNT(&allowed); number++)
+		for (int c = 0; c < CPU_SETSIZE; c++)
+			if (CPU_ISSET(c, &allowed) && sibling_number(c) == number)
+				order[n++] = c;
+	cpu = order[index % n];
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return sched_setaffinity(0, sizeof(one), &one) ? -1 : cpu;
+}

@@ -1,0 +1,111 @@
+/*
+ * data_synth.c - made-up images of Fashion-MNIST's shape,
+ * for hosts without the real ones and for tests
+ *
+ * Every class has two prototypes, smooth random pictures. A sample is one
+ * of them, through which any other shows, so that classes overlap, and
+ * noise. All of it depends on the seed alone. Row of the table in data.c.
+ */
+#include "trainer/data/data.h"
+
+#include "trainer/fail.h"
+#include "trainer/rng.h"
+
+#include <stdlib.h>
+
+enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, LOOKS = 2 };
+enum { COARSE = 8 };    /* points on a side of the grid that a picture is drawn from */
+enum { TRAIN = 20000, TEST = 4000 };
+
+struct look {
+	uint8_t pixel[PIXELS];
+};
+
+/* A coarse random grid, drawn large by linear interpolation */
+static void draw(uint64_t seed, uint32_t which, struct look *look)
+{
+	uint8_t grid[COARSE][COARSE];
+	uint32_t random[4];
+
+	for (int i = 0; i < COARSE * COARSE; i++) {
+		tt_rng(seed, TT_RNG_SYNTH_CLASS, which, (uint64_t)i, random);
+		grid[i / COARSE][i % COARSE] = (uint8_t)random[0];
+	}
+	for (int y = 0; y < SIDE; y++) {
+		for (int x = 0; x < SIDE; x++) {
+			int v = y * (COARSE - 1), u = x * (COARSE - 1);
+			int row = v / SIDE, col = u / SIDE, down = v % SIDE, right = u % SIDE;
+			int above = grid[row][col] * (SIDE - right) + grid[row][col + 1] * right;
+			int below = grid[row + 1][col] * (SIDE - right) +
+				    grid[row + 1][col + 1] * right;
+
+			look->pixel[y * SIDE + x] =
+				(uint8_t)((above * (SIDE - down) + below * down) / PIXELS);
+		}
+	}
+}
+
+/* Noise of a bell's shape, -255..255: the difference of two sums of bytes, halved */
+static int noise(uint32_t random)
+{
+	int up = (int)(random & 255) + (int)(random >> 8 & 255);
+	int down = (int)(random >> 16 & 255) + (int)(random >> 24);
+
+	return (up - down) / 2;
+}
+
+static void make_sample(uint64_t seed, uint64_t index, const struct look *looks, uint8_t *image,
+			uint8_t *label)
+{
+	uint32_t random[4];
+	const struct look *own, *other;
+	int share;
+
+	tt_rng(seed, TT_RNG_SYNTH_SAMPLE, 0, index, random);
+	*label = (uint8_t)tt_rng_below(random[0], CLASSES);
+	own = &looks[*label * LOOKS + (random[1] & 1)];
+	other = &looks[tt_rng_below(random[2], CLASSES * LOOKS)];
+	share = (int)tt_rng_below(random[3], 120); /* of 256: how much of the other shows through */
+	for (uint32_t i = 0; i < PIXELS; i++) {
+		int value;
+
+		if (i % 4 == 0)
+			tt_rng(seed, TT_RNG_SYNTH_SAMPLE, 1 + i / 4, index, random);
+		value = (own->pixel[i] * (256 - share) + other->pixel[i] * share) / 256 +
+			noise(random[i % 4]);
+		image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
+	}
+}
+
+static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct look *looks,
+		    struct tt_set *set)
+{
+	set->samples = samples;
+	set->images = malloc(samples * PIXELS);
+	set->labels = malloc(samples);
+	if (!set->images || !set->labels)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu made-up images", samples);
+	for (size_t i = 0; i < samples; i++)
+		make_sample(seed, first + i, looks, set->images + i * PIXELS, &set->labels[i]);
+	return TT_TRAIN_OK;
+}
+
+static int load(const char *directory, uint64_t seed, struct tt_data *data)
+{
+	struct look looks[CLASSES * LOOKS];
+	int rc;
+
+	(void)directory;
+	for (uint32_t i = 0; i < CLASSES * LOOKS; i++)
+		draw(seed, i, &looks[i]);
+	data->pixels = PIXELS;
+	data->classes = CLASSES;
+	rc = make_set(seed, 0, TRAIN, looks, &data->train);
+	return rc ? rc : make_set(seed, TRAIN, TEST, looks, &data->test);
+}
+
+const struct tt_data_source tt_data_synth = {
+	.name = "synth",
+	.help = "made-up images of the same shape, from --seed",
+	.load = load,
+};

@@ -1,0 +1,160 @@
+/* idx.c - reader of IDX files, plain or gzipped (idx.h); zlib's gz functions read both */
+#include "trainer/data/idx.h"
+
+#include "trainer/fail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { TYPE_UNSIGNED_BYTE = 8, FIRST_BYTES = 1 << 20 };
+
+struct file {
+	gzFile gz;
+	const char *name;
+};
+
+/* Reads up to `bytes`; *ret_got is less at the end of the file only. */
+static int read_some(struct file *f, void *to, size_t bytes, size_t *ret_got)
+{
+	int got, code;
+	const char *text;
+
+	for (*ret_got = 0; *ret_got < bytes; *ret_got += (size_t)got) {
+		size_t left = bytes - *ret_got;
+
+		got = gzread(f->gz, (char *)to + *ret_got,
+			     left < 1 << 20 ? (unsigned)left : 1 << 20);
+		if (got <= 0)
+			break;
+	}
+	text = gzerror(f->gz, &code);
+	if (code == Z_ERRNO)
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: cannot be read: %m", f->name);
+	if (code != Z_OK && code != Z_STREAM_END)
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
+				     text);
+	return TT_TRAIN_OK;
+}
+
+static uint32_t big_endian(const uint8_t *at)
+{
+	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static int read_header(struct file *f, unsigned dims, struct tt_idx *idx)
+{
+	uint8_t head[4 + 4 * TT_IDX_DIMS_MAX];
+	size_t want = 4 + 4 * (size_t)dims, got;
+	uint64_t bytes = 1;
+	int rc = read_some(f, head, want, &got);
+
+	if (rc)
+		return rc;
+	if (got >= 4 && (head[0] || head[1]))
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: not an IDX file: it begins with %02x %02x, not 00 00",
+				     f->name, head[0], head[1]);
+	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
+		return tt_train_fail(TT_TRAIN_FAILED,
+			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are read", f->name,
+			head[2]);
+	if (got >= 4 && head[3] != dims)
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: %u dimensions where %u are needed",
+				     f->name, head[3], dims);
+	if (got < want)
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: ends within its header, after %zu of %zu bytes", f->name,
+				     got, want);
+	for (unsigned d = 0; d < dims; d++) {
+		idx->dim[d] = big_endian(head + 4 + 4 * d);
+		if (!idx->dim[d])
+			return tt_train_fail(TT_TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
+		/* both factors are below 2^32: no overflow before it is judged */
+		bytes *= idx->dim[d];
+		if (bytes > TT_IDX_BYTES_MAX)
+			return tt_train_fail(TT_TRAIN_FAILED,
+					     "%s: more than %llu bytes, the most that is read",
+					     f->name, (unsigned long long)TT_IDX_BYTES_MAX);
+	}
+	idx->dims = dims;
+	idx->bytes = (size_t)bytes;
+	return TT_TRAIN_OK;
+}
+
+static int read_elements(struct file *f, struct tt_idx *idx)
+{
+	size_t room = 0, have = 0, got;
+	uint8_t extra;
+	int rc;
+
+	do {
+		uint8_t *more;
+
+		room = room ? 2 * room : FIRST_BYTES;
+		room = room < idx->bytes ? room : idx->bytes;
+		more = realloc(idx->at, room);
+		if (!more)
+			return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory for %zu bytes",
+					     f->name, room);
+		idx->at = more;
+		rc = read_some(f, idx->at + have, room - have, &got);
+		if (rc)
+			return rc;
+		have += got;
+	} while (have == room && room < idx->bytes);
+	if (have < idx->bytes)
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "%s: ends after %zu of %zu bytes of data: is it truncated?",
+				     f->name, have, idx->bytes);
+	rc = read_some(f, &extra, 1, &got);
+	if (!rc && got)
+		rc = tt_train_fail(TT_TRAIN_FAILED,
+				   "%s: holds more than the %zu bytes of data that its header says",
+				   f->name, idx->bytes);
+	return rc;
+}
+
+int tt_idx_read_fd(int fd, const char *name, unsigned dims, struct tt_idx *ret_idx)
+{
+	struct file f = { gzdopen(fd, "rb"), name };
+	struct tt_idx idx = { 0 };
+	int rc;
+
+	if (!f.gz) {
+		close(fd);
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory to read it", name);
+	}
+	errno = 0;
+	rc = read_header(&f, dims, &idx);
+	if (!rc)
+		rc = read_elements(&f, &idx);
+	gzclose(f.gz);
+	if (rc)
+		free(idx.at);
+	else
+		*ret_idx = idx;
+	return rc;
+}
+
+int tt_idx_read(const char *path, unsigned dims, struct tt_idx *ret_idx)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return tt_train_fail(TT_TRAIN_FAILED, "%s: %m", path);
+	return tt_idx_read_fd(fd, path, dims, ret_idx);
+}
+
+int tt_idx_below(const struct tt_idx *idx, const char *name, unsigned bound)
+{
+	for (size_t i = 0; i < idx->bytes; i++)
+		if (idx->at[i] >= bound)
+			return tt_train_fail(TT_TRAIN_FAILED,
+					     "%s: label %u of sample %zu is not below %u", name,
+					     idx->at[i], i, bound);
+	return TT_TRAIN_OK;
+}

@@ -1,0 +1,62 @@
+/* sampler.c - which samples make up which step, whatever the number of ranks (sampler.h) */
+#include "trainer/data/sampler.h"
+
+#include "trainer/fail.h"
+#include "trainer/rng.h"
+
+#include <stdlib.h>
+
+struct tt_share tt_share_of(size_t total, int rank, int nranks)
+{
+	size_t first = total * (size_t)rank / (size_t)nranks;
+
+	return (struct tt_share){ first, total * ((size_t)rank + 1) / (size_t)nranks - first };
+}
+
+/* Fisher and Yates' shuffle, the swap at i from number i of the epoch */
+static void shuffle(struct tt_sampler *s, uint64_t epoch)
+{
+	uint32_t random[4];
+
+	for (size_t i = 0; i < s->samples; i++)
+		s->order[i] = (uint32_t)i;
+	for (size_t i = s->samples; i > 1; i--) {
+		uint32_t other, kept = s->order[i - 1];
+
+		tt_rng(s->seed, TT_RNG_ORDER, (uint32_t)epoch, i, random);
+		other = tt_rng_below(random[0], (uint32_t)i);
+		s->order[i - 1] = s->order[other];
+		s->order[other] = kept;
+	}
+	s->epoch = epoch;
+}
+
+int tt_sampler_open(struct tt_sampler *s, uint64_t seed, size_t samples, size_t batch)
+{
+	uint32_t *order = malloc(samples * sizeof(*order));
+
+	if (!order)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the order of %zu samples",
+				     samples);
+	*s = (struct tt_sampler){
+		.seed = seed, .samples = samples, .batch = batch, .order = order
+	};
+	shuffle(s, 0);
+	return TT_TRAIN_OK;
+}
+
+void tt_sampler_close(struct tt_sampler *s)
+{
+	free(s->order);
+	s->order = NULL;
+}
+
+const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first)
+{
+	uint64_t epoch = step / tt_sampler_steps(s);
+	size_t at = (size_t)(step % tt_sampler_steps(s)) * s->batch;
+
+	if (epoch != s->epoch)
+		shuffle(s, epoch);
+	return s->order + at + first;
+}

@@ -1,0 +1,34 @@
+/* cublas.c - fill the table of cuBLAS's functions (cublas.h) */
+#include "trainer/device/cublas.h"
+
+#include "trainer/fail.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+/* Also where CUDA is installed, which the loader need not know. */
+static const char *const files[] = {
+	"libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
+	"/usr/local/cuda/lib64/libcublas.so.12",
+};
+
+int tt_cublas_load(struct tt_cublas *ret)
+{
+	void *library = NULL;
+
+	for (size_t i = 0; !library && i < sizeof(files) / sizeof(*files); i++)
+		library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		return tt_train_fail(TT_TRAIN_USAGE,
+			"--device cuda: cuBLAS is not on this host (%s); install "
+			"libcublas.so.13 or .12, or use --canonical, which has a matrix "
+			"product of its own", dlerror());
+#define FIND(member, symbol, parameters)                                                           \
+	*(void **)&ret->member = dlsym(library, #symbol);                                          \
+	if (!ret->member)                                                                          \
+		return tt_train_fail(TT_TRAIN_USAGE,                                               \
+				     "--device cuda: this host's cuBLAS has no function " #symbol);
+	TT_CUBLAS_FUNCTIONS(FIND)
+#undef FIND
+	return TT_TRAIN_OK;
+}

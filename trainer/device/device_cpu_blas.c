@@ -1,0 +1,91 @@
+/*
+ * device_cpu_blas.c - the processor, with OpenBLAS's matrix product
+ *
+ * OpenBLAS is loaded only when it is asked for, so that its settings can be made first: one thread,
+ * and kernels of this processor (0.3.21 takes processors younger than itself for a Prescott and
+ * loses a factor of 5). Its bits depend on the processor and on how the rows are shared out. Row of
+ * the table in device.c.
+ */
+#include "trainer/device/device_host.h"
+#include "trainer/fail.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#define LIBRARY "libopenblas.so.0"
+
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
+
+typedef void sgemm_fn(int order, int across_a, int across_b, int m, int n, int k, float alpha,
+		      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+		      int ldc);
+
+struct blas {
+	void *library;
+	sgemm_fn *sgemm;
+};
+
+/* What the user has set stays. */
+static void settle(void)
+{
+	setenv("OPENBLAS_NUM_THREADS", "1", 0);
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512vl"))
+		setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+	else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		setenv("OPENBLAS_CORETYPE", "Haswell", 0);
+#endif
+}
+
+static int blas_open(struct tt_device *d)
+{
+	struct blas *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for OpenBLAS");
+	settle();
+	b->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (b->library)
+		b->sgemm = (sgemm_fn *)dlsym(b->library, "cblas_sgemm");
+	if (!b->sgemm) {
+		tt_train_fail(TT_TRAIN_USAGE,
+			      "--device cpu-blas: OpenBLAS is not on this host (%s); install "
+			      "libopenblas0, or use cpu",
+			      dlerror());
+		if (b->library)
+			dlclose(b->library);
+		free(b);
+		return TT_TRAIN_USAGE;
+	}
+	d->state = b;
+	return TT_TRAIN_OK;
+}
+
+static void blas_close(struct tt_device *d)
+{
+	struct blas *b = d->state;
+
+	if (b)
+		dlclose(b->library);
+	free(b);
+}
+
+static void blas_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
+		      struct tt_matrix b, float *c, size_t ldc)
+{
+	struct blas *blas = d->state;
+
+	blas->sgemm(ROW_MAJOR, a.across ? TRANSPOSED : AS_IS, b.across ? TRANSPOSED : AS_IS, (int)m,
+		    (int)n, (int)k, 1.0f, a.at, (int)a.stride, b.at, (int)b.stride, 0.0f, c,
+		    (int)ldc);
+}
+
+const struct tt_device_ops tt_device_blas = {
+	.name = "cpu-blas",
+	.help = "OpenBLAS, where it is installed; the bits depend on the processor",
+	.open = blas_open,
+	.close = blas_close,
+	.gemm = blas_gemm,
+	TT_HOST_WORK,
+};

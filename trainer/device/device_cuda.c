@@ -1,0 +1,290 @@
+/*
+ * device_cuda.c - a GPU, through the CUDA driver's table (gpu/cuda.h)
+ *
+ * Everything is given to one stream and runs behind the caller; the library's calls have a stream
+ * beside it, and events between the two. Matrix products are cuBLAS's, in plain float without TF32;
+ * with --canonical they are our own kernel's, and then all bits are those of --device cpu. Small
+ * things go to the GPU through pinned memory, piece after piece. A failure is kept and told by
+ * settle. Row of the table in device.c.
+ */
+#include "trainer/device/device_cuda.h"
+#include "trainer/fail.h"
+#include "tools/cuda_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_NVCC
+extern const unsigned char tt_train_image[];
+#define IMAGE tt_train_image
+#else
+#define IMAGE NULL
+#endif
+
+/* The thread's device, taken before its rank joins. */
+static __thread struct tt_cuda_device taken;
+
+void tt_on_cuda_keep(struct tt_cuda_state *c, int rc, const char *what)
+{
+	if (!rc || c->error[0])
+		return;
+	tt_cuda_fail(rc, "device cuda: %s", what);
+	snprintf(c->error, sizeof(c->error), "%s", tt_error_text());
+}
+
+static int told(const struct tt_cuda_state *c)
+{
+	return c->error[0] ? tt_train_fail(TT_TRAIN_FAILED, "%s", c->error) : TT_TRAIN_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static int cuda_take(const char *name, int local_rank)
+{
+	int ordinal;
+
+	if (!tt_cuda_device_parse(name, &ordinal))
+		return tt_train_fail(TT_TRAIN_USAGE, "--device %s: use cuda, or cuda:N", name);
+	tt_cuda_device_prepare();
+	if (tt_cuda_device_take(ordinal, local_rank, &taken))
+		return tt_train_fail(TT_TRAIN_USAGE, "--device %s: %s", name, tt_error_text());
+	return TT_TRAIN_OK;
+}
+
+static int find_kernels(struct tt_cuda_state *c)
+{
+	const void *image = c->cu->own_kernels ? c->cu->own_kernels : IMAGE;
+	int device, sms = 1, rc;
+	void *module = NULL;
+
+	if (!image)
+		return tt_train_fail(TT_TRAIN_USAGE, "--device cuda: its kernels are not built in; "
+						     "configure --with-nvcc");
+	rc = c->cu->module_load(&module, image);
+#define FIND(name, type)                                                                           \
+	if (!rc)                                                                                   \
+		rc = c->cu->module_function(&c->kernel[KERNEL_##name], module, "tt_train_" #name);
+	TT_CUDA_KERNELS(FIND)
+#undef FIND
+	if (!rc)
+		rc = c->cu->ctx_device(&device);
+	if (!rc)
+		rc = c->cu->device_attribute(&sms, TT_CU_ATTR_SMS, device);
+	c->blocks = 8 * (unsigned)sms;
+	tt_on_cuda_keep(c, rc, "load the kernels");
+	return told(c);
+}
+
+static int open_blas(struct tt_cuda_state *c)
+{
+	int rc = tt_cublas_load(&c->blas), status;
+
+	if (rc)
+		return rc;
+	status = c->blas.create(&c->handle);
+	if (!status)
+		status = c->blas.set_stream(c->handle, c->stream);
+	if (!status)
+		status = c->blas.set_math_mode(c->handle, TT_CUBLAS_PEDANTIC);
+	if (status)
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "device cuda: cuBLAS does not start: status %d", status);
+	return TT_TRAIN_OK;
+}
+
+static int cuda_open(struct tt_device *d)
+{
+	struct tt_cuda_state *c = calloc(1, sizeof(*c));
+	void *memory = NULL;
+
+	if (!c || !taken.cu) {
+		free(c);
+		return tt_train_fail(TT_TRAIN_FAILED, "device cuda: no memory, or no device taken");
+	}
+	d->state = c;
+	c->cu = taken.cu;
+	tt_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_APART), "a stream");
+	tt_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_APART), "a stream");
+	tt_on_cuda_keep(c, c->cu->event_create(&c->mark, TT_CU_EVENT_UNTIMED), "an event");
+	tt_on_cuda_keep(c, c->cu->host_alloc(&memory, TT_CUDA_PINNED, TT_CU_HOST_PORTABLE),
+			"pinned memory");
+	c->pinned = (struct tt_cuda_pinned){ .at = memory, .bytes = TT_CUDA_PINNED };
+	if (told(c))
+		return TT_TRAIN_FAILED;
+	return find_kernels(c) ? TT_TRAIN_FAILED : d->canonical ? TT_TRAIN_OK : open_blas(c);
+}
+
+static void cuda_close(struct tt_device *d)
+{
+	struct tt_cuda_state *c = d->state;
+	struct tt_cuda_area *areas[] = { &c->images, &c->labels, &c->losses };
+
+	if (!c)
+		return;
+	if (c->stream)
+		c->cu->stream_synchronize(c->stream);
+	if (c->handle)
+		c->blas.destroy(c->handle);
+	for (int i = 0; i < 3; i++)
+		if (areas[i]->at)
+			c->cu->mem_free(areas[i]->at);
+	if (c->pinned.at)
+		c->cu->host_free(c->pinned.at);
+	if (c->mark)
+		c->cu->event_destroy(c->mark);
+	if (c->beside)
+		c->cu->stream_destroy(c->beside);
+	if (c->stream)
+		c->cu->stream_destroy(c->stream);
+	free(c);
+	d->state = NULL;
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static tt_cuptr address(const void *p) { return (tt_cuptr)(uintptr_t)p; }
+
+static void *cuda_alloc(struct tt_device *d, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+	tt_cuptr at;
+
+	if (c->cu->mem_alloc(&at, bytes ? bytes : 1))
+		return NULL;
+	tt_on_cuda_keep(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream),
+			"clear memory");
+	return (void *)(uintptr_t)at;
+}
+
+static void cuda_free(struct tt_device *d, void *memory)
+{
+	struct tt_cuda_state *c = d->state;
+
+	if (!memory)
+		return;
+	c->cu->stream_synchronize(c->stream);
+	c->cu->mem_free(address(memory));
+}
+
+static int cuda_settle(struct tt_device *d)
+{
+	struct tt_cuda_state *c = d->state;
+
+	tt_on_cuda_keep(c, c->cu->stream_synchronize(c->stream), "wait for what it computes");
+	return told(c);
+}
+
+char *tt_on_cuda_pin(struct tt_device *d, size_t bytes)
+{
+	struct tt_cuda_pinned *p = &((struct tt_cuda_state *)d->state)->pinned;
+	char *at;
+
+	if (bytes > p->bytes - p->used) {
+		cuda_settle(d);
+		p->used = 0;
+	}
+	at = p->at + p->used;
+	p->used += (bytes + 63) / 64 * 64;
+	p->used = p->used < p->bytes ? p->used : p->bytes;
+	return at;
+}
+
+static size_t piece(size_t bytes) { return bytes < TT_CUDA_PINNED ? bytes : TT_CUDA_PINNED; }
+
+void tt_on_cuda_copy(struct tt_device *d, tt_cuptr to, const char *from, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+
+	for (size_t part; bytes; to += part, from += part, bytes -= part) {
+		char *stage;
+
+		part = piece(bytes);
+		stage = tt_on_cuda_pin(d, part);
+		memcpy(stage, from, part);
+		tt_on_cuda_keep(c, c->cu->htod_async(to, stage, part, c->stream), "copy to it");
+	}
+}
+
+static void cuda_put(struct tt_device *d, void *to, const void *from_host, size_t bytes)
+{
+	d->put_bytes += bytes;
+	tt_on_cuda_copy(d, address(to), from_host, bytes);
+}
+
+static void cuda_get(struct tt_device *d, void *to_host, const void *from, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+
+	d->get_bytes += bytes;
+	if (bytes)
+		tt_on_cuda_keep(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
+				"copy from it");
+	cuda_settle(d);
+}
+
+static void cuda_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+
+	if (bytes && to != from)
+		tt_on_cuda_keep(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
+				"copy within it");
+}
+
+tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t bytes)
+{
+	struct tt_cuda_state *c = d->state;
+
+	if (bytes <= area->bytes)
+		return area->at;
+	cuda_settle(d);
+	if (area->at)
+		c->cu->mem_free(area->at);
+	*area = (struct tt_cuda_area){ .bytes = 0 };
+	tt_on_cuda_keep(c, c->cu->mem_alloc(&area->at, bytes), "memory for a batch");
+	if (!c->error[0])
+		area->bytes = bytes;
+	return c->error[0] ? 0 : area->at;
+}
+
+/* ---- the library's calls beside it ---------------------------------------------------------- */
+
+static void *cuda_beside(struct tt_device *d) { return ((struct tt_cuda_state *)d->state)->beside; }
+
+static void cuda_lead(struct tt_device *d)
+{
+	struct tt_cuda_state *c = d->state;
+
+	tt_on_cuda_keep(c, c->cu->event_record(c->mark, c->stream), "record an event");
+	tt_on_cuda_keep(c, c->cu->stream_wait_event(c->beside, c->mark, 0), "wait for an event");
+}
+
+static int cuda_join(struct tt_device *d)
+{
+	struct tt_cuda_state *c = d->state;
+
+	tt_on_cuda_keep(c, c->cu->stream_synchronize(c->beside), "wait for the library's calls");
+	return told(c);
+}
+
+const struct tt_device_ops tt_device_cuda = {
+	.name = "cuda",
+	.help = "a GPU, cuda:N the driver's device N, else the rank's on its host",
+	.apart = true,
+	.reached = true,
+	.take = cuda_take,
+	.open = cuda_open,
+	.close = cuda_close,
+	.alloc = cuda_alloc,
+	.free = cuda_free,
+	.put = cuda_put,
+	.get = cuda_get,
+	.copy = cuda_copy,
+	.settle = cuda_settle,
+	.beside = cuda_beside,
+	.lead = cuda_lead,
+	.join = cuda_join,
+	TT_DEVICE_WORK(TT_DEVICE_MEMBER, tt_on_cuda)
+	TT_DEVICE_MEMBER(tt_on_cuda, gemm)
+};

@@ -1,0 +1,112 @@
+/* device_host.c - what devices that compute in host memory have in common (device_host.h) */
+#include "trainer/device/device_host.h"
+
+#include "trainer/device/exact.h"
+#include "tutti.h"
+
+#include <string.h>
+
+/* The library's memory, so that transports may read it without copying. */
+void *tt_host_alloc(struct tt_device *d, size_t bytes)
+{
+	void *memory;
+
+	(void)d;
+	return tuttiMemAlloc(&memory, bytes ? bytes : 1) == tuttiSuccess ? memory : NULL;
+}
+
+void tt_host_free(struct tt_device *d, void *memory)
+{
+	(void)d;
+	tuttiMemFree(memory);
+}
+
+void tt_host_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+{
+	(void)d;
+	if (to != from)
+		memcpy(to, from, bytes);
+}
+
+void tt_host_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
+		    size_t rows, size_t pixels, float mean, float *restrict x)
+{
+	(void)d;
+	for (size_t row = 0; row < rows; row++) {
+		const uint8_t *image = images + samples[row] * pixels;
+
+		for (size_t i = 0; i < pixels; i++)
+			x[row * pixels + i] = (float)image[i] * (1.0f / 255.0f) - mean;
+	}
+}
+
+void tt_host_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
+		  float *y)
+{
+	(void)d;
+	for (size_t row = 0; row < rows; row++, y += n) {
+		for (size_t i = 0; i < n; i++)
+			y[i] += bias[i];
+		for (size_t i = 0; relu && i < n; i++)
+			y[i] = y[i] > 0.0f ? y[i] : 0.0f;
+	}
+}
+
+void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias)
+{
+	(void)d;
+	memset(dbias, 0, n * sizeof(*dbias));
+	for (size_t row = 0; row < rows; row++, dy += n)
+		for (size_t i = 0; i < n; i++)
+			dbias[i] += dy[i];
+}
+
+void tt_host_add(struct tt_device *d, size_t count, const float *restrict from,
+		 float *restrict to)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++)
+		to[i] += from[i];
+}
+
+void tt_host_blend(struct tt_device *d, size_t count, float keep, float take,
+		   const float *restrict from, float *restrict to)
+{
+	(void)d;
+	for (size_t i = 0; !from && i < count; i++)
+		to[i] *= keep;
+	for (size_t i = 0; from && i < count; i++)
+		to[i] = keep * to[i] + take * from[i];
+}
+
+void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++)
+		dy[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+}
+
+void tt_host_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
+		  float *logits, float *loss)
+{
+	double total = 0.0;
+
+	(void)d;
+	for (size_t row = 0; row < rows; row++, logits += classes) {
+		total += tt_cross_entropy(logits, classes, labels[row]);
+		tt_softmax(logits, classes);
+		logits[labels[row]] -= 1.0f;
+	}
+	*loss = (float)total;
+}
+
+void tt_host_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
+		     const float *restrict gradient, float *restrict velocity,
+		     float *restrict weight)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++) {
+		velocity[i] = momentum * velocity[i] + scale * gradient[i];
+		weight[i] -= rate * velocity[i];
+	}
+}

@@ -1,0 +1,131 @@
+/*
+ * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
+ *
+ * A convolution is a matrix product with patches: unfold lays each pixel's neighbours side by side.
+ * A line of patches is the image moved by (dy, dx), so it is copied row by row.
+ */
+#include "trainer/device/device_host.h"
+
+#include <string.h>
+
+/* Where a row moved by `by` overlaps with itself: columns first..last-1 of the unmoved one. */
+struct overlap {
+	size_t first, last;
+};
+
+static struct overlap overlap(size_t side, long by)
+{
+	size_t cut = (size_t)(by < 0 ? -by : by);
+
+	cut = cut < side ? cut : side;
+	return by < 0 ? (struct overlap){ cut, side } : (struct overlap){ 0, side - cut };
+}
+
+static void unfold_image(size_t side, long down, long right, const float *image, float *line)
+{
+	struct overlap across = overlap(side, right);
+
+	for (long y = 0; y < (long)side; y++, line += side) {
+		const float *from = image + (y + down) * (long)side + right;
+
+		if (y + down < 0 || y + down >= (long)side) {
+			memset(line, 0, side * sizeof(*line));
+			continue;
+		}
+		for (size_t x = 0; x < across.first; x++)
+			line[x] = 0.0f;
+		for (size_t x = across.first; x < across.last; x++)
+			line[x] = from[x];
+		for (size_t x = across.last; x < side; x++)
+			line[x] = 0.0f;
+	}
+}
+
+void tt_host_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+		    float *patches)
+{
+	long reach = (long)window / 2;
+	size_t image = p.side * p.side;
+
+	(void)d;
+	for (size_t plane = 0; plane < p.planes; plane++)
+		for (long down = -reach; down <= reach; down++)
+			for (long right = -reach; right <= reach; right++)
+				for (size_t row = 0; row < p.rows; row++, patches += image)
+					unfold_image(p.side, down, right,
+						     x + (row * p.planes + plane) * image, patches);
+	for (size_t i = 0; i < p.rows * image; i++)
+		patches[i] = 1.0f;
+}
+
+static void fold_image(size_t side, long down, long right, const float *line, float *image)
+{
+	struct overlap across = overlap(side, right);
+
+	for (long y = 0; y < (long)side; y++, line += side) {
+		float *to = image + (y + down) * (long)side + right;
+
+		if (y + down < 0 || y + down >= (long)side)
+			continue;
+		for (size_t x = across.first; x < across.last; x++)
+			to[x] += line[x];
+	}
+}
+
+void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+		  float *x)
+{
+	long reach = (long)window / 2;
+	size_t image = p.side * p.side;
+
+	(void)d;
+	memset(x, 0, p.rows * p.planes * image * sizeof(*x));
+	for (size_t plane = 0; plane < p.planes; plane++)
+		for (long down = -reach; down <= reach; down++)
+			for (long right = -reach; right <= reach; right++)
+				for (size_t row = 0; row < p.rows; row++, patches += image)
+					fold_image(p.side, down, right, patches,
+						   x + (row * p.planes + plane) * image);
+}
+
+/* ---- pooling -------------------------------------------------------------------------------- */
+
+void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x, uint8_t *which)
+{
+	size_t half = p.side / 2;
+
+	(void)d;
+	for (size_t i = 0; i < p.rows * p.planes; i++) {
+		size_t row = i / p.planes, plane = i % p.planes;
+		const float *from = y + (plane * p.rows + row) * p.side * p.side;
+
+		for (size_t j = 0; j < half * half; j++) {
+			const float *at = from + j / half * 2 * p.side + j % half * 2;
+			float four[4] = { at[0], at[1], at[p.side], at[p.side + 1] };
+			uint8_t best = 0;
+
+			for (uint8_t k = 1; k < 4; k++)
+				best = four[k] > four[best] ? k : best;
+			*which++ = four[best] > 0.0f ? best : 4;
+			*x++ = four[best] > 0.0f ? four[best] : 0.0f;
+		}
+	}
+}
+
+void tt_host_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
+		       const uint8_t *which, float *dy)
+{
+	size_t half = p.side / 2;
+
+	(void)d;
+	memset(dy, 0, p.rows * p.planes * p.side * p.side * sizeof(*dy));
+	for (size_t i = 0; i < p.rows * p.planes; i++) {
+		size_t row = i / p.planes, plane = i % p.planes;
+		float *to = dy + (plane * p.rows + row) * p.side * p.side;
+
+		for (size_t j = 0; j < half * half; j++, dx++, which++)
+			if (*which < 4)
+				to[(j / half * 2 + *which / 2) * p.side + j % half * 2 +
+				   *which % 2] = *dx;
+	}
+}

@@ -1,0 +1,219 @@
+/*
+ * gemm.c - the product of two float matrices,
+ * with bits that depend on nothing but the operands (gemm.h)
+ *
+ * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
+ * multiplication): both operands are copied into panels that the innermost tile reads straight
+ * through, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a tile is
+ * stored to c and loaded again, which is exact: the chain goes on as if it were one.
+ *
+ * A new instruction set: one more inclusion of gemm_tile.h and one row of `kinds`.
+ */
+#include "trainer/device/gemm.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { BLOCK_K = 384, BLOCK_M = 120, BLOCK_N = 512, ALIGN = 64 };
+enum { TILE_FLOATS_MAX = 12 * 32 };
+
+typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t ldc, bool fresh);
+
+/* ---- the tiles ------------------------------------------------------------------------------ */
+
+#if defined(__x86_64__)
+#define TILE tile_avx512
+#define TILE_TARGET __attribute__((target("avx512f")))
+#define VEC __m512
+#define LANES 16
+#define ROWS 12
+#define COLS 2
+#define LOAD _mm512_loadu_ps
+#define STORE _mm512_storeu_ps
+#define SPLAT _mm512_set1_ps
+#define FMA _mm512_fmadd_ps
+#include "trainer/device/gemm_tile.h"
+
+#define TILE tile_avx2
+#define TILE_TARGET __attribute__((target("avx2,fma")))
+#define VEC __m256
+#define LANES 8
+#define ROWS 6
+#define COLS 2
+#define LOAD _mm256_loadu_ps
+#define STORE _mm256_storeu_ps
+#define SPLAT _mm256_set1_ps
+#define FMA _mm256_fmadd_ps
+#include "trainer/device/gemm_tile.h"
+
+static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
+static bool has_avx2(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
+static inline float load_one(const float *at) { return *at; }
+static inline void store_one(float *at, float value) { *at = value; }
+
+#define TILE tile_scalar
+#define TILE_TARGET
+#define VEC float
+#define LANES 1
+#define ROWS 4
+#define COLS 4
+#define LOAD load_one
+#define STORE store_one
+#define SPLAT(x) (x)
+#define FMA __builtin_fmaf
+#include "trainer/device/gemm_tile.h"
+
+static bool has_scalar(void) { return true; }
+
+/* best first */
+static const struct kind {
+	const char *isa;
+	size_t rows, cols; /* of a tile, in floats */
+	tile_fn *tile;
+	bool (*present)(void);
+} kinds[] = {
+#if defined(__x86_64__)
+	{ "avx512", 12, 32, tile_avx512, has_avx512 },
+	{ "avx2", 6, 16, tile_avx2, has_avx2 },
+#endif
+	{ "scalar", 4, 4, tile_scalar, has_scalar },
+};
+
+struct tt_gemm {
+	const struct kind *kind;
+	float *a, *b; /* packed blocks */
+};
+
+/* ---- packing -------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
+ * width floats each, short panels filled up with zeros. A line is a row of a, or a column of b. */
+static void pack(struct tt_matrix from, size_t line, size_t lines, size_t first, size_t k,
+		 size_t width, float *to)
+{
+	for (size_t l = 0; l < lines; l += width, to += width * k) {
+		size_t wide = lines - l < width ? lines - l : width;
+
+		if (wide < width)
+			memset(to, 0, width * k * sizeof(*to));
+		if (from.across)
+			for (size_t p = 0; p < k; p++)
+				memcpy(to + p * width,
+				       from.at + (first + p) * from.stride + line + l,
+				       wide * sizeof(*to));
+		else
+			for (size_t i = 0; i < wide; i++)
+				for (size_t p = 0; p < k; p++)
+					to[p * width + i] =
+						from.at[(line + l + i) * from.stride + first + p];
+	}
+}
+
+/* ---- the product ---------------------------------------------------------------------------- */
+
+/* One tile that sticks out over c's edge: computed aside, its inner part copied. */
+static void edge_tile(const struct kind *kind, size_t k, const float *a, const float *b, float *c,
+		      size_t ldc, size_t rows, size_t cols, bool fresh)
+{
+	float aside[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
+
+	if (!fresh)
+		for (size_t i = 0; i < rows; i++)
+			memcpy(aside + i * kind->cols, c + i * ldc, cols * sizeof(*c));
+	kind->tile(k, a, b, aside, kind->cols, fresh);
+	for (size_t i = 0; i < rows; i++)
+		memcpy(c + i * ldc, aside + i * kind->cols, cols * sizeof(*c));
+}
+
+/* c[m x n] (+)= packed a * packed b over k slices */
+static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
+		  bool fresh)
+{
+	const struct kind *kind = g->kind;
+
+	for (size_t j = 0; j < n; j += kind->cols) {
+		for (size_t i = 0; i < m; i += kind->rows) {
+			size_t rows = m - i < kind->rows ? m - i : kind->rows;
+			size_t cols = n - j < kind->cols ? n - j : kind->cols;
+
+			if (rows == kind->rows && cols == kind->cols)
+				kind->tile(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+					   fresh);
+			else
+				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+					  rows, cols, fresh);
+		}
+	}
+}
+
+void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,
+	     struct tt_matrix b, float *c, size_t ldc)
+{
+	struct tt_matrix b_lines = { b.at, b.stride, !b.across };
+
+	if (!k)
+		for (size_t i = 0; i < m; i++)
+			memset(c + i * ldc, 0, n * sizeof(*c));
+	for (size_t p = 0; p < k; p += BLOCK_K) {
+		size_t deep = k - p < BLOCK_K ? k - p : BLOCK_K;
+
+		for (size_t j = 0; j < n; j += BLOCK_N) {
+			size_t wide = n - j < BLOCK_N ? n - j : BLOCK_N;
+
+			pack(b_lines, j, wide, p, deep, g->kind->cols, g->b);
+			for (size_t i = 0; i < m; i += BLOCK_M) {
+				size_t high = m - i < BLOCK_M ? m - i : BLOCK_M;
+
+				pack(a, i, high, p, deep, g->kind->rows, g->a);
+				block(g, high, wide, deep, c + i * ldc + j, ldc, p == 0);
+			}
+		}
+	}
+}
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static const struct kind *find(const char *isa)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (isa ? !strcmp(isa, kinds[i].isa) : kinds[i].present())
+			return kinds[i].present() ? &kinds[i] : NULL;
+	return NULL;
+}
+
+struct tt_gemm *tt_gemm_open(const char *isa)
+{
+	const struct kind *kind = find(isa);
+	struct tt_gemm *g = kind ? calloc(1, sizeof(*g)) : NULL;
+
+	if (!g)
+		return NULL;
+	g->kind = kind;
+	g->a = aligned_alloc(ALIGN, round_up(BLOCK_M, kind->rows) * BLOCK_K * sizeof(float));
+	g->b = aligned_alloc(ALIGN, round_up(BLOCK_N, kind->cols) * BLOCK_K * sizeof(float));
+	if (g->a && g->b)
+		return g;
+	tt_gemm_close(g);
+	return NULL;
+}
+
+void tt_gemm_close(struct tt_gemm *g)
+{
+	if (!g)
+		return;
+	free(g->a);
+	free(g->b);
+	free(g);
+}

@@ -1,0 +1,224 @@
+/*
+ * train_kernels.cu - the trainer's loops over elements on a GPU, and a matrix product whose bits are
+ * the processor's
+ *
+ * Launched by device_cuda.c. nvcc makes a fat binary of it that tutti-train carries; the tests'
+ * stand-in compiles it as C, where a block is one thread. Every result is computed by one thread,
+ * in the order that device_host.c has: no atomics, no contraction (-fmad=false), exp and log our
+ * own (exact.c). So all bits are those of --device cpu, as long as the matrix products are gemm's
+ * below (--canonical) and not cuBLAS's.
+ */
+#include "trainer/device/train_kernels.h"
+
+#include "trainer/device/exact.c"
+
+#ifdef __CUDACC__
+
+#define KERNEL(name, type)                                                                         \
+	extern "C" __global__ void __launch_bounds__(TT_CUDA_THREADS)                              \
+		tt_train_##name(const __grid_constant__ struct type p)
+#define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
+#define THREADS (gridDim.x * blockDim.x)
+#define FMA(a, b, c) __fmaf_rn(a, b, c)
+
+#else
+
+#include "tests/fakes/cuda/fake_cuda.h"
+
+#include <math.h>
+
+#define KERNEL(name, type)									\
+	static void name##_with(struct type p);							\
+	static void tt_train_##name(const void *params)						\
+	{											\
+		name##_with(*(const struct type *)params);					\
+	}											\
+	static void name##_with(struct type p)
+#define THREAD stand_in_block
+#define THREADS stand_in_blocks
+#define FMA(a, b, c) fmaf(a, b, c)
+
+#endif
+
+/* A thread takes every THREADS-th of them. */
+#define EACH(i, count) for (uint64_t i = THREAD; i < (count); i += THREADS)
+#define EACH_32(i, count)					\
+	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
+			i = to_go - i > THREADS ? i + THREADS : to_go)
+
+KERNEL(gather, tt_cuda_gather)
+{
+	EACH(i, p.count)
+		p.x[i] = (float)p.images[i] * (1.0f / 255.0f) - p.mean;
+}
+
+KERNEL(bias, tt_cuda_bias)
+{
+	EACH(i, p.rows * p.n) {
+		float y = p.y[i] + p.bias[i % p.n];
+
+		p.y[i] = !p.relu || y > 0.0f ? y : 0.0f;
+	}
+}
+
+KERNEL(bias_back, tt_cuda_bias_back)
+{
+	EACH(i, p.n) {
+		float sum = 0.0f;
+
+		for (uint64_t row = 0; row < p.rows; row++)
+			sum += p.dy[row * p.n + i];
+		p.dbias[i] = sum;
+	}
+}
+
+KERNEL(add, tt_cuda_add)
+{
+	EACH(i, p.count)
+		p.to[i] += p.from[i];
+}
+
+KERNEL(blend, tt_cuda_blend)
+{
+	EACH(i, p.count)
+		p.to[i] = p.from ? p.keep * p.to[i] + p.take * p.from[i] : p.keep * p.to[i];
+}
+
+KERNEL(relu_back, tt_cuda_relu_back)
+{
+	EACH(i, p.count)
+		p.dy[i] = p.y[i] > 0.0f ? p.dy[i] : 0.0f;
+}
+
+KERNEL(descend, tt_cuda_descend)
+{
+	EACH(i, p.count) {
+		float velocity = p.momentum * p.velocity[i] + p.scale * p.gradient[i];
+
+		p.velocity[i] = velocity;
+		p.weight[i] -= p.rate * velocity;
+	}
+}
+
+/* ---- convolutions --------------------------------------------------------------------------- */
+
+/* x[rows][planes][side][side] to y[line][rows][side][side];
+ * line is (plane, down, right), the last holds ones */
+KERNEL(unfold, tt_cuda_planes)
+{
+	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
+	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
+
+	EACH_32(i, (p.planes * window + 1) * line) {
+		uint32_t l = i / line, in_line = i - l * line, plane = l / window,
+			 at = l - plane * window;
+		uint32_t row = in_line / image, pixel = in_line - row * image;
+		int32_t y = (int32_t)(pixel / p.side + at / p.window) - reach;
+		int32_t x = (int32_t)(pixel % p.side + at % p.window) - reach;
+
+		if (plane == p.planes)
+			p.y[i] = 1.0f;
+		else if (y < 0 || y >= side || x < 0 || x >= side)
+			p.y[i] = 0.0f;
+		else
+			p.y[i] = p.x[(row * p.planes + plane) * image + (uint32_t)(y * side + x)];
+	}
+}
+
+/* The way back: each pixel of x sums what unfold made of it. */
+KERNEL(fold, tt_cuda_planes)
+{
+	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
+	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
+
+	EACH_32(i, p.rows * p.planes * image) {
+		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
+			 pixel = i - of * image;
+		int32_t y = (int32_t)(pixel / p.side), x = (int32_t)(pixel % p.side);
+		const float *from = p.y + plane * window * line + row * image;
+		float sum = 0.0f;
+
+		for (int32_t down = -reach; down <= reach; down++)
+			for (int32_t right = -reach; right <= reach; right++, from += line)
+				if (y >= down && y - down < side && x >= right && x - right < side)
+					sum += from[(y - down) * side + x - right];
+		p.x[i] = sum;
+	}
+}
+
+/* The greatest of four and 0: from y[planes][rows][side][side]
+ * to x[rows][planes][side / 2][side / 2] */
+KERNEL(pool, tt_cuda_planes)
+{
+	uint32_t half = p.side / 2, image = half * half;
+
+	EACH_32(i, p.rows * p.planes * image) {
+		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
+			 j = i - of * image;
+		const float *at = p.y + (plane * p.rows + row) * p.side * p.side +
+				  j / half * 2 * p.side + j % half * 2;
+		float best = at[0];
+		uint8_t which = 0;
+
+		for (uint8_t k = 1; k < 4; k++) {
+			float value = at[k / 2 * p.side + k % 2];
+
+			which = value > best ? k : which;
+			best = value > best ? value : best;
+		}
+		p.which[i] = best > 0.0f ? which : 4;
+		p.x[i] = best > 0.0f ? best : 0.0f;
+	}
+}
+
+KERNEL(pool_back, tt_cuda_planes)
+{
+	uint32_t half = p.side / 2, image = p.side * p.side;
+
+	EACH_32(i, p.rows * p.planes * image) {
+		uint32_t of = i / image, plane = of / p.rows, row = of - plane * p.rows,
+			 pixel = i - of * image;
+		uint32_t y = pixel / p.side, x = pixel - y * p.side;
+		uint32_t from = (row * p.planes + plane) * half * half + y / 2 * half + x / 2;
+
+		p.y[i] = p.which[from] == y % 2 * 2 + x % 2 ? p.x[from] : 0.0f;
+	}
+}
+
+/* ---- loss ----------------------------------------------------------------------------------- */
+
+KERNEL(loss, tt_cuda_loss)
+{
+	EACH(row, p.rows) {
+		float *logits = p.logits + row * p.classes;
+
+		p.losses[row] = tt_cross_entropy(logits, p.classes, p.labels[row]);
+		tt_softmax(logits, p.classes);
+		logits[p.labels[row]] -= 1.0f;
+	}
+}
+
+KERNEL(total, tt_cuda_total)
+{
+	EACH(i, 1) {
+		double sum = 0.0;
+
+		for (uint64_t row = 0; row < p.rows; row++)
+			sum += p.losses[row];
+		p.loss[i] = (float)sum;
+	}
+}
+
+/* ---- a matrix product: each element one chain, as in gemm.c --------------------------------- */
+
+KERNEL(gemm, tt_cuda_gemm)
+{
+	EACH(i, p.m * p.n) {
+		const float *a = p.a + i / p.n * p.a_row, *b = p.b + i % p.n * p.b_column;
+		float sum = 0.0f;
+
+		for (uint64_t k = 0; k < p.k; k++)
+			sum = FMA(a[k * p.a_column], b[k * p.b_row], sum);
+		p.c[i / p.n * p.ldc + i % p.n] = sum;
+	}
+}

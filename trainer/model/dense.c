@@ -1,0 +1,186 @@
+/* dense.c - a stack of fully connected layers (dense.h) */
+#include "trainer/model/dense.h"
+
+#include "trainer/fail.h"
+
+#include <stdlib.h>
+
+struct layer {
+	size_t inputs, outputs;
+	size_t weights; /* place of weights[inputs][outputs] in the parameter array */
+	size_t bias;    /* place of bias[outputs] */
+	float *y;       /* [max_rows][outputs], what the layer gives */
+	float *dy;      /* its gradient; NULL for the last layer, whose gradient is the caller's */
+};
+
+struct stack {
+	size_t layers;
+	struct layer layer[TT_DENSE_LAYERS_MAX];
+};
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static int add_layer(struct tt_model *m, struct layer *layer, size_t number, bool last)
+{
+	struct tt_device *d = m->device;
+	size_t bytes = m->max_rows * layer->outputs * sizeof(float);
+	int rc;
+
+	layer->weights = m->parameters;
+	layer->bias = layer->weights + layer->inputs * layer->outputs;
+	rc = tt_model_add(m, layer->inputs * layer->outputs, layer->inputs);
+	if (!rc)
+		rc = tt_model_add(m, layer->outputs, 0);
+	if (rc)
+		return rc;
+	layer->y = d->ops->alloc(d, bytes);
+	if (!last)
+		layer->dy = d->ops->alloc(d, bytes);
+	if (!layer->y || (!last && !layer->dy))
+		return tt_train_fail(TT_TRAIN_FAILED,
+				     "no memory for layer %zu: %zu outputs of %zu samples", number,
+				     layer->outputs, m->max_rows);
+	return TT_TRAIN_OK;
+}
+
+int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden)
+{
+	struct stack *s = calloc(1, sizeof(*s));
+	int rc = TT_TRAIN_OK;
+
+	if (!s)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");
+	m->state = s;
+	s->layers = hidden + 1;
+	for (size_t l = 0; l <= hidden; l++) {
+		size_t outputs = l < hidden ? widths[l] : m->classes;
+
+		m->piece = outputs > m->piece ? outputs : m->piece;
+	}
+	for (size_t l = 0; l < s->layers && !rc; l++) {
+		s->layer[l].inputs = l ? widths[l - 1] : m->inputs;
+		s->layer[l].outputs = l < hidden ? widths[l] : m->classes;
+		rc = add_layer(m, &s->layer[l], l + 1, l == hidden);
+	}
+	return rc;
+}
+
+void tt_dense_close(struct tt_model *m)
+{
+	struct stack *s = m->state;
+	struct tt_device *d = m->device;
+
+	for (size_t l = 0; s && l < s->layers; l++) {
+		d->ops->free(d, s->layer[l].y);
+		d->ops->free(d, s->layer[l].dy);
+	}
+	free(s);
+}
+
+/* ---- forward and backward ------------------------------------------------------------------- */
+
+float *tt_dense_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows)
+{
+	struct stack *s = m->state;
+	struct tt_device *d = m->device;
+
+	for (size_t l = 0; l < s->layers; l++) {
+		struct layer *layer = &s->layer[l];
+
+		d->ops->gemm(d, rows, layer->outputs, layer->inputs,
+			(struct tt_matrix){ x, layer->inputs, false },
+			(struct tt_matrix){ parameters + layer->weights, layer->outputs, false },
+			layer->y, layer->outputs);
+		d->ops->bias(d, rows, layer->outputs, parameters + layer->bias, l + 1 < s->layers,
+			     layer->y);
+		x = layer->y;
+	}
+	return s->layer[s->layers - 1].y;
+}
+
+/* The gradients of a piece of a layer: of rows first.. of its weights, or of its bias. */
+struct piece {
+	struct tt_device *device;
+	const struct layer *layer;
+	const float *x, *dy;
+	size_t first, count;
+};
+
+static void bias_leaf(void *arg, size_t row, size_t rows, float *out)
+{
+	const struct piece *p = arg;
+	size_t n = p->layer->outputs;
+
+	p->device->ops->bias_back(p->device, rows, n, p->dy + row * n, out);
+}
+
+static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
+{
+	const struct piece *p = arg;
+	size_t n = p->layer->outputs, inputs = p->layer->inputs;
+
+	p->device->ops->gemm(p->device, p->count, n, rows,
+			     (struct tt_matrix){ p->x + row * inputs + p->first, inputs, true },
+			     (struct tt_matrix){ p->dy + row * n, n, false }, out, n);
+}
+
+/* How many rows of the weights at once? Few enough that what is added up stays in the cache. */
+static size_t rows_of_piece(const struct tt_model *m, const struct layer *layer,
+			    const struct tt_sum *sum, const struct tt_ready *ready)
+{
+	size_t floats = layer->inputs * layer->outputs;
+
+	if (ready && ready->grain < floats)
+		floats = ready->grain;
+	if (sum && floats > m->piece)
+		floats = m->piece;
+	return floats / layer->outputs ? floats / layer->outputs : 1;
+}
+
+/* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
+ * Cutting the rows changes no bit. */
+static int layer_gradients(struct tt_model *m, struct piece *p, size_t rows,
+			   const struct tt_sum *sum, float *gradients,
+			   const struct tt_ready *ready)
+{
+	const struct layer *layer = p->layer;
+	size_t piece = rows_of_piece(m, layer, sum, ready), n = layer->outputs;
+	int rc;
+
+	tt_leaves_each(sum, rows, n, bias_leaf, p, gradients + layer->bias);
+	rc = tt_ready_tell(ready, layer->bias);
+	for (size_t end = layer->inputs; end && !rc; end = p->first) {
+		p->count = end < piece ? end : piece;
+		p->first = end - p->count;
+		tt_leaves_each(sum, rows, p->count * n, weights_leaf, p,
+			       gradients + layer->weights + p->first * n);
+		rc = tt_ready_tell(ready, layer->weights + p->first * n);
+	}
+	return rc;
+}
+
+int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
+		      float *dlogits, const struct tt_sum *sum, float *gradients,
+		      const struct tt_ready *ready)
+{
+	struct stack *s = m->state;
+	struct tt_device *d = m->device;
+	const float *dy = dlogits;
+	int rc = TT_TRAIN_OK;
+
+	for (size_t l = s->layers; l-- > 0 && !rc;) {
+		struct layer *layer = &s->layer[l], *below = l ? &s->layer[l - 1] : NULL;
+		struct piece p = { d, layer, below ? below->y : x, dy, 0, 0 };
+
+		rc = layer_gradients(m, &p, rows, sum, gradients, ready);
+		if (!below)
+			break;
+		d->ops->gemm(d, rows, layer->inputs, layer->outputs,
+			(struct tt_matrix){ dy, layer->outputs, false },
+			(struct tt_matrix){ parameters + layer->weights, layer->outputs, true },
+			below->dy, layer->inputs);
+		d->ops->relu_back(d, rows * layer->inputs, below->y, below->dy);
+		dy = below->dy;
+	}
+	return rc;
+}

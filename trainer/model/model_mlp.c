@@ -1,0 +1,55 @@
+/*
+ * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, max(y, 0)
+ * between them
+ *
+ * Row of the table in model.c; calls dense.c.
+ */
+#include "trainer/model/dense.h"
+#include "trainer/fail.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+
+enum { WIDTH_MAX = 65536 };
+
+/* "256" or "300,100". Returns how many, 0 when it is no such list. */
+static size_t parse_widths(const char *shape, size_t *widths)
+{
+	size_t hidden = 0;
+
+	while (hidden < TT_DENSE_LAYERS_MAX - 1) {
+		char *end;
+		unsigned long width = isdigit((unsigned char)*shape) ? strtoul(shape, &end, 10) : 0;
+
+		if (width < 1 || width > WIDTH_MAX)
+			return 0;
+		widths[hidden++] = width;
+		if (!*end)
+			return hidden;
+		if (*end != ',')
+			return 0;
+		shape = end + 1;
+	}
+	return 0;
+}
+
+static int mlp_open(struct tt_model *m, const char *shape)
+{
+	size_t widths[TT_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
+
+	if (!hidden)
+		return tt_train_fail(TT_TRAIN_USAGE,
+			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
+			"to %d, such as mlp:300,100", shape, TT_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
+	return tt_dense_open(m, widths, hidden);
+}
+
+const struct tt_model_ops tt_model_mlp = {
+	.name = "mlp",
+	.syntax = "mlp:WIDTH,..",
+	.help = "multilayer perceptron with hidden layers of these widths",
+	.open = mlp_open,
+	.close = tt_dense_close,
+	.forward = tt_dense_forward,
+	.backward = tt_dense_backward,
+};

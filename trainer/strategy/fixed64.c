@@ -1,0 +1,113 @@
+/* fixed64.c - gradients in whole numbers (fixed64.h) */
+#include "trainer/strategy/fixed64.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NOT_FINITE = 1 << 20, NOTHING = -(1 << 20) };
+
+/* The tensor that element `at` belongs to; those of the tail are tensors of their own. */
+static size_t tensor_of(const struct tt_trainer *t, size_t at, size_t *ret_end)
+{
+	const struct tt_model *m = &t->model;
+	size_t i = 0;
+
+	if (at >= m->parameters) {
+		*ret_end = at + 1;
+		return m->ntensors + at - m->parameters;
+	}
+	while (at >= m->tensors[i].at + m->tensors[i].count)
+		i++;
+	*ret_end = m->tensors[i].at + m->tensors[i].count;
+	return i;
+}
+
+/* The sum of as many leaves stays below 2^62. */
+static int places(const struct tt_trainer *t)
+{
+	int bits = 0;
+
+	while ((size_t)1 << bits < t->leaves.count)
+		bits++;
+	return 61 - bits;
+}
+
+static int greatest(const float *at, size_t count)
+{
+	float most = 0.0f;
+
+	for (size_t i = 0; i < count; i++) {
+		float size = fabsf(at[i]);
+
+		if (!(size <= 3.4e38f))
+			return NOT_FINITE;
+		most = size > most ? size : most;
+	}
+	return most > 0.0f ? ilogbf(most) + 1 : NOTHING;
+}
+
+static int agree_on_exponents(struct tt_trainer *t)
+{
+	size_t n = t->model.ntensors + TT_TAIL, end;
+
+	for (size_t i = 0; i < n; i++)
+		t->exponent[i] = NOTHING;
+	for (size_t at = 0; at < t->floats; at = end) {
+		size_t tensor = tensor_of(t, at, &end);
+
+		for (size_t l = 0; l < t->sum.nodes; l++) {
+			int e = greatest(t->wire + l * t->sum.stride + at, end - at);
+
+			t->exponent[tensor] = e > t->exponent[tensor] ? e : t->exponent[tensor];
+		}
+	}
+	return tt_library(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
+					 NULL), t->comm);
+}
+
+static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t count,
+		     double scale)
+{
+	for (size_t i = 0; i < count; i++)
+		whole[i] += (int64_t)((double)leaf[i] * scale);
+}
+
+int tt_fixed64_make(struct tt_trainer *t)
+{
+	size_t end;
+	int rc;
+
+	if (!t->whole) {
+		t->exponent = calloc(t->model.ntensors + TT_TAIL, sizeof(*t->exponent));
+		if (tuttiMemAlloc((void **)&t->whole, t->sum.stride * sizeof(*t->whole)))
+			t->whole = NULL;
+	}
+	if (!t->whole || !t->exponent)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu sums of 64 bits",
+				     t->sum.stride);
+	rc = agree_on_exponents(t);
+	memset(t->whole, 0, t->sum.stride * sizeof(*t->whole));
+	for (size_t at = 0; at < t->floats && !rc; at = end) {
+		int e = t->exponent[tensor_of(t, at, &end)];
+
+		for (size_t l = 0; l < t->sum.nodes && abs(e) < NOT_FINITE; l++)
+			add_leaf(t->whole + at, t->wire + l * t->sum.stride + at, end - at,
+				 ldexp(1.0, places(t) - e));
+	}
+	return rc;
+}
+
+void tt_fixed64_floats(const struct tt_trainer *t, const int64_t *sums, size_t from, size_t count)
+{
+	size_t end;
+
+	for (size_t at = from; at < from + count; at = end) {
+		int e = t->exponent[tensor_of(t, at, &end)];
+		double scale = e == NOT_FINITE ? NAN : ldexp(1.0, e - places(t));
+
+		end = end < from + count ? end : from + count;
+		for (size_t i = at; i < end; i++)
+			t->wire[i] = (float)((double)sums[i - from] * scale);
+	}
+}

@@ -1,0 +1,405 @@
+/*
+ * ps_server.c - a parameter server: takes what comes, whoever sent it (ps.h)
+ *
+ * One thread, one message at a time; no lock is held while bytes move. It ends when all workers
+ * have said goodbye or are gone; that all have died is a failure. --record notes in which order
+ * it took pushes and pulls; --replay takes them in that order, for the same bits once more.
+ */
+#include "trainer/strategy/arrival_order.h"
+#include "trainer/fault.h"
+#include "trainer/strategy/ps.h"
+#include "trainer/schedule.h"
+#include "trainer/strategy/ps_store.h"
+#include "trainer/strategy/strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_MS = 200 }; /* how often a server that nobody writes to looks who is alive */
+
+/* What a server knows of a worker. */
+struct client {
+	uint64_t clock;   /* pushes */
+	bool waits;       /* for parameters, until the slowest comes nearer */
+	bool settles, gone;
+};
+
+struct server {
+	struct tt_trainer *t;
+	struct tt_ps *ps;
+	struct tt_store store;
+	struct client *client; /* [workers] */
+	int workers, number;
+	uint64_t version;
+	struct tt_node *node;  /* sync: what has come of this step */
+	void **at;
+	size_t nodes, came;
+	float *room, *message; /* sync: for every node; the largest message */
+	struct tt_ps_stats stats;
+	struct tt_arrivals arrivals;
+};
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+static int open_server(struct server *s)
+{
+	struct tt_trainer *t = s->t;
+	const struct tt_config *c = t->config;
+	size_t count = s->ps->shards.count[s->number] + TT_TAIL;
+	size_t most = s->ps->rule.sync ? t->leaves.count + 1 : 1;
+	int rc = tt_store_open(&s->store, count - TT_TAIL, (float)c->momentum,
+			       s->ps->rule.adagrad && c->adagrad);
+
+	s->client = calloc((size_t)s->workers, sizeof(*s->client));
+	s->node = calloc(most, sizeof(*s->node));
+	s->at = calloc(most, sizeof(*s->at));
+	s->room = malloc(most * count * sizeof(float));
+	s->message = malloc((2 + most) * count * sizeof(float));
+	if (!rc && (!s->client || !s->node || !s->at || !s->room || !s->message))
+		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory to serve %zu parameters",
+				   count - TT_TAIL);
+	return rc || !s->ps->rule.log ? rc
+				      : tt_arrivals_open(&s->arrivals, t, s->workers, s->number);
+}
+
+/* As tt_arrivals_close */
+static int close_server(struct server *s)
+{
+	int rc = tt_arrivals_close(&s->arrivals);
+
+	tt_store_close(&s->store);
+	free(s->client);
+	free(s->node);
+	free(s->at);
+	free(s->room);
+	free(s->message);
+	return rc;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* A worker that is gone needs no answer. */
+static int answer(struct server *s, int worker, int tag, uint64_t version, const void *at,
+		  size_t bytes)
+{
+	tuttiResult_t result = tuttiMsgSend(at, bytes, worker, tag, version, s->t->world);
+
+	if (result == tuttiRemoteError) {
+		s->client[worker].gone = true;
+		return TT_TRAIN_OK;
+	}
+	return tt_library(result, s->t->world);
+}
+
+static int give_parameters(struct server *s, int worker, int tag, uint64_t version)
+{
+	size_t bytes = s->store.count * sizeof(float);
+
+	s->stats.out_bytes += bytes;
+	return answer(s, worker, tag, version, s->store.parameters, bytes);
+}
+
+static int devices(const struct server *s) { return s->ps->rule.devices ? s->ps->rule.devices : 1; }
+
+/* The steps of the slowest worker that is still training; its first device speaks for it. */
+static uint64_t slowest(const struct server *s)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int w = 0; w < s->workers; w += devices(s))
+		if (!s->client[w].gone && !s->client[w].settles && s->client[w].clock < least)
+			least = s->client[w].clock;
+	return least;
+}
+
+/* Answers the pulls that --ssp lets through now. */
+static int answer_pulls(struct server *s)
+{
+	int64_t bound = s->ps->rule.ssp && !s->arrivals.replay ? s->t->config->ssp : -1;
+	uint64_t least = slowest(s);
+	int rc = TT_TRAIN_OK;
+
+	for (int w = 0; w < s->workers && !rc; w++) {
+		struct client *c = &s->client[w];
+
+		if (!c->waits ||
+		    (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
+			continue;
+		c->waits = false;
+		tt_arrivals_note(&s->arrivals, TT_PS_PULL, w);
+		rc = give_parameters(s, w, TT_PS_PARAMETERS, s->version);
+	}
+	return rc;
+}
+
+/* Once every worker that is left has settled. */
+static int answer_settled(struct server *s)
+{
+	int left = 0, rc = TT_TRAIN_OK;
+
+	for (int w = 0; w < s->workers; w++) {
+		if (!s->client[w].gone && !s->client[w].settles)
+			return TT_TRAIN_OK;
+		left += !s->client[w].gone;
+	}
+	for (int w = 0; w < s->workers && !rc; w++) {
+		if (!s->client[w].settles || s->client[w].gone)
+			continue;
+		s->client[w].settles = false;
+		rc = answer(s, w, TT_PS_SETTLED, (uint64_t)left, s->store.parameters,
+			    s->store.count * sizeof(float));
+	}
+	return rc;
+}
+
+/* ---- pushes --------------------------------------------------------------------------------- */
+
+/* Every update of an asynchronous training is a part of a step; the rate is that of the step. */
+static float rate_now(const struct server *s)
+{
+	uint64_t steps = tt_schedule_steps(s->t);
+	uint64_t each = s->ps->rule.sync ? 1 : (uint64_t)(s->workers / devices(s));
+	uint64_t step = s->t->first_step + s->version / each + 1;
+
+	return (float)tt_schedule(s->t->config, step < steps ? step : steps, steps);
+}
+
+static void descend(struct server *s, const float *gradient, float scale)
+{
+	tt_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
+	s->version++;
+	s->stats.applied++;
+	s->t->step = s->version;
+	tt_fault_kill(s->t);
+}
+
+/* Asynchronous: at once, unless it is too old. */
+static void apply(struct server *s, int worker, uint64_t version)
+{
+	const struct tt_config *c = s->t->config;
+	uint64_t stale = s->version - version, gap;
+	bool drop = s->ps->rule.drop;
+
+	s->stats.stale_sum += stale;
+	s->stats.stale[stale < TT_PS_STALE_MAX ? stale : TT_PS_STALE_MAX - 1]++;
+	s->stats.stale_most = stale > s->stats.stale_most ? stale : s->stats.stale_most;
+	s->client[worker].clock++;
+	gap = slowest(s);
+	gap = s->client[worker].clock > gap ? s->client[worker].clock - gap : 0;
+	s->stats.gap_most = gap > s->stats.gap_most ? gap : s->stats.gap_most;
+	if (drop && c->stale_drop >= 0 && stale > (uint64_t)c->stale_drop)
+		s->stats.dropped++;
+	else
+		descend(s, s->message,
+			drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
+}
+
+/* Synchronous: kept at the worker's place. Nodes stand in rank order, so the order of arrival
+ * changes no bit. */
+static void keep(struct server *s, int worker)
+{
+	struct tt_trainer *t = s->t;
+	size_t count = s->store.count + TT_TAIL, before = 0, n;
+
+	for (int w = 0; w < worker; w++)
+		before += tt_leaves_nodes(&t->leaves, tt_leaves_share(&t->leaves, w, s->workers),
+					  NULL);
+	n = tt_leaves_nodes(&t->leaves, tt_leaves_share(&t->leaves, worker, s->workers),
+			    s->node + before);
+	memcpy(s->room + before * count, s->message, n * count * sizeof(float));
+	for (size_t i = before; i < before + n; i++)
+		s->at[i] = s->room + i * count;
+	s->nodes += n;
+	s->came++;
+	s->client[worker].clock++;
+}
+
+/* All have come: add up, descend, answer everybody with the tail behind the parameters. */
+static int conclude(struct server *s, uint64_t step)
+{
+	size_t count = s->store.count, bytes = count * sizeof(float);
+	const float *sum;
+	int rc = TT_TRAIN_OK;
+
+	tt_leaves_fold(&s->t->leaves, s->t->wire_on, s->node, s->at, &s->nodes, count + TT_TAIL);
+	sum = s->at[0];
+	descend(s, sum, 1.0f);
+	memcpy(s->message, s->store.parameters, bytes);
+	memcpy(s->message + count, sum + count, TT_TAIL * sizeof(float));
+	for (int w = 0; w < s->workers && !rc; w++) {
+		s->stats.out_bytes += bytes;
+		rc = answer(s, w, TT_PS_PARAMETERS, step, s->message,
+			    bytes + TT_TAIL * sizeof(float));
+	}
+	s->nodes = s->came = 0;
+	return rc;
+}
+
+static int take_push(struct server *s, const tuttiMsg_t *msg)
+{
+	size_t tail = s->ps->rule.sync ? TT_TAIL : 0, count = s->store.count + tail;
+
+	s->stats.in_bytes += msg->bytes / (count ? count : 1) * s->store.count;
+	s->stats.pushes++;
+	if (!s->ps->rule.sync) {
+		apply(s, msg->source, msg->version);
+		return answer_pulls(s);
+	}
+	keep(s, msg->source);
+	return s->came == (size_t)s->workers ? conclude(s, msg->version) : TT_TRAIN_OK;
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+/* Who has died settles nothing and holds nobody up; but without it no synchronous step is whole. */
+static int look_around(struct server *s)
+{
+	int rc = TT_TRAIN_OK;
+
+	for (int w = 0; w < s->workers; w++) {
+		tuttiRankState_t state = tuttiRankAlive;
+
+		if (s->client[w].gone)
+			continue;
+		tuttiCommRankState(s->t->world, w, &state);
+		if (state == tuttiRankAlive)
+			continue;
+		s->client[w].gone = true;
+		if (s->ps->rule.sync && state == tuttiRankDead)
+			return tt_train_fail(TT_TRAIN_FAILED,
+				"server %d: worker %d died, and ps-sync waits for all; "
+				"ps-async and spare do not", s->number, w);
+		rc = answer_pulls(s);
+		if (!rc)
+			rc = answer_settled(s);
+	}
+	return rc;
+}
+
+/* The next message, in the order of the log while there is one. tuttiInProgress: there is none. */
+static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
+{
+	size_t most = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
+		      (s->store.count + TT_TAIL) * sizeof(float);
+	int worker, tag;
+
+	if (tt_arrivals_next(&s->arrivals, &tag, &worker)) {
+		tuttiResult_t result;
+
+		do
+			result = tuttiMsgRecv(s->message, most, worker, tag, -1, s->t->world, msg);
+		while (result == tuttiInProgress);
+		return result;
+	}
+	return tuttiMsgRecv(s->message, most, TUTTI_ANY, TUTTI_ANY, LOOK_MS, s->t->world, msg);
+}
+
+static int take(struct server *s, const tuttiMsg_t *msg)
+{
+	struct client *c = &s->client[msg->source];
+
+	if (msg->tag != TT_PS_PULL) /* which counts when it is answered */
+		tt_arrivals_note(&s->arrivals, msg->tag, msg->source);
+	switch (msg->tag) {
+	case TT_PS_PUSH:
+		return take_push(s, msg);
+	case TT_PS_PULL:
+		c->waits = true;
+		return answer_pulls(s);
+	case TT_PS_SETTLE:
+		c->settles = true;
+		if (answer_pulls(s))
+			return TT_TRAIN_FAILED;
+		return answer_settled(s);
+	case TT_PS_STATE:
+		return answer(s, msg->source, TT_PS_STATE, 0, s->store.state,
+			      s->store.count * sizeof(float));
+	case TT_PS_STATS:
+		return answer(s, msg->source, TT_PS_STATS, 0, &s->stats, sizeof(s->stats));
+	default:
+		c->gone = true;
+		return answer_pulls(s);
+	}
+}
+
+static bool anybody(const struct server *s)
+{
+	for (int w = 0; w < s->workers; w++)
+		if (!s->client[w].gone)
+			return true;
+	return false;
+}
+
+/* Nobody trains any more. If a worker has ended, it has told how; else it falls to a server. */
+static int end(struct server *s)
+{
+	for (int w = 0; w < s->workers; w++) {
+		tuttiRankState_t state = tuttiRankDead;
+
+		tuttiCommRankState(s->t->world, w, &state);
+		if (state != tuttiRankDead)
+			return TT_TRAIN_OK;
+	}
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "server %d: all %d workers died; --resume goes on from what "
+			     "--save kept",
+			     s->number, s->workers);
+}
+
+/* The first parameters. Then every worker greets: the connection tells of its death even when all
+ * who would have passed that on die with it. */
+static int begin(struct server *s)
+{
+	size_t bytes = s->store.count * sizeof(float);
+	tuttiResult_t result;
+	int rc = TT_TRAIN_OK;
+
+	do
+		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TT_PS_INIT, -1, s->t->world, NULL);
+	while (result == tuttiInProgress);
+	if (result != tuttiSuccess)
+		return tt_library(result, s->t->world);
+	memcpy(s->store.parameters, s->message, bytes);
+	memcpy(s->store.state, s->message + s->store.count, bytes);
+	for (int w = 0; w < s->workers && !rc; w++) {
+		do
+			result = tuttiMsgRecv(NULL, 0, w, TT_PS_HELLO, -1, s->t->world, NULL);
+		while (result == tuttiInProgress);
+		if (result == tuttiSuccess)
+			rc = answer(s, w, TT_PS_HELLO, 0, NULL, 0);
+		else if (result != tuttiRemoteError) /* look_around notes who has died */
+			rc = tt_library(result, s->t->world);
+	}
+	return rc;
+}
+
+static int serve(struct server *s)
+{
+	int rc = begin(s);
+
+	while (!rc && anybody(s)) {
+		tuttiMsg_t msg;
+		tuttiResult_t result = next(s, &msg);
+
+		if (result == tuttiSuccess)
+			rc = take(s, &msg);
+		else if (result == tuttiInProgress || result == tuttiRemoteError)
+			rc = look_around(s);
+		else
+			rc = tt_library(result, s->t->world);
+	}
+	return rc ? rc : end(s);
+}
+
+int tt_server_run(struct tt_trainer *t, struct tt_ps *ps)
+{
+	struct server s = { .t = t, .ps = ps, .workers = t->nranks };
+	int rc, closed;
+
+	s.number = t->rank - t->nranks;
+	rc = open_server(&s);
+	if (!rc)
+		rc = serve(&s);
+	closed = close_server(&s);
+	return rc ? rc : closed;
+}

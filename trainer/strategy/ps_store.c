@@ -1,0 +1,43 @@
+/* ps_store.c - parameters and their optimizer in host memory (ps_store.h) */
+#include "trainer/strategy/ps_store.h"
+
+#include "trainer/device/device_host.h"
+#include "trainer/fail.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define ADAGRAD_START 1e-6f /* so that an element without history does not divide by 0 */
+
+int tt_store_open(struct tt_store *s, size_t count, float momentum, bool adagrad)
+{
+	*s = (struct tt_store){ .count = count, .momentum = momentum, .adagrad = adagrad };
+	s->parameters = calloc(count ? count : 1, sizeof(float));
+	s->state = calloc(count ? count : 1, sizeof(float));
+	if (s->parameters && s->state)
+		return TT_TRAIN_OK;
+	tt_store_close(s);
+	return tt_train_fail(TT_TRAIN_FAILED, "no memory to keep %zu parameters", count);
+}
+
+void tt_store_close(struct tt_store *s)
+{
+	free(s->parameters);
+	free(s->state);
+	*s = (struct tt_store){ 0 };
+}
+
+void tt_store_descend(struct tt_store *s, const float *gradient, float scale, float rate)
+{
+	if (!s->adagrad) {
+		tt_host_descend(NULL, s->count, scale, rate, s->momentum, gradient, s->state,
+				s->parameters);
+		return;
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		float g = scale * gradient[i];
+
+		s->state[i] += g * g;
+		s->parameters[i] -= rate * g / sqrtf(s->state[i] + ADAGRAD_START);
+	}
+}

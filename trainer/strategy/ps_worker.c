@@ -1,0 +1,276 @@
+/* ps_worker.c - a worker's side of parameter servers (ps.h) */
+#include "trainer/strategy/ps.h"
+
+#include "trainer/strategy/arrival_order.h"
+#include "trainer/strategy/survive.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Servers stand behind all workers there ever were. */
+static int rank_of(const struct tt_trainer *t, int server) { return t->first_server + server; }
+
+static size_t largest(const struct tt_shards *s)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < s->servers; i++)
+		most = s->count[i] > most ? s->count[i] : most;
+	return most;
+}
+
+/* Passes a result of a message on; a server that is gone is missed by everybody. */
+static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+
+	if (result == tuttiRemoteError)
+		tuttiCommRankState(t->world, rank_of(t, server), &state);
+	if (state == tuttiRankAlive)
+		return tt_library(result, t->world);
+	return tt_train_fail(TT_TRAIN_FAILED,
+			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
+			     server, rank_of(t, server),
+			     state == tuttiRankLeft ? "has left" : "died",
+			     t->config->save ? "go on from the last checkpoint by --resume"
+					     : "with --save and --save-every there is a checkpoint "
+					       "to go on from");
+}
+
+static int send_to(struct tt_trainer *t, int server, int tag, uint64_t version, const void *at,
+		   size_t bytes)
+{
+	t->message_bytes += bytes;
+	return judge(t, server,
+		     tuttiMsgSend(at, bytes, rank_of(t, server), tag, version, t->world));
+}
+
+static int receive_from(struct tt_trainer *t, int server, int tag, void *at, size_t bytes,
+			tuttiMsg_t *msg)
+{
+	tuttiResult_t result;
+
+	do /* a server may wait for workers as long as it likes: only its end ends this */
+		result = tuttiMsgRecv(at, bytes, rank_of(t, server), tag, -1, t->world, msg);
+	while (result == tuttiInProgress);
+	return judge(t, server, result);
+}
+
+/* ---- open and close ------------------------------------------------------------------------- */
+
+/* Worker 0 hands parameters and the optimizer's state to the servers. */
+static int hand_over(struct tt_trainer *t, struct tt_ps *ps)
+{
+	const float *from = tt_parameters_out(t);
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+		size_t count = ps->shards.count[s];
+
+		tt_shards_pack(&ps->shards, s, from, ps->message);
+		memset(ps->message + count, 0, count * sizeof(float));
+		if (t->resumed)
+			tt_shards_pack(&ps->shards, s, t->resumed, ps->message + count);
+		rc = send_to(t, s, TT_PS_INIT, 0, ps->message, 2 * count * sizeof(float));
+	}
+	return rc;
+}
+
+/* See begin in ps_server.c */
+static int greet(struct tt_trainer *t)
+{
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < t->servers && !rc; s++)
+		rc = send_to(t, s, TT_PS_HELLO, 0, NULL, 0);
+	for (int s = 0; s < t->servers && !rc; s++)
+		rc = receive_from(t, s, TT_PS_HELLO, NULL, 0, NULL);
+	return rc;
+}
+
+int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule)
+{
+	size_t nodes = t->leaves.count + 2;
+	int rc;
+
+	ps->rule = rule;
+	rc = rule.variables ? tt_shards_of_variables(&ps->shards, &t->model, t->servers)
+			    : tt_shards_of_ranges(&ps->shards, &t->model, t->servers);
+	if (!rc && rule.log)
+		rc = tt_arrivals_fit(t, t->nranks);
+	if (rc)
+		return rc;
+	ps->message = malloc((nodes * (largest(&ps->shards) + TT_TAIL)) * sizeof(float));
+	ps->version = calloc((size_t)t->servers, sizeof(*ps->version));
+	if (!ps->message || !ps->version)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for messages to %d servers",
+				     t->servers);
+	if (tt_serves(t))
+		return TT_TRAIN_OK;
+	if (t->rank == 0)
+		rc = hand_over(t, ps);
+	if (!rc)
+		rc = greet(t);
+	return rc ? rc : tt_parameters_share(t);
+}
+
+void tt_ps_close(struct tt_trainer *t, struct tt_ps *ps)
+{
+	for (int s = 0; !tt_serves(t) && ps->message && s < ps->shards.servers; s++)
+		tuttiMsgSend(NULL, 0, rank_of(t, s), TT_PS_BYE, 0, t->world);
+	free(ps->message);
+	free(ps->version);
+	tt_shards_close(&ps->shards);
+}
+
+/* ---- push and pull -------------------------------------------------------------------------- */
+
+int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, size_t nodes,
+	       size_t stride)
+{
+	size_t tail = ps->rule.sync ? TT_TAIL : 0;
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+		size_t count = ps->shards.count[s] + tail;
+
+		for (size_t i = 0; i < nodes; i++) {
+			float *to = ps->message + i * count;
+
+			tt_shards_pack(&ps->shards, s, gradients + i * stride, to);
+			memcpy(to + count - tail, gradients + i * stride + t->model.parameters,
+			       tail * sizeof(float));
+		}
+		rc = send_to(t, s, TT_PS_PUSH, ps->rule.sync ? t->step : ps->version[s],
+			     ps->message, nodes * count * sizeof(float));
+	}
+	return rc;
+}
+
+/* Takes a shard from each server into the parameters. */
+static int collect(struct tt_trainer *t, struct tt_ps *ps, int tag, uint64_t *ret_version)
+{
+	float *to = t->host_parameters ? t->host_parameters : t->parameters;
+	size_t tail = ps->rule.sync && tag == TT_PS_PARAMETERS ? TT_TAIL : 0;
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+		size_t count = ps->shards.count[s];
+		tuttiMsg_t msg;
+
+		rc = receive_from(t, s, tag, ps->message, (count + tail) * sizeof(float), &msg);
+		if (rc)
+			break;
+		tt_shards_unpack(&ps->shards, s, ps->message, to);
+		memcpy(t->wire + t->model.parameters, ps->message + count, tail * sizeof(float));
+		if (ret_version)
+			*ret_version = msg.version;
+		else
+			ps->version[s] = msg.version;
+	}
+	tt_parameters_in(t);
+	return rc;
+}
+
+int tt_ps_pull(struct tt_trainer *t, struct tt_ps *ps)
+{
+	uint64_t waits = tt_time_ns();
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc && !ps->rule.sync; s++)
+		rc = send_to(t, s, TT_PS_PULL, 0, NULL, 0);
+	if (!rc)
+		rc = collect(t, ps, TT_PS_PARAMETERS, NULL);
+	tt_exposed(t, waits);
+	return rc;
+}
+
+/* ---- settle --------------------------------------------------------------------------------- */
+
+static void add_stats(struct tt_ps_stats *all, const struct tt_ps_stats *s)
+{
+	all->in_bytes += s->in_bytes;
+	all->out_bytes += s->out_bytes;
+	all->pushes += s->pushes;
+	all->dropped += s->dropped;
+	all->applied += s->applied;
+	all->stale_sum += s->stale_sum;
+	all->stale_most = s->stale_most > all->stale_most ? s->stale_most : all->stale_most;
+	all->gap_most = s->gap_most > all->gap_most ? s->gap_most : all->gap_most;
+	for (int i = 0; i < TT_PS_STALE_MAX; i++)
+		all->stale[i] += s->stale[i];
+}
+
+/* Worker 0: asks every server, and prints a line for each. */
+static int ask_stats(struct tt_trainer *t, struct tt_ps *ps)
+{
+	int rc = TT_TRAIN_OK;
+
+	memset(&ps->all, 0, sizeof(ps->all));
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		struct tt_ps_stats s;
+
+		rc = send_to(t, i, TT_PS_STATS, 0, NULL, 0);
+		if (!rc)
+			rc = receive_from(t, i, TT_PS_STATS, &s, sizeof(s), NULL);
+		if (rc)
+			break;
+		add_stats(&ps->all, &s);
+		printf("server %d  %zu parameters, %" PRIu64 " pushes, %" PRIu64
+		       " bytes in, %" PRIu64 " out\n",
+		       i, ps->shards.count[i], s.pushes, s.in_bytes, s.out_bytes);
+	}
+	return rc;
+}
+
+int tt_ps_settle(struct tt_trainer *t, struct tt_ps *ps, bool last)
+{
+	uint64_t left = 0;
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++)
+		rc = send_to(t, s, TT_PS_SETTLE, 0, NULL, 0);
+	if (!rc)
+		rc = collect(t, ps, TT_PS_SETTLED, &left);
+	if (!rc && left < (uint64_t)t->nranks)
+		rc = tt_regroup(t);
+	if (!rc && last && t->rank == 0)
+		rc = ask_stats(t, ps);
+	return rc;
+}
+
+int tt_ps_state(struct tt_trainer *t, struct tt_ps *ps, float *host)
+{
+	int rc = TT_TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+		rc = send_to(t, s, TT_PS_STATE, 0, NULL, 0);
+		if (!rc)
+			rc = receive_from(t, s, TT_PS_STATE, ps->message,
+					  ps->shards.count[s] * sizeof(float), NULL);
+		if (!rc)
+			tt_shards_unpack(&ps->shards, s, ps->message, host);
+	}
+	return rc;
+}
+
+void tt_ps_tell(const struct tt_ps *ps)
+{
+	const struct tt_ps_stats *a = &ps->all;
+	int last = TT_PS_STALE_MAX;
+
+	printf("\"server_bytes_in\":%" PRIu64 ",\"server_bytes_out\":%" PRIu64
+	       ",\"pushes\":%" PRIu64 ",\"applied\":%" PRIu64 ",\"dropped\":%" PRIu64 ",",
+	       a->in_bytes, a->out_bytes, a->pushes, a->applied, a->dropped);
+	printf("\"staleness_mean\":%.3f,\"staleness_max\":%" PRIu64 ",\"clock_gap_max\":%" PRIu64
+	       ",\"staleness\":[",
+	       a->pushes ? (double)a->stale_sum / (double)a->pushes : 0.0, a->stale_most,
+	       a->gap_most);
+	while (last > 1 && !a->stale[last - 1])
+		last--;
+	for (int i = 0; i < last; i++)
+		printf("%s%" PRIu64, i ? "," : "", a->stale[i]);
+	printf("],");
+}

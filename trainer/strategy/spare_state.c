@@ -1,0 +1,113 @@
+/* spare_state.c - rank 0's state, for a rank that is too late for results (spare_state.h) */
+#include "trainer/strategy/spare_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ASK = 1, STATE = 2, LOOK_MS = 100 };
+
+static size_t bytes_of(const struct tt_trainer *t)
+{
+	return 2 * t->model.parameters * sizeof(float);
+}
+
+static uint64_t copy_state(struct tt_spare_state *s)
+{
+	struct tt_trainer *t = s->t;
+	size_t half = t->model.parameters;
+	uint64_t version;
+
+	pthread_mutex_lock(&s->lock);
+	t->device.ops->get(&t->device, s->copy, t->parameters, half * sizeof(float));
+	t->device.ops->get(&t->device, s->copy + half, t->velocity, half * sizeof(float));
+	version = s->version;
+	s->given++;
+	pthread_mutex_unlock(&s->lock);
+	return version;
+}
+
+static void *answer(void *arg)
+{
+	struct tt_spare_state *s = arg;
+
+	while (!atomic_load(&s->ends)) {
+		tuttiMsg_t msg;
+		tuttiResult_t result =
+			tuttiMsgRecv(NULL, 0, TUTTI_ANY, ASK, LOOK_MS, s->t->comm, &msg);
+		uint64_t version;
+
+		if (result == tuttiInProgress)
+			continue;
+		if (result != tuttiSuccess) /* nobody is left who could ask */
+			break;
+		version = copy_state(s);
+		tuttiMsgSend(s->copy, bytes_of(s->t), msg.source, STATE, version, s->t->comm);
+	}
+	return NULL;
+}
+
+int tt_spare_state_open(struct tt_spare_state *s, struct tt_trainer *t)
+{
+	uint64_t given = s->given;
+
+	*s = (struct tt_spare_state){ .t = t, .given = given };
+	s->copy = malloc(bytes_of(t));
+	if (!s->copy)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a second state");
+	if (t->rank || t->nranks == 1)
+		return TT_TRAIN_OK;
+	pthread_mutex_init(&s->lock, NULL);
+	s->runs = !pthread_create(&s->thread, NULL, answer, s);
+	return s->runs ? TT_TRAIN_OK : tt_train_fail(TT_TRAIN_FAILED, "no thread can be made: %m");
+}
+
+void tt_spare_state_close(struct tt_spare_state *s)
+{
+	atomic_store(&s->ends, true);
+	if (s->runs) {
+		pthread_join(s->thread, NULL);
+		pthread_mutex_destroy(&s->lock);
+	}
+	s->runs = false;
+	free(s->copy);
+	s->copy = NULL;
+}
+
+void tt_spare_state_lock(struct tt_spare_state *s)
+{
+	if (s->runs)
+		pthread_mutex_lock(&s->lock);
+}
+
+void tt_spare_state_unlock(struct tt_spare_state *s)
+{
+	if (s->runs)
+		pthread_mutex_unlock(&s->lock);
+}
+
+int tt_spare_state_fetch(struct tt_spare_state *s, struct tt_trainer *t, uint64_t least,
+			 uint64_t *ret_version)
+{
+	size_t half = t->model.parameters;
+	tuttiMsg_t msg = { 0 };
+	int rc = TT_TRAIN_OK;
+
+	for (; !rc && msg.version < least; usleep(1000)) {
+		tuttiResult_t result;
+
+		rc = tt_library(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
+		if (rc)
+			return rc;
+		do
+			result = tuttiMsgRecv(s->copy, bytes_of(t), 0, STATE, -1, t->comm, &msg);
+		while (result == tuttiInProgress);
+		rc = tt_library(result, t->comm);
+	}
+	if (rc)
+		return rc;
+	tt_parameters_adopt(t, s->copy);
+	t->device.ops->put(&t->device, t->velocity, s->copy + half, half * sizeof(float));
+	*ret_version = msg.version;
+	return TT_TRAIN_OK;
+}

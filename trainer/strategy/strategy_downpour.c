@@ -1,0 +1,134 @@
+/*
+ * strategy_downpour.c - Downpour SGD: workers train alone, fetch and push now and then
+ *
+ *	worker, in each step:
+ *		every --n-fetch steps: parameters = pull()
+ *		g = gradient(parameters, my share of the batch)
+ *		parameters -= rate * g / my share;  gathered += g
+ *		every --n-push steps: push(gathered); gathered = 0
+ *	server, of its shard, when anything comes:
+ *		parameters = descend(parameters, gathered / global batch)
+ *				--adagrad: each divided by the root of its history
+ *
+ * Within an epoch the workers' shares are disjoint, and cover it. A worker that dies is missed by
+ * nobody. Row of the table in strategy.c; calls ps_worker.c.
+ *
+ * Source: Dean et al. 2012, Large scale distributed deep networks.
+ */
+#include "trainer/strategy/ps.h"
+#include "trainer/strategy/strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct downpour {
+	struct tt_ps ps;
+	float *gathered;
+	int64_t steps, unpushed;
+};
+
+static int downpour_open(struct tt_trainer *t)
+{
+	struct downpour *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = d;
+	d->gathered = calloc(t->floats, sizeof(*d->gathered));
+	if (!d->gathered)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients", t->floats);
+	return tt_ps_open(t, &d->ps, (struct tt_ps_rule){ .adagrad = true });
+}
+
+static void downpour_close(struct tt_trainer *t)
+{
+	struct downpour *d = t->strategy_state;
+
+	tt_ps_close(t, &d->ps);
+	free(d->gathered);
+	free(d);
+}
+
+static int push(struct tt_trainer *t, struct downpour *d)
+{
+	int rc = tt_ps_push(t, &d->ps, d->gathered, 1, 0);
+
+	memset(d->gathered, 0, t->floats * sizeof(*d->gathered));
+	d->unpushed = 0;
+	return rc;
+}
+
+static void gather_and_descend(struct tt_trainer *t, struct downpour *d, size_t rows)
+{
+	float *own = tt_parameters_out(t), scale = t->rate / (float)(rows ? rows : 1);
+
+	for (size_t i = 0; i < t->model.parameters; i++) {
+		d->gathered[i] += t->wire[i];
+		own[i] -= scale * t->wire[i];
+	}
+	tt_parameters_in(t);
+}
+
+static int downpour_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct downpour *d = t->strategy_state;
+	int rc = TT_TRAIN_OK;
+
+	if (d->steps++ % t->config->n_fetch == 0)
+		rc = tt_ps_pull(t, &d->ps);
+	if (!rc)
+		rc = tt_gradient(t, batch, NULL);
+	if (rc)
+		return rc;
+	gather_and_descend(t, d, batch->rows);
+	t->stopping = batch->stop;
+	return ++d->unpushed == t->config->n_push ? push(t, d) : TT_TRAIN_OK;
+}
+
+/* What is gathered is not lost. */
+static int downpour_settle(struct tt_trainer *t, bool last)
+{
+	struct downpour *d = t->strategy_state;
+	int rc = d->unpushed ? push(t, d) : TT_TRAIN_OK;
+
+	return rc ? rc : tt_ps_settle(t, &d->ps, last);
+}
+
+static int downpour_serve(struct tt_trainer *t)
+{
+	struct downpour *d = t->strategy_state;
+
+	return tt_server_run(t, &d->ps);
+}
+
+static void downpour_tell(const struct tt_trainer *t)
+{
+	const struct downpour *d = t->strategy_state;
+
+	tt_ps_tell(&d->ps);
+}
+
+static int downpour_state(struct tt_trainer *t, float *host)
+{
+	struct downpour *d = t->strategy_state;
+
+	return tt_ps_state(t, &d->ps, host);
+}
+
+const struct tt_strategy_ops tt_strategy_downpour = {
+	.name = "downpour",
+	.help = "workers train alone, fetch from and push to --ps servers now and then",
+	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.own_pace = true,
+	.survives = true,
+	.no_shrink =
+		"downpour goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
+	.open = downpour_open,
+	.close = downpour_close,
+	.step = downpour_step,
+	.settle = downpour_settle,
+	.serve = downpour_serve,
+	.state = downpour_state,
+	.tell = downpour_tell,
+};

@@ -1,0 +1,86 @@
+/*
+ * strategy_ps_async.c - parameter servers that wait for nobody
+ *
+ *	server, of its shard, when gradients come that were computed at version v:
+ *		stale = version - v
+ *		unless stale > --stale-drop:
+ *			parameters = descend(parameters, gradients / global batch)
+ *					--stale-scale: by 1 / (1 + stale) of it
+ *			version = version + 1
+ *	worker, in each step:
+ *		parameters, v = pull()		--ssp: not while this worker is more than so many
+ *						steps ahead of the slowest
+ *		push(gradient(parameters, my share of the batch), v)
+ *
+ * A worker that dies is missed by nobody. --record and --replay repeat a training in the order of
+ * its arrivals. Row of the table in strategy.c; calls ps_worker.c.
+ *
+ * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More effective
+ * distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
+ * Staleness-aware async-SGD.
+ */
+#include "trainer/strategy/ps.h"
+#include "trainer/strategy/strategy.h"
+
+#include <stdlib.h>
+
+static int async_open(struct tt_trainer *t)
+{
+	struct tt_ps *ps = calloc(1, sizeof(*ps));
+
+	if (!ps)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = ps;
+	return tt_ps_open(t, ps,
+			  (struct tt_ps_rule){ .ssp = true, .drop = true, .log = true });
+}
+
+static void async_close(struct tt_trainer *t)
+{
+	tt_ps_close(t, t->strategy_state);
+	free(t->strategy_state);
+}
+
+static int async_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct tt_ps *ps = t->strategy_state;
+	int rc = tt_ps_pull(t, ps);
+
+	if (!rc)
+		rc = tt_gradient(t, batch, NULL);
+	if (!rc)
+		rc = tt_ps_push(t, ps, t->wire, 1, 0);
+	t->stopping = batch->stop;
+	return rc;
+}
+
+static int async_settle(struct tt_trainer *t, bool last)
+{
+	return tt_ps_settle(t, t->strategy_state, last);
+}
+
+static int async_serve(struct tt_trainer *t) { return tt_server_run(t, t->strategy_state); }
+static void async_tell(const struct tt_trainer *t) { tt_ps_tell(t->strategy_state); }
+
+static int async_state(struct tt_trainer *t, float *host)
+{
+	return tt_ps_state(t, t->strategy_state, host);
+}
+
+const struct tt_strategy_ops tt_strategy_ps_async = {
+	.name = "ps-async",
+	.help = "--ps servers take gradients as they come; stale ones too",
+	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.own_pace = true,
+	.survives = true,
+	.no_shrink =
+		"ps-async goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
+	.open = async_open,
+	.close = async_close,
+	.step = async_step,
+	.settle = async_settle,
+	.serve = async_serve,
+	.state = async_state,
+	.tell = async_tell,
+};

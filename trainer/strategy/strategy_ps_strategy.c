@@ -1,0 +1,184 @@
+/*
+ * strategy_ps_strategy.c - every variable on one server, several devices a worker
+ *
+ *	placement: variables whole, the largest first, each on the server that has least so far; one
+ *		larger than a quarter of a server's fair share is cut
+ *	worker, of --devices ranks, in each step:
+ *		parameters = pull(), every variable from its server; handed to the worker's devices
+ *		g = the devices' gradients, added up on the first in rank order
+ *		push(g), every variable to its server
+ *	server, of its variables, when anything comes: as ps-async
+ *
+ * A worker that dies is missed by nobody; one that loses a device goes on with the others, of which
+ * the first speaks to the servers. Row of the table in strategy.c; calls ps_worker.c.
+ *
+ * Source: TensorFlow's ParameterServerStrategy.
+ */
+#include "trainer/strategy/ps.h"
+#include "trainer/strategy/strategy.h"
+#include "trainer/strategy/survive.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct strategy {
+	struct tt_ps ps;
+	tuttiComm_t devices; /* the ranks of this worker */
+	int device, ndevices;
+	float *all;          /* first device: everybody's gradients */
+};
+
+/* The table that a user can check. */
+static void print_placement(const struct tt_trainer *t, const struct tt_shards *s)
+{
+	for (size_t i = 0; i < s->pieces; i++)
+		printf("placed    parameters %zu to %zu on server %d\n", s->piece[i].at,
+		       s->piece[i].at + s->piece[i].count - 1, s->piece[i].server);
+	for (int i = 0; i < t->servers; i++)
+		printf("server %d  %zu bytes of parameters\n", i, s->count[i] * sizeof(float));
+	fflush(stdout);
+}
+
+static int strategy_open(struct tt_trainer *t)
+{
+	int devices = (int)t->config->devices, rc;
+	struct strategy *s;
+
+	if (t->nranks % devices)
+		return tt_train_fail(TT_TRAIN_USAGE,
+				     "--devices %d: %d ranks do not make whole workers of so many; "
+				     "use a multiple of it for --np", devices, t->nranks);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = s;
+	s->ndevices = devices;
+	s->device = t->rank % devices;
+	rc = tt_ps_open(t, &s->ps, (struct tt_ps_rule){ .variables = true, .devices = devices });
+	if (rc || tt_serves(t))
+		return rc;
+	if (t->rank == 0)
+		print_placement(t, &s->ps.shards);
+	s->all = calloc((size_t)devices * t->floats, sizeof(*s->all));
+	if (!s->all)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %d gradients", devices);
+	return tt_library(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
+			  t->comm);
+}
+
+static void strategy_close(struct tt_trainer *t)
+{
+	struct strategy *s = t->strategy_state;
+
+	tt_ps_close(t, &s->ps);
+	if (s->devices)
+		tuttiCommDestroy(s->devices);
+	free(s->all);
+	free(s);
+}
+
+static int hand_out(struct tt_trainer *t, struct strategy *s)
+{
+	float *at = tt_parameters_out(t);
+	int rc = tt_library(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
+			    s->devices);
+
+	tt_parameters_in(t);
+	return rc;
+}
+
+static int add_up(struct tt_trainer *t, struct strategy *s)
+{
+	int rc = tt_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices,
+					NULL),
+			    s->devices);
+
+	for (int d = 1; d < s->ndevices && s->device == 0; d++)
+		for (size_t i = 0; i < t->floats; i++)
+			s->all[i] += s->all[(size_t)d * t->floats + i];
+	return rc;
+}
+
+static int one_step(struct tt_trainer *t, struct strategy *s, const struct tt_batch *batch)
+{
+	int rc = s->device == 0 ? tt_ps_pull(t, &s->ps) : TT_TRAIN_OK;
+
+	if (!rc)
+		rc = hand_out(t, s);
+	if (!rc)
+		rc = tt_gradient(t, batch, NULL);
+	if (!rc)
+		rc = add_up(t, s);
+	if (!rc && s->device == 0)
+		rc = tt_ps_push(t, &s->ps, s->all, 1, 0);
+	return rc;
+}
+
+/* A device of this worker died. Some others may be a step further:
+ * all give up the step they are in. */
+static int go_on(struct tt_trainer *t, struct strategy *s)
+{
+	int rc = tt_shrink(&s->devices, &s->device, &s->ndevices);
+
+	return rc ? rc : tt_library(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
+						   s->devices, NULL),
+				    s->devices);
+}
+
+static int strategy_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	struct strategy *s = t->strategy_state;
+	int rc = one_step(t, s, batch);
+
+	if (rc && tt_can_survive(s->devices))
+		rc = go_on(t, s);
+	t->stopping = batch->stop;
+	return rc;
+}
+
+static int strategy_settle(struct tt_trainer *t, bool last)
+{
+	struct strategy *s = t->strategy_state;
+
+	return tt_ps_settle(t, &s->ps, last);
+}
+
+static int strategy_serve(struct tt_trainer *t)
+{
+	struct strategy *s = t->strategy_state;
+
+	return tt_server_run(t, &s->ps);
+}
+
+static void strategy_tell(const struct tt_trainer *t)
+{
+	const struct strategy *s = t->strategy_state;
+
+	tt_ps_tell(&s->ps);
+}
+
+static int strategy_state(struct tt_trainer *t, float *host)
+{
+	struct strategy *s = t->strategy_state;
+
+	return tt_ps_state(t, &s->ps, host);
+}
+
+const struct tt_strategy_ops tt_strategy_ps_strategy = {
+	.name = "ps-strategy",
+	.help = "each variable on one of --ps servers, several --devices a worker",
+	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.own_pace = true,
+	.survives = true,
+	.no_shrink =
+		"ps-strategy goes on without workers that die, whatever this option says, and not "
+		"without servers; leave it out",
+	.open = strategy_open,
+	.close = strategy_close,
+	.step = strategy_step,
+	.settle = strategy_settle,
+	.serve = strategy_serve,
+	.state = strategy_state,
+	.tell = strategy_tell,
+};

@@ -1,0 +1,83 @@
+/*
+ * strategy_ps_sync.c - parameter servers that wait for all workers
+ *
+ *	server, of its shard, in each step:
+ *		wait for the gradients of all workers, in whatever order they come
+ *		total = their sum in rank order			(or --canonical's expression)
+ *		parameters = descend(parameters, total / global batch)
+ *		give the parameters to all workers
+ *	worker, in each step:
+ *		push(gradient(parameters, my share of the batch))
+ *		parameters = pull()
+ *
+ * The same sums in the same order as reduce-to-one, so the same bits. A step is as slow as the
+ * slowest worker, and a server takes workers * shard bytes in each. Row of the table in strategy.c;
+ * calls ps_worker.c.
+ *
+ * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al.
+ * 2014,
+ * Scaling distributed machine learning with the parameter server.
+ */
+#include "trainer/strategy/ps.h"
+#include "trainer/strategy/strategy.h"
+
+#include <stdlib.h>
+
+static int sync_open(struct tt_trainer *t)
+{
+	struct tt_ps *ps;
+
+	if (t->leaves.kind == TT_CANONICAL_FIXED64)
+		return tt_train_fail(TT_TRAIN_USAGE,
+			"--canonical fixed64: ps-sync adds up floats; use tree or chain");
+	ps = calloc(1, sizeof(*ps));
+	if (!ps)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+	t->strategy_state = ps;
+	return tt_ps_open(t, ps, (struct tt_ps_rule){ .sync = true });
+}
+
+static void sync_close(struct tt_trainer *t)
+{
+	tt_ps_close(t, t->strategy_state);
+	free(t->strategy_state);
+}
+
+static int sync_step(struct tt_trainer *t, const struct tt_batch *batch)
+{
+	int rc = tt_gradient(t, batch, NULL);
+
+	if (!rc)
+		rc = tt_ps_push(t, t->strategy_state, t->wire, t->sum.nodes, t->sum.stride);
+	return rc ? rc : tt_ps_pull(t, t->strategy_state);
+}
+
+static int sync_settle(struct tt_trainer *t, bool last)
+{
+	return last ? tt_ps_settle(t, t->strategy_state, last) : TT_TRAIN_OK;
+}
+
+static int sync_serve(struct tt_trainer *t) { return tt_server_run(t, t->strategy_state); }
+static void sync_tell(const struct tt_trainer *t) { tt_ps_tell(t->strategy_state); }
+
+static int sync_state(struct tt_trainer *t, float *host)
+{
+	return tt_ps_state(t, t->strategy_state, host);
+}
+
+const struct tt_strategy_ops tt_strategy_ps_sync = {
+	.name = "ps-sync",
+	.help = "--ps servers wait for all workers, add up, descend",
+	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.leaves = true,
+	.no_shrink =
+		"ps-sync's servers wait for every worker; use mirrored, which has the same bits "
+		"under --canonical, or ps-async",
+	.open = sync_open,
+	.close = sync_close,
+	.step = sync_step,
+	.settle = sync_settle,
+	.serve = sync_serve,
+	.state = sync_state,
+	.tell = sync_tell,
+};

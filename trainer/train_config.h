@@ -1,0 +1,54 @@
+/*
+ * train_config.h - what the command line of tutti-train says
+ *
+ * The table of options in train_config.c is the only place that knows them: parser, defaults, ranges and
+ * --help come from it.
+ */
+#ifndef TT_TRAINER_CONFIG_H
+#define TT_TRAINER_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TT_FAILURE_STOP, TT_FAILURE_SHRINK };
+enum { TT_SCHEDULE_CONSTANT, TT_SCHEDULE_STEP, TT_SCHEDULE_LINEAR, TT_SCHEDULE_COSINE };
+enum { TT_AVERAGE_ALLREDUCE, TT_AVERAGE_SUPERVISOR, TT_AVERAGE_EASGD, TT_AVERAGE_DILOCO };
+
+struct tt_config {
+	int64_t np; /* workers to start here; 0: join what the environment describes */
+	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
+	int64_t global_batch, epochs, steps, seed, bucket_kb;
+	double lr, momentum;
+	int schedule;           /* TT_SCHEDULE_ */
+	int64_t warmup;         /* steps */
+	int canonical;          /* enum tt_canonical */
+	int64_t leaf;           /* samples of one */
+	int on_failure;         /* TT_FAILURE_ */
+	int64_t servers;        /* ranks that serve, behind the workers */
+	int64_t devices;        /* ps-strategy: ranks of a worker */
+	int64_t k;              /* spare: contributions of a step; 0: nine in ten */
+	int64_t ssp;            /* -1: unbounded */
+	int64_t stale_drop;     /* -1: none is dropped */
+	bool stale_scale;
+	int64_t local_steps;    /* average: H */
+	int average;            /* TT_AVERAGE_ */
+	double alpha, outer_lr, outer_momentum;
+	int64_t n_fetch, n_push;
+	bool adagrad;
+	const char *record, *replay;
+	double sim_compute_ms, jitter;
+	const char *slow, *kill;
+	int64_t check_replicas, eval_every;
+	const char *metrics, *jsonl, *timeline, *hashes; /* paths, or NULL */
+	int64_t hash_values;    /* step whose parameters go into hashes; 0: none */
+	const char *save, *resume;
+	int64_t save_every;
+};
+
+/* Returns 0: go on | 1: help was printed | 2: a sentence went to stderr. */
+int tt_config_read(int argc, char **argv, struct tt_config *ret_config);
+
+/* What it says when nothing is said. */
+void tt_config_defaults(struct tt_config *ret_config);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * train_main.c - tutti-train: read the options, load the data, start the ranks, train
+ *
+ * The data is loaded before ranks are forked, so that it is read and judged once and lies in memory
+ * once. Exit status: 0 right, 1 failed, 2 bad usage or value; killed by the signal that asked it to
+ * stop, once it has stopped.
+ */
+#include "trainer/strategy/arrival_order.h"
+#include "trainer/checkpoint.h"
+#include "trainer/train_config.h"
+#include "trainer/data/data.h"
+#include "trainer/device/device.h"
+#include "trainer/fail.h"
+#include "trainer/fault.h"
+#include "trainer/metrics.h"
+#include "tools/spawn.h"
+#include "tools/output.h"
+#include "trainer/option_check.h"
+#include "trainer/strategy/strategy.h"
+#include "trainer/train.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TOOL "tutti-train"
+
+struct job {
+	struct tt_config config;
+	struct tt_data data;
+	tuttiUniqueId id; /* when --np starts the ranks */
+	int ranks;        /* that --np starts: workers and servers */
+	bool lenient;     /* a rank that is killed does not end the others */
+};
+
+/* rank < 0: not known, or not of one rank. Gives the exit status. */
+static int complain(int code, int rank)
+{
+	const char *text = tt_train_error();
+	char who[32] = "";
+
+	if (rank >= 0)
+		snprintf(who, sizeof(who), "rank %d: ", rank);
+	if (!strncmp(text, who, strlen(who)))    /* the library names its rank itself */
+		who[0] = '\0';
+	fprintf(stderr, TOOL ": %s%s\n", who, text);
+	return -code;
+}
+
+/* ---- one rank ------------------------------------------------------------------------------- */
+
+static void note_signal(int number) { tt_stop_signal = number; }
+
+static void catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = note_signal, .sa_flags = SA_RESTART };
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+}
+
+static int passed_on(tuttiResult_t result)
+{
+	int code = tt_library(result, NULL);
+
+	return code && result == tuttiInvalidArgument ? TT_TRAIN_USAGE : code;
+}
+
+/* How many ranks of its host are before this one? */
+static int find_local_rank(tuttiComm_t comm, int *ret_rank)
+{
+	char mine[64] = "", (*all)[64];
+	int rank, nranks, rc;
+
+	gethostname(mine, sizeof(mine) - 1);
+	tuttiCommUserRank(comm, &rank);
+	tuttiCommCount(comm, &nranks);
+	all = calloc((size_t)nranks, sizeof(*all));
+	if (!all)
+		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the hosts of %d ranks",
+				     nranks);
+	rc = passed_on(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
+	*ret_rank = 0;
+	for (int r = 0; r < rank; r++)
+		*ret_rank += !strcmp(all[r], mine);
+	free(all);
+	return rc;
+}
+
+/* Ranks that something else started join, learn their place on the host, take their devices, and
+ * then join with them. */
+static int join_env(const struct tt_device_ops *device, const char *name, tuttiConfig_t *config,
+		    tuttiComm_t *ret_comm)
+{
+	tuttiComm_t first;
+	int rank, place = 0, rc;
+
+	if (!device || !device->take)
+		return passed_on(tuttiCommInitEnv(ret_comm, config));
+	rc = passed_on(tuttiCommInitEnv(&first, config));
+	if (rc)
+		return rc;
+	tuttiCommUserRank(first, &rank);
+	rc = find_local_rank(first, &place);
+	if (!rc)
+		rc = device->take(name, place);
+	if (!rc)
+		rc = passed_on(tuttiCommSplit(first, 0, rank, ret_comm, config));
+	if (rc)
+		tuttiCommAbort(first);
+	else
+		tuttiCommDestroy(first);
+	return rc;
+}
+
+static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
+{
+	const struct tt_device_ops *device = tt_device_find(job->config.device);
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	int rc = TT_TRAIN_OK;
+
+	config.transport = job->config.transport;
+	config.algo = job->config.algo;
+	config.name = TOOL;
+	if (!job->config.np)
+		return join_env(device, job->config.device, &config, ret_comm);
+	if (device && device->take)
+		rc = device->take(job->config.device, rank);
+	if (rc)
+		return rc;
+	return passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
+}
+
+static void print_result(const struct tt_trainer *t, const struct tt_result *r)
+{
+	const struct tt_config *c = t->config;
+	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
+
+	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
+	       r->accuracy, r->loss, r->samples_per_s, r->step_ms);
+	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
+	       r->exposed_share, r->sent_bytes, r->read_bytes);
+	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
+	       t->device.put_bytes, t->device.get_bytes);
+	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,
+	       t->first_server - t->nranks);
+	if (t->strategy->tell)
+		t->strategy->tell(t);
+	printf("\"np\":%d,\"ps\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, t->servers,
+	       c->algo, c->transport);
+	printf("\"canonical\":\"%s\",\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",",
+	       canonical[c->canonical], t->data->name, c->model, t->strategy->name);
+	printf("\"device\":\"%s\"}\n", t->device.ops->name);
+}
+
+/* Trains or serves as one rank of world, which is gone afterwards; gives the exit status. */
+static int train(const struct job *job, tuttiComm_t world)
+{
+	struct tt_trainer t;
+	struct tt_result result = { 0 };
+	int rc = tt_trainer_open(&t, &job->config, &job->data, world);
+
+	if (!rc)
+		rc = tt_serves(&t) ? t.strategy->serve(&t) : tt_train(&t, &result);
+	if (result.steps && t.rank == 0)
+		print_result(&t, &result);
+	/* the ranks that --np starts find the same fault in the same values: it is said once */
+	if (rc && (rc != TT_TRAIN_USAGE || !job->config.np || t.rank == 0))
+		complain(rc, rc == TT_TRAIN_USAGE ? -1 : t.rank);
+	rc = t.rank == 0 ? tt_output_end(TOOL, -rc) : -rc;
+	tt_trainer_close(&t);
+	return rc;
+}
+
+static int rank_main(int rank, void *ctx)
+{
+	const struct job *job = ctx;
+	tuttiComm_t comm;
+	int rc, status;
+
+	catch_signals();
+	rc = join(job, rank, &comm);
+	if (rc == TT_TRAIN_USAGE && rank > 0)
+		return -rc;
+	if (rc)
+		return complain(rc, rc == TT_TRAIN_USAGE || !job->config.np ? -1 : rank);
+	status = train(job, comm);
+	if (tt_stop_signal && !status) {
+		fflush(NULL);
+		signal(tt_stop_signal, SIG_DFL);
+		raise(tt_stop_signal);
+	}
+	return status;
+}
+
+/* ---- the job -------------------------------------------------------------------------------- */
+
+/* What can be found wrong without ranks. */
+static int check(struct job *job)
+{
+	struct tt_trainer t = { .config = &job->config };
+	int rc = tt_fault_check(&job->config);
+
+	if (!rc)
+		rc = tt_strategy_find(&t);
+	if (!rc)
+		rc = tt_sense_check(&job->config);
+	if (!rc && job->config.np && t.strategy->serve)
+		rc = tt_arrivals_check(&job->config);
+	if (!rc && job->config.np)
+		rc = tt_metrics_check(&job->config);
+	if (!rc && job->config.np)
+		rc = tt_checkpoint_check(&job->config);
+	if (!rc && job->config.np) {
+		job->ranks =
+			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
+		job->lenient = t.strategy->survives || job->config.on_failure == TT_FAILURE_SHRINK;
+		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
+	}
+	return rc;
+}
+
+static int start_ranks(struct job *job)
+{
+	struct tt_launch launch = { TOOL, 0, 1, rank_main, job, false };
+	int rc = check(job);
+
+	if (rc)
+		return complain(rc, -1);
+	launch.processes = job->ranks;
+	launch.lenient = job->lenient;
+	return job->ranks < 2 ? rank_main(0, job) : tt_launch(&launch);
+}
+
+int main(int argc, char **argv)
+{
+	struct job job = { 0 };
+	int rc;
+
+	tt_output_begin();
+	rc = tt_config_read(argc, argv, &job.config);
+	if (rc)
+		return rc == 1 ? tt_output_end(TOOL, 0) : 2;
+	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
+			  &job.data);
+	if (rc)
+		return complain(rc, -1);
+	rc = start_ranks(&job);
+	tt_data_free(&job.data);
+	return rc;
+}

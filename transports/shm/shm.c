@@ -1,0 +1,215 @@
+/*
+ * shm.c - messages through memory that the ranks of a host share
+ *
+ * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the
+ * messages of one link, shm_slots.c those from one to all, shm_single_copy.c reads what peers have in
+ * their own memory; here are the endpoint, its links, and sleep.
+ *
+ * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who
+ * commits or releases looks at the bell. Between store and look each side needs a fence; the one
+ * that goes to sleep has time, so it makes all ranks pass one: membarrier(2). That interrupts every
+ * core where a rank runs; so where ranks are more than cores and sleep often, or some rank cannot
+ * have it, `fences` is set, and everyone pays for a fence of its own.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fence.h"
+#include "transports/shm/futex.h"
+#include "transports/shm/shm_ring.h"
+
+#define ALONE_US 1000
+
+/* ---- endpoint and links ---------------------------------------------------------------------- */
+
+static int shm_probe(char *why, size_t bytes)
+{
+	int fd = memfd_create("tutti-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0) {
+		snprintf(why, bytes, "memfd_create: %m");
+		return 0;
+	}
+	close(fd);
+	return 1;
+}
+
+static void shm_close(struct tt_endpoint *base)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
+		free(ep->links[i]);
+	free(ep->links);
+	tt_shm_reach_close(ep);
+	free(ep->mapped);
+	tt_shm_segment_close(&ep->segment);
+	free(ep);
+}
+
+static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
+{
+	struct tt_shm_ep *ep = calloc(1, sizeof(*ep));
+	size_t nlinks;
+	int rc;
+
+	if (!ep)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint",
+			       world->rank);
+	ep->base = (struct tt_endpoint){ .t = &tt_shm, .world = world };
+	rc = tt_shm_segment_open(world, &ep->segment);
+	if (rc) {
+		free(ep);
+		return rc;
+	}
+	nlinks = (size_t)ep->segment.nlocal * (size_t)world->nchannels;
+	ep->links = calloc(nlinks + 1, sizeof(struct tt_shm_link *));
+	ep->mapped = calloc((size_t)ep->segment.nlocal + 1, TT_SHM_WINDOWS * sizeof(*ep->mapped));
+	if (!ep->links || !ep->mapped) {
+		shm_close(&ep->base);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu links of shared memory",
+			       world->rank, nlinks);
+	}
+	if (ep->segment.header)
+		ep->bell = &ep->segment.header->bells[ep->segment.me];
+	*ret_ep = &ep->base;
+	return 0;
+}
+
+static bool shm_reaches(struct tt_endpoint *base, int peer)
+{
+	return peer != base->world->rank && ((struct tt_shm_ep *)base)->segment.local_of[peer] >= 0;
+}
+
+static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
+{
+	struct tt_shm_segment *s = &ep->segment;
+	int other = s->local_of[peer];
+	struct tt_shm_link *l = aligned_alloc(alignof(struct tt_shm_link), sizeof(*l));
+
+	if (!l) {
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d", ep->base.world->rank,
+			peer);
+		return NULL;
+	}
+	memset(l, 0, sizeof(*l));
+	l->base =
+		(struct tt_link){ .t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel };
+	l->segment = s;
+	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
+	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
+	l->peer_bell = &s->header->bells[other];
+	return l;
+}
+
+static int shm_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	struct tt_shm_link **l =
+		&ep->links[ep->segment.local_of[peer] * ep->segment.nchannels + channel];
+
+	if (!*l) {
+		struct tt_shm_link *made = make(ep, peer, channel);
+		int rc = made ? tt_shm_ring_claim(made) : TT_SYSTEM;
+
+		if (rc) {
+			free(made);
+			return rc;
+		}
+		*l = made;
+	}
+	*ret_link = &(*l)->base;
+	return 0;
+}
+
+static int shm_ready(struct tt_link *l)
+{
+	(void)l;
+	return 1;
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static uint32_t shm_arm(struct tt_endpoint *base)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	uint32_t ticket;
+
+	if (!ep->bell)
+		return 0;
+	/* First: who rings from now on changes the word, and so ends
+	 * the doze, even if what it brings is not what is awaited;
+	 * for it also clears sleeping, and nobody else would ring. */
+	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
+	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
+	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||
+	    !tt_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED))
+		tt_full_fence();
+	return ticket;
+}
+
+static void shm_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	if (ep->bell)
+		tt_futex_wait(&ep->bell->word, ticket, timeout_us);
+	else
+		usleep(timeout_us < ALONE_US ? timeout_us : ALONE_US);
+}
+
+static void shm_disarm(struct tt_endpoint *base)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	if (ep->bell)
+		atomic_store_explicit(&ep->bell->sleeping, 0, memory_order_relaxed);
+}
+
+static void shm_wake(struct tt_endpoint *base)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	if (ep->bell)
+		tt_futex_wake(&ep->bell->word);
+}
+
+static size_t shm_memory(struct tt_endpoint *base)
+{
+	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
+}
+
+const struct tt_transport tt_shm = {
+	.name = "shm",
+	.help = "shared memory between the ranks of a host; small messages take one cache line",
+	.flags = TT_T_RESERVE,
+	.spins = 4000,           /* of about 10 ns: some 40 us */
+	.probe = shm_probe,
+	.open = shm_start,
+	.reaches = shm_reaches,
+	.connect = shm_connect,
+	.ready = shm_ready,
+	.reserve = tt_shm_reserve,
+	.commit = tt_shm_commit,
+	.peek = tt_shm_peek,
+	.release = tt_shm_release,
+	.cast = tt_shm_cast,
+	.seen = tt_shm_seen,
+	.offer = tt_shm_offer,
+	.offered = tt_shm_offered,
+	.leave = tt_shm_leave,
+	.left = tt_shm_left,
+	.describe = tt_shm_describe,
+	.reach = tt_shm_reach,
+	.at = tt_shm_at,
+	.read = tt_shm_read,
+	.arm = shm_arm,
+	.doze = shm_doze,
+	.disarm = shm_disarm,
+	.wake = shm_wake,
+	.memory = shm_memory,
+	.close = shm_close,
+};

@@ -1,0 +1,68 @@
+/*
+ * shm_layout.c - where what lies in the memory that ranks of
+ * one host share, and that memory stands behind it
+ *
+ * In this order: the header with a bell for every rank, the boards, the pages of large casts, the
+ * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "transports/shm/shm_segment.h"
+
+static size_t up(size_t bytes, size_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
+void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
+{
+	s->nchannels = w->nchannels;
+	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
+	/* for those of half the size, too */
+	s->nslots = tt_shm_most_slots(s->slot_bytes / 2);
+	s->ring_bytes =
+		TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
+	s->boards_at =
+		up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
+	s->pages_at =
+		up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
+	s->rings_at = s->pages_at +
+		      (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
+	s->bytes = s->rings_at +
+		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
+}
+
+struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
+{
+	return (struct tt_shm_board *)((char *)s->header + s->boards_at) + place;
+}
+
+void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t number)
+{
+	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_CAST_BYTES;
+}
+
+struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,
+					int channel)
+{
+	size_t index =
+		((size_t)writer * (size_t)s->nlocal + (size_t)reader) * (size_t)s->nchannels +
+		(size_t)channel;
+
+	return (void *)((char *)s->header + s->rings_at + index * s->ring_bytes);
+}
+
+int tt_shm_segment_claim(struct tt_shm_segment *s, const void *p, size_t bytes)
+{
+	off_t at = (const char *)p - (const char *)s->header;
+	int rc;
+
+	do
+		rc = fallocate(s->fd, 0, at, (off_t)bytes);
+	while (rc && errno == EINTR);
+	if (rc)
+		return errno;
+	s->claimed += bytes;
+	return 0;
+}

@@ -1,0 +1,346 @@
+/*
+ * shm_ring.c - messages through a ring in shared memory
+ *
+ * Called through tt_shm by run. A ring is 64 lines, and slots for what does not fit into lines:
+ *
+ *   up to 56 B    | payload ............ flag |              bytes and flag in a line: one transfer
+ *   up to 336 B   | payload ............ flag | x 2..6       several lines: their transfers overlap
+ *   more          | offset ............. flag | --> a slot   two transfers in a row
+ *
+ * flag = number of the line and a mix of stamp and length, stored last. The reader compares it with
+ * what it expects: equal means that the line is there; the same number with another mix means that
+ * the peer is in another call. The reader counts the lines it released in `done`; the writer looks
+ * there only when its copy of the count leaves no room. Every word has one writer, nothing is
+ * read-modify-write, and neither side touches a line of the other without need.
+ *
+ * Slots are of two sizes, a page and message_bytes; of the latter, twice as many serve messages of
+ * half the size. They are claimed one by one, when all claimed ones are in use; so links that are
+ * used little cost little, and memory that runs out later only makes the ring shorter. The lowest
+ * free slot is taken, since it is the most likely in cache: that is worth more than the look at
+ * done that finds it free.
+ *
+ * A sender may run far ahead with small messages: where ranks share a core, each change from one to
+ * the other costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16
+ * lines, 0.7 with 64).
+ *
+ * A writer looks whether its reader sleeps, in a line that
+ * seldom changes, and without a fence; see shm.c.
+ */
+#include <string.h>
+
+#include "base/fence.h"
+#include "transports/shm/futex.h"
+#include "transports/shm/shm_ring.h"
+
+static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
+{
+	return &ring->lines[number % TT_SHM_LINES];
+}
+
+/* Lines of a message; 1 also for those that lie in a slot. */
+static unsigned spread_of(size_t bytes)
+{
+	if (bytes <= TT_SHM_INLINE || bytes > TT_SHM_SMALL)
+		return 1;
+	return ((unsigned)bytes + TT_SHM_INLINE - 1) / TT_SHM_INLINE;
+}
+
+/* ---- waking ---------------------------------------------------------------------------------- */
+
+static void ring_bell(struct tt_shm_bell *bell)
+{
+	if (tt_likely(!atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
+		return;
+	/* first: whoever finds sleeping cleared may rely on it */
+	atomic_fetch_add(&bell->word, 1);
+	if (atomic_exchange(&bell->sleeping, 0))
+		tt_futex_wake(&bell->word);
+}
+
+/* What was stored so far comes before what is loaded from here on.
+ * Mostly nothing to do: see shm.c. */
+static void fence(const struct tt_shm_header *header)
+{
+	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))
+		tt_full_fence();
+}
+
+static void wake_reader(struct tt_shm_link *l)
+{
+	fence(l->segment->header);
+	ring_bell(l->peer_bell);
+}
+
+static void wake_writer(struct tt_shm_link *l)
+{
+	fence(l->segment->header);
+	if (tt_unlikely(atomic_load_explicit(&l->rx->starved, memory_order_relaxed)))
+		ring_bell(l->peer_bell);
+}
+
+void tt_shm_wake_all(struct tt_shm_segment *s)
+{
+	fence(s->header);
+	for (int i = 0; i < s->nlocal; i++)
+		if (i != s->me)
+			ring_bell(&s->header->bells[i]);
+}
+
+/* ---- room ------------------------------------------------------------------------------------ */
+
+static void give_back(struct tt_shm_slots *s, uint64_t line)
+{
+	s->busy &= ~s->taken_by[line % TT_SHM_LINES];
+	s->taken_by[line % TT_SHM_LINES] = 0;
+}
+
+/* See what the reader has released since. */
+static void reclaim(struct tt_shm_link *l)
+{
+	uint64_t done = atomic_load_explicit(&l->tx->done, memory_order_acquire);
+
+	for (; l->drained < done; l->drained++) {
+		give_back(&l->small, l->drained);
+		give_back(&l->large, l->drained);
+	}
+}
+
+static struct tt_shm_slots *slots_for(struct tt_shm_link *l, size_t bytes)
+{
+	return bytes <= TT_SHM_PAGE ? &l->small : &l->large;
+}
+
+/* The fuller the messages, the fewer: what runs further ahead pushes more out of the cache. */
+static uint32_t most_of(const struct tt_shm_slots *s, size_t bytes)
+{
+	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_most_slots(bytes);
+
+	return most < s->most ? most : s->most;
+}
+
+/* Claim one more slot. Without memory for it the ring stays as short as it is. */
+static bool grow(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+{
+	if (s->claimed >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES)
+		return false;
+	if (tt_shm_segment_claim(l->segment, s->at + s->claimed * s->bytes, s->bytes)) {
+		s->most = s->claimed;
+		return false;
+	}
+	s->claimed++;
+	return true;
+}
+
+/* The lowest slot that is free: sets room and taken. */
+static bool pick(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+{
+	uint32_t i;
+
+	if (s->busy & (s->busy - 1))
+		reclaim(l);
+	i = s->busy == UINT32_MAX ? 32 : (uint32_t)__builtin_ctz(~s->busy);
+	if (i >= s->claimed || i >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES)
+		return false;
+	s->taken = 1u << i;
+	l->room = s->at + i * s->bytes;
+	return true;
+}
+
+static bool find_room(struct tt_shm_link *l, size_t bytes)
+{
+	if (bytes <= TT_SHM_SMALL)
+		return l->sent + spread_of(bytes) - l->drained <= TT_SHM_LINES;
+	return pick(l, slots_for(l, bytes), bytes);
+}
+
+/* Nothing is free: ask to be woken for room, and look once more,
+ * because the reader may not have seen that. */
+static bool starve(struct tt_shm_link *l, size_t bytes)
+{
+	if (l->starved)
+		return false;
+	l->starved = true;
+	atomic_store_explicit(&l->tx->starved, 1, memory_order_relaxed);
+	tt_full_fence();
+	reclaim(l);
+	return find_room(l, bytes);
+}
+
+static __attribute__((noinline)) bool make_room(struct tt_shm_link *l, size_t bytes)
+{
+	reclaim(l);
+	if (!find_room(l, bytes) &&
+	    !(bytes > TT_SHM_SMALL && grow(l, slots_for(l, bytes), bytes) && find_room(l, bytes)) &&
+	    !starve(l, bytes))
+		return false;
+	if (l->starved) {
+		l->starved = false;
+		atomic_store_explicit(&l->tx->starved, 0, memory_order_relaxed);
+	}
+	return true;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+void *tt_shm_reserve(struct tt_link *link, size_t bytes)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+
+	if (l->room)
+		return l->room;
+	if (tt_unlikely(!find_room(l, bytes)) && !make_room(l, bytes))
+		return NULL;
+	if (bytes <= TT_SHM_INLINE)
+		return line_at(l->tx, l->sent)->payload;
+	return bytes <= TT_SHM_SMALL ? l->writing : l->room;
+}
+
+static void put_flag(struct tt_shm_line *line, uint64_t flag)
+{
+	atomic_store_explicit(&line->flag, flag, memory_order_release);
+}
+
+static void spread(struct tt_shm_link *l, uint64_t flag, unsigned lines)
+{
+	for (unsigned i = 0; i < lines; i++) {
+		struct tt_shm_line *line = line_at(l->tx, l->sent + i);
+
+		memcpy(line->payload, l->writing + i * TT_SHM_INLINE, TT_SHM_INLINE);
+		put_flag(line, flag + ((uint64_t)i << 32));
+	}
+}
+
+void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+	struct tt_shm_line *line = line_at(l->tx, l->sent);
+	uint64_t flag = tt_shm_flag(l->sent + 1, bytes, stamp);
+	unsigned lines = spread_of(bytes);
+
+	if (lines > 1) {
+		spread(l, flag, lines);
+	} else if (bytes <= TT_SHM_INLINE) {
+		put_flag(line, flag);
+	} else {
+		struct tt_shm_slots *s = slots_for(l, bytes);
+
+		s->taken_by[l->sent % TT_SHM_LINES] = s->taken;
+		s->busy |= s->taken;
+		line->offset = (uint64_t)(l->room - (uint8_t *)l->tx);
+		l->room = NULL;
+		put_flag(line, flag);
+	}
+	l->sent += lines;
+	link->messages++;
+	link->sent_bytes += bytes;
+	wake_reader(l);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static __attribute__((noinline)) int other_call(const struct tt_shm_link *l, size_t bytes,
+						uint32_t stamp)
+{
+	return tt_fail(TT_USAGE,
+		"rank %d: message %llu of rank %d (channel %d) is not the %zu bytes of call %08x that "
+		"are expected: the ranks make different calls", l->base.ep->world->rank,
+		(unsigned long long)l->base.received, l->base.peer, l->base.channel, bytes, stamp);
+}
+
+static uint64_t get_flag(struct tt_shm_line *line)
+{
+	return atomic_load_explicit(&line->flag, memory_order_acquire);
+}
+
+/* All lines are loaded before anything is decided, so that their transfers overlap. */
+static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
+{
+	uint64_t differs = 0;
+
+	for (unsigned i = 0; i < lines; i++)
+		differs |= get_flag(line_at(l->rx, l->got + i)) ^ (expected + ((uint64_t)i << 32));
+	if (differs)
+		return 0;
+	for (unsigned i = 0; i < lines; i++)
+		memcpy(l->reading + i * TT_SHM_INLINE, line_at(l->rx, l->got + i)->payload,
+		       TT_SHM_INLINE);
+	return 1;
+}
+
+static int in_slot(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
+{
+	size_t end = l->segment->ring_bytes;
+
+	if (tt_unlikely(offset > end || bytes > end - offset))
+		return tt_fail(TT_INTERNAL, "rank %d: rank %d points out of its ring",
+			       l->base.ep->world->rank, l->base.peer);
+	*ret_data = (const uint8_t *)l->rx + offset;
+	return 1;
+}
+
+int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+	struct tt_shm_line *line = line_at(l->rx, l->got);
+	uint64_t flag, expected = tt_shm_flag(l->got + 1, bytes, stamp);
+	unsigned lines = spread_of(bytes);
+
+	l->spread = lines;
+	if (lines > 1) {
+		*ret_data = l->reading;
+		if (gather(l, expected, lines))
+			return 1;
+	}
+	flag = get_flag(line);
+	if (flag != expected)
+		return flag >> 32 == expected >> 32 ? other_call(l, bytes, stamp) : 0;
+	if (bytes <= TT_SHM_INLINE) {
+		*ret_data = line->payload;
+		return 1;
+	}
+	return lines > 1 ? 0 : in_slot(l, line->offset, bytes, ret_data);
+}
+
+void tt_shm_release(struct tt_link *link)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+
+	l->got += l->spread;
+	link->received++;
+	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);
+	wake_writer(l);
+}
+
+/* Two slots of each kind: a step that takes and sends holds what it takes until there is room to
+ * send, and the plans are proved for one message under way besides that. The peer's control pages,
+ * too, because it may connect later. */
+static int claim_least(struct tt_shm_link *l)
+{
+	int why = tt_shm_segment_claim(l->segment, l->tx, TT_SHM_CONTROL + 2 * l->small.bytes);
+
+	if (!why)
+		why = tt_shm_segment_claim(l->segment, l->large.at, 2 * l->large.bytes);
+	return why ? why : tt_shm_segment_claim(l->segment, l->rx, TT_SHM_CONTROL);
+}
+
+int tt_shm_ring_claim(struct tt_shm_link *l)
+{
+	uint8_t *at = (uint8_t *)l->tx + TT_SHM_CONTROL;
+	int why;
+
+	l->small = (struct tt_shm_slots){
+		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_SLOTS
+	};
+	l->large = (struct tt_shm_slots){ .at = at + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE,
+					  .bytes = l->segment->slot_bytes, .claimed = 2,
+					  .most = l->segment->nslots };
+	why = claim_least(l);
+	if (why)
+		return tt_fail(TT_SYSTEM,
+			"rank %d: no %zu bytes of shared memory for messages to rank %d: %s; allow more "
+			"memory (container or cgroup limit, vm.overcommit_memory), or use fewer ranks or smaller "
+			"tiles (TUTTI_TILE_BYTES)", l->base.ep->world->rank,
+			2 * (TT_SHM_CONTROL + l->small.bytes + l->large.bytes), l->base.peer,
+			strerror(why));
+	return 0;
+}

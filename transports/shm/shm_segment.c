@@ -1,0 +1,355 @@
+/*
+ * shm_segment.c - how the ranks of one host come to share a piece of memory
+ *
+ * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
+ * the world do:
+ *   1  cards: the name of a listening socket, a secret token, the network namespace
+ *   2  who could: the first of each group made a memfd, the others reached its socket and showed
+ *      the token
+ *   3  who mapped: the first sent the memfd to exactly those; only who mapped it and read the token
+ *      there is reached
+ * Ranks that believe to share a host but cannot (another container, another user) drop out in 2 or
+ * 3, on all ranks alike, and another transport serves them. Strangers who find the socket have no
+ * token and get nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+#include "transports/shm/shm_segment.h"
+
+#define MAGIC 0x54554d53u
+#define VERSION 1
+
+struct card {
+	uint8_t name[16], token[16];
+	uint64_t netns;                /* abstract sockets are seen within one network namespace */
+	uint64_t listens;
+};
+
+struct hello { uint8_t token[16]; int32_t rank; };
+
+/* What is needed only until everybody has met. */
+struct meeting {
+	const struct tt_world *world;
+	struct card *cards;            /* [nranks] */
+	uint8_t *could;                /* [nranks] the last answers */
+	int leader;                    /* of my group, -1 none */
+	int listener, link;            /* sockets or -1; link: to the leader */
+};
+
+static struct sockaddr_un address(const struct card *card)
+{
+	struct sockaddr_un sa = { .sun_family = AF_UNIX };
+
+	memcpy(sa.sun_path + 1, "tutti-", 6);
+	for (int i = 0; i < 16; i++)
+		sprintf(sa.sun_path + 7 + 2 * i, "%02x", card->name[i]);
+	return sa;
+}
+
+static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 7 + 32;
+
+static bool same_group(const struct meeting *m, int a, int b)
+{
+	return m->world->host_of[a] == m->world->host_of[b] &&
+	       m->cards[a].netns == m->cards[b].netns;
+}
+
+/* Same user, or root: the token decides, this only keeps other users' mistakes out. */
+static bool trusted(int fd)
+{
+	struct ucred cred;
+	socklen_t bytes = sizeof(cred);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) &&
+	       (cred.uid == geteuid() || cred.uid == 0);
+}
+
+static bool readable_by(int fd, uint64_t deadline_ns)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t now;
+	int rc;
+
+	do {
+		now = tt_now_ns();
+		rc = now < deadline_ns
+			     ? poll(&p, 1, (int)((deadline_ns - now) / 1000000 % 1000) + 1)
+			     : -2;
+	} while (rc == 0 || (rc == -1 && errno == EINTR));
+	return rc > 0;
+}
+
+static int map(struct tt_shm_segment *s)
+{
+	void *p =
+		mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+
+	if (p == MAP_FAILED)
+		return errno;
+	madvise(p, s->bytes, MADV_DONTDUMP);
+	s->header = p;
+	return 0;
+}
+
+/* ---- the leader's part ----------------------------------------------------------------------- */
+
+static int make_file(struct tt_shm_segment *s)
+{
+	struct rlimit limit;
+
+	/* past this limit ftruncate would not fail but kill */
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	    limit.rlim_cur < s->bytes)
+		return EFBIG;
+	s->fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (s->fd < 0 || ftruncate(s->fd, (off_t)s->bytes))
+		return errno;
+	if (fcntl(s->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return errno;
+	return 0;
+}
+
+static int make(struct tt_shm_segment *s, const struct card *card)
+{
+	int rc = make_file(s);
+
+	if (!rc)
+		rc = map(s);
+	if (!rc)
+		rc = tt_shm_segment_claim(s, s->header, s->rings_at);
+	if (rc)
+		return rc;
+	s->header->magic = MAGIC;
+	s->header->version = VERSION;
+	s->header->bytes = s->bytes;
+	memcpy(s->header->token, card->token, sizeof(card->token));
+	return 0;
+}
+
+/* The members said hello before they answered, so whoever has not said it by now is a stranger. */
+static bool serve(struct meeting *m, int fd, int segment_fd)
+{
+	struct hello hello;
+	int rank = m->world->rank;
+
+	if (!trusted(fd) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
+	    memcmp(hello.token, m->cards[rank].token, sizeof(hello.token)))
+		return false;
+	if (hello.rank < 0 || hello.rank >= m->world->nranks || !m->could[hello.rank] ||
+	    hello.rank == rank)
+		return false;
+	m->could[hello.rank] = 0;
+	tt_sock_give_fd(fd, NULL, 0, "", 1, segment_fd);
+	return true;
+}
+
+/* Closing the socket at the end is an answer to members
+ * that could not be served, and to strangers. */
+static void hand_out(struct meeting *m, int segment_fd)
+{
+	int waiting = 0, rank = m->world->rank;
+
+	for (int r = 0; r < m->world->nranks; r++)
+		waiting += r != rank && same_group(m, r, rank) && m->could[r];
+	while (waiting > 0 && readable_by(m->listener, m->world->deadline_ns)) {
+		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+			break;
+		if (fd < 0)
+			continue;
+		waiting -= serve(m, fd, segment_fd);
+		close(fd);
+	}
+	close(m->listener);
+	m->listener = -1;
+}
+
+/* ---- the members' part ----------------------------------------------------------------------- */
+
+static int approach(struct meeting *m)
+{
+	const struct card *card = &m->cards[m->leader];
+	struct sockaddr_un sa = address(card);
+	struct hello hello = { .rank = m->world->rank };
+
+	memcpy(hello.token, card->token, sizeof(hello.token));
+	m->link = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (m->link < 0 || connect(m->link, (struct sockaddr *)&sa, address_bytes))
+		return errno;
+	if (!trusted(m->link))
+		return EACCES;
+	return send(m->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
+}
+
+/* A sealed file of the right size cannot shrink under the mapping. */
+static int join(struct meeting *m, struct tt_shm_segment *s)
+{
+	const struct card *card = &m->cards[m->leader];
+	struct stat st;
+	char byte;
+	int rc;
+
+	if (!readable_by(m->link, m->world->deadline_ns))
+		return ETIMEDOUT;
+	if (tt_sock_take_fd(m->link, &byte, 1, &s->fd) < 0)
+		return errno;
+	if (s->fd < 0)
+		return EMFILE;           /* or the leader closed, since it could not serve */
+	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
+	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
+		return EPROTO;
+	rc = map(s);
+	if (rc)
+		return rc;
+	if (s->header->magic != MAGIC || s->header->version != VERSION ||
+	    s->header->bytes != s->bytes ||
+	    memcmp(s->header->token, card->token, sizeof(card->token)))
+		return EPROTO;
+	return 0;
+}
+
+/* ---- the meeting ----------------------------------------------------------------------------- */
+
+static bool anyone_together(const struct tt_world *w)
+{
+	for (int a = 0; a < w->nranks; a++)
+		for (int b = a + 1; b < w->nranks; b++)
+			if (w->host_of[a] == w->host_of[b])
+				return true;
+	return false;
+}
+
+static int listen_as(const struct card *card)
+{
+	struct sockaddr_un sa = address(card);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&sa, address_bytes) || listen(fd, SOMAXCONN))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static int introduce(struct meeting *m, struct tt_shm_segment *s)
+{
+	const struct tt_world *w = m->world;
+	struct card mine = { 0 };
+	struct stat ns;
+	int rc;
+
+	if (getrandom(&mine, offsetof(struct card, netns), 0) != offsetof(struct card, netns))
+		return tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", w->rank);
+	mine.netns = stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
+	m->listener = listen_as(&mine);
+	mine.listens = m->listener >= 0;
+	rc = w->allgather(w->ctx, &mine, sizeof(mine), m->cards);
+	if (rc)
+		return rc;
+	for (int r = 0; r < w->nranks; r++) {
+		if (!same_group(m, r, w->rank))
+			continue;
+		s->local_of[r] = s->nlocal++;
+		if (m->leader < 0 && m->cards[r].listens)
+			m->leader = r;
+	}
+	s->me = s->local_of[w->rank];
+	tt_shm_segment_lay_out(s, w);
+	return 0;
+}
+
+/* Everyone says whether it could. */
+static int agree(struct meeting *m, bool mine)
+{
+	const struct tt_world *w = m->world;
+	uint8_t byte = mine;
+
+	return w->allgather(w->ctx, &byte, sizeof(byte), m->could);
+}
+
+static bool done(const struct meeting *m, int why, const char *what)
+{
+	if (why)
+		tt_log(TT_LOG_WARN, "rank %d: no shared memory with ranks of this host: %s: %s",
+		       m->world->rank, what, strerror(why));
+	return !why;
+}
+
+static int meet(struct meeting *m, struct tt_shm_segment *s)
+{
+	int rank = m->world->rank, rc = introduce(m, s);
+	bool leads = m->leader == rank, ok = false;
+
+	if (rc)
+		return rc;
+	if (s->nlocal > 1 && m->leader >= 0)
+		ok = leads ? done(m, make(s, &m->cards[rank]), "making a segment")
+			   : done(m, approach(m), "reaching the rank that made it");
+	rc = agree(m, ok);
+	if (rc)
+		return rc;
+	ok = ok && m->could[m->leader];
+	if (ok && leads)
+		hand_out(m, s->fd);
+	else if (ok)
+		ok = done(m, join(m, s), "joining the segment");
+	if (ok)
+		tt_shm_reach_introduce(s, m->world->crowded);
+	return agree(m, ok);
+}
+
+int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
+{
+	struct meeting m = { .world = w, .leader = -1, .listener = -1, .link = -1 };
+	struct tt_shm_segment s = { .fd = -1 };
+	size_t n = (size_t)w->nranks;
+	int rc = 0;
+
+	m.cards = calloc(n, sizeof(*m.cards));
+	m.could = calloc(n, sizeof(*m.could));
+	s.local_of = malloc(n * sizeof(*s.local_of));
+	if (!m.cards || !m.could || !s.local_of)
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to meet %d ranks", w->rank, w->nranks);
+	for (size_t r = 0; !rc && r < n; r++)
+		s.local_of[r] = -1;
+	if (!rc && anyone_together(w)) {
+		rc = meet(&m, &s);
+		for (size_t r = 0; r < n; r++)
+			if (!m.could[r] || !m.could[w->rank])
+				s.local_of[r] = -1;
+	}
+	if (m.listener >= 0)
+		close(m.listener);
+	if (m.link >= 0)
+		close(m.link);
+	free(m.could);
+	free(m.cards);
+	if (rc)
+		tt_shm_segment_close(&s);
+	else
+		*ret = s;
+	return rc;
+}
+
+void tt_shm_segment_close(struct tt_shm_segment *s)
+{
+	if (s->header)
+		munmap(s->header, s->bytes);
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s->local_of);
+}

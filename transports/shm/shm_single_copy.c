@@ -1,0 +1,195 @@
+/*
+ * shm_single_copy.c - read what a peer of this host has in its own memory
+ *
+ * Called through tt_shm by run (direct.c). Three ways, the best that is possible:
+ *   at      the peer's buffer is tuttiMemAlloc's: a pointer. A window is mapped here once, through
+ *           /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on
+ *           what is mapped
+ *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp
+ *           profile or Yama setting permits
+ *   no      neither
+ * A peer that is a thread of this process is treated alike. Its ordinary memory is not read by
+ * pointer, because it may free that when an operation fails while others still read; a mapping of
+ * our own, and the kernel, survive this.
+ *
+ * Who is behind a pid is not taken for granted. A window must have the inode that its owner told.
+ * Each rank shows a random number in the segment, and where it lies in its memory: only what was
+ * read there with that pid is believed.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/fence.h"
+#include "mem/memory.h"
+#include "transports/shm/shm_ring.h"
+
+
+/* ---- who is behind a pid --------------------------------------------------------------------- */
+
+/* Of this process; made anew in a forked child. */
+static const uint64_t *nonce_of_process(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint64_t nonce[2];
+	static pid_t owner;
+
+	pthread_mutex_lock(&lock);
+	if (owner != getpid() && getrandom(nonce, sizeof(nonce), 0) == sizeof(nonce))
+		owner = getpid();
+	pthread_mutex_unlock(&lock);
+	return nonce;
+}
+
+void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
+{
+	struct tt_shm_bell *mine = &s->header->bells[s->me];
+	const uint64_t *nonce = nonce_of_process();
+
+	/* so that others, when they go to sleep, can make this process pass a fence; where many
+	 * sleep, each pays for its own */
+	if (crowded || !tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
+		atomic_store(&s->header->fences, 1);
+	mine->pid = getpid();
+	mine->nonce_at = (uintptr_t)nonce;
+	mine->nonce[0] = nonce[0];
+	mine->nonce[1] = nonce[1];
+}
+
+static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
+{
+	char *at = to;
+
+	while (bytes > 0) {
+		struct iovec local = { at, bytes }, remote = { (void *)(uintptr_t)from, bytes };
+		ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		if (n <= 0)
+			return false;
+		at += n;
+		from += (uint64_t)n;
+		bytes -= (size_t)n;
+	}
+	return true;
+}
+
+/* May it be read, and is it the rank that we think? */
+static bool try_reading(struct tt_shm_ep *ep, int place)
+{
+	const struct tt_shm_bell *peer = &ep->segment.header->bells[place];
+	uint64_t seen[2];
+
+	return ep->base.world->cma != TT_CMA_OFF &&
+	       read_from(peer->pid, seen, peer->nonce_at, sizeof(seen)) &&
+	       !memcmp(seen, peer->nonce, sizeof(seen));
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, struct tt_remote *ret)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	struct tt_window w;
+	uint64_t offset;
+	int i = 0;
+
+	*ret = (struct tt_remote){ .at = (uintptr_t)p, .place = -1 };
+	if (!tt_memory_window(p, bytes, &w, &offset))
+		return;
+	while (i < TT_SHM_WINDOWS && ep->shown[i] != w.number)
+		i++;
+	if (i == TT_SHM_WINDOWS) {
+		i = (int)(ep->nshown++ % TT_SHM_WINDOWS);
+		ep->shown[i] = w.number;
+		ret->fresh = true;
+	}
+	ret->offset = offset;
+	ret->place = (int16_t)i;
+	ret->window_bytes = w.bytes;
+	ret->inode = w.inode;
+	ret->fd = w.fd;
+}
+
+static struct tt_shm_mapped *mapped_at(struct tt_shm_ep *ep, int peer, const struct tt_remote *r)
+{
+	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->place];
+}
+
+static void unmap(struct tt_shm_mapped *m)
+{
+	if (m->start)
+		munmap(m->start, m->bytes);
+	*m = (struct tt_shm_mapped){ 0 };
+}
+
+static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r)
+{
+	struct tt_shm_mapped *m = mapped_at(ep, peer, r);
+	pid_t pid = ep->segment.header->bells[ep->segment.local_of[peer]].pid;
+	char path[64];
+	struct stat st;
+	void *p;
+	int fd;
+
+	unmap(m);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, r->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	p = fstat(fd, &st) || st.st_ino != r->inode || (uint64_t)st.st_size != r->window_bytes
+		    ? MAP_FAILED
+		    : mmap(NULL, r->window_bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED)
+		return false;
+	*m = (struct tt_shm_mapped){ p, r->window_bytes, r->inode };
+	return true;
+}
+
+/* ---- the three members ----------------------------------------------------------------------- */
+
+bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_remote *r)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	return r->place >= 0 && r->place < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
+	       try_reading(ep, ep->segment.local_of[peer]);
+}
+
+const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote *r, size_t bytes)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+	struct tt_shm_mapped *m;
+
+	if (r->place < 0 || r->place >= TT_SHM_WINDOWS)
+		return NULL;
+	m = mapped_at(ep, peer, r);
+	/* shown when this rank did not look */
+	if ((!m->start || m->inode != r->inode) && !map_window(ep, peer, r))
+		return NULL;
+	if (r->offset > m->bytes || bytes > m->bytes - r->offset)
+		return NULL;
+	return (char *)m->start + r->offset;
+}
+
+int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, size_t bytes)
+{
+	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
+
+	if (read_from(ep->segment.header->bells[ep->segment.local_of[peer]].pid, to, from, bytes))
+		return 0;
+	return tt_fail(TT_REMOTE, "rank %d: reading %zu bytes of rank %d's memory: %m",
+		       base->world->rank, bytes, peer);
+}
+
+void tt_shm_reach_close(struct tt_shm_ep *ep)
+{
+	for (int i = 0; ep->mapped && i < ep->segment.nlocal * TT_SHM_WINDOWS; i++)
+		unmap(&ep->mapped[i]);
+}

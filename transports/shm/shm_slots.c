@@ -1,0 +1,129 @@
+/*
+ * shm_slots.c - one message from each rank of a host group to all the others
+ *
+ * Called through tt_shm by run. Each rank has two notices on the board;
+ * number k goes into notice k % 2:
+ *
+ *   | payload 56 B | flag | payload 56 B | flag | ...
+ *              1..6 lines; a line carries bytes and flag: one transfer
+ *   | ............ | flag |  and a page of up to 64 KiB
+ *              what is larger: two transfers in a row
+ *
+ * All peers read the same lines, so a rank writes once however many there are, and nobody
+ * acknowledges: who casts k has seen k-1 of all, and they had read everything of k-2 when they cast
+ * that. flag = number and a mix of stamp and length, stored last, as in shm_ring.c.
+ */
+#include <string.h>
+
+#include "transports/shm/shm_ring.h"
+
+static struct tt_shm_cast_line *notice(struct tt_shm_segment *s, int place, uint64_t number)
+{
+	return tt_shm_segment_board(s, place)->notice[number & 1];
+}
+
+/* Lines with a flag. */
+static unsigned lines_of(size_t bytes)
+{
+	return bytes <= TT_CAST_SMALL ? ((unsigned)bytes + TT_CAST_LINE - 1) / TT_CAST_LINE : 1;
+}
+
+static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t bytes,
+			uint64_t flag)
+{
+	for (; bytes > TT_CAST_LINE; bytes -= TT_CAST_LINE, from += TT_CAST_LINE, line++) {
+		memcpy(line->payload, from, TT_CAST_LINE);
+		atomic_store_explicit(&line->flag, flag, memory_order_release);
+	}
+	memcpy(line->payload, from, bytes);
+	atomic_store_explicit(&line->flag, flag, memory_order_release);
+}
+
+void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
+		 uint32_t stamp)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+	struct tt_shm_cast_line *line = notice(s, s->me, number);
+	uint64_t flag = tt_shm_flag(number, bytes, stamp);
+
+	base->cast_bytes += bytes;
+	if (bytes <= TT_CAST_SMALL) {
+		write_lines(line, data, bytes, flag);
+	} else {
+		memcpy(tt_shm_segment_page(s, s->me, number), data, bytes);
+		atomic_store_explicit(&line->flag, flag, memory_order_release);
+	}
+	tt_shm_wake_all(s);
+}
+
+int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+		const void **ret_data)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+	struct tt_shm_cast_line *line = notice(s, s->local_of[peer], number);
+	uint64_t expected = tt_shm_flag(number, bytes, stamp), differs = 0, first;
+	unsigned n = lines_of(bytes);
+
+	first = atomic_load_explicit(&line[0].flag, memory_order_acquire);
+	/* all are loaded before anything is decided: transfers overlap */
+	for (unsigned i = 1; i < n; i++)
+		differs |= atomic_load_explicit(&line[i].flag, memory_order_acquire) ^ expected;
+	*ret_data = bytes <= TT_CAST_SMALL ? (void *)line
+					   : tt_shm_segment_page(s, s->local_of[peer], number);
+	if (tt_likely(first == expected))
+		return differs == 0;
+	if (first >> 32 != expected >> 32)
+		return 0;
+	return tt_fail(TT_USAGE,
+		"rank %d: cast %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
+		"ranks make different calls", base->world->rank, (unsigned long long)number, peer,
+		bytes, stamp);
+}
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct tt_remote) <= TT_CAST_LINE, "an offer is one line");
+
+static struct tt_shm_board *board_of(struct tt_endpoint *base, int peer)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	return tt_shm_segment_board(s, s->local_of[peer]);
+}
+
+void tt_shm_offer(struct tt_endpoint *base, const struct tt_remote *mine, uint64_t number,
+		  uint32_t stamp)
+{
+	write_lines(&board_of(base, base->world->rank)->offer, (const char *)mine, sizeof(*mine),
+		    tt_shm_flag(number, sizeof(*mine), stamp));
+	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+}
+
+int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
+		   struct tt_remote *ret)
+{
+	struct tt_shm_cast_line *line = &board_of(base, peer)->offer;
+	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
+	uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
+
+	if (flag >> 32 != expected >> 32)
+		return 0;
+	if (flag != expected)
+		return tt_fail(TT_USAGE, "rank %d: what rank %d offers in call %llu is not of the call "
+			       "that is made here: the ranks make different calls",
+			       base->world->rank, peer, (unsigned long long)number);
+	memcpy(ret, line->payload, sizeof(*ret));
+	return 1;
+}
+
+void tt_shm_leave(struct tt_endpoint *base, uint64_t number)
+{
+	atomic_store_explicit(&board_of(base, base->world->rank)->left, number,
+			      memory_order_release);
+	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
+}
+
+bool tt_shm_left(struct tt_endpoint *base, int peer, uint64_t number)
+{
+	return atomic_load_explicit(&board_of(base, peer)->left, memory_order_acquire) >= number;
+}

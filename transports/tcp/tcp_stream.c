@@ -1,0 +1,211 @@
+/*
+ * tcp_stream.c - messages on one socket, without a thread and without waiting
+ *
+ * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
+ * the sender sends, TCP's own flow control holds it back, and the receiver reads exactly one
+ * message: head and payload in one system call, the payload straight to where it belongs, never a
+ * byte of the message behind it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+#include "transports/tcp/tcp_stream.h"
+
+#define MAGIC 0x5474
+#define VERSION 1
+#define HEAD sizeof(struct tt_tcp_head)
+#define PIECES 16              /* of one sendmsg: eight messages */
+_Static_assert(offsetof(struct tt_tcp_link, small) ==
+		       offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
+	       "a small message is received in one piece");
+#define DRAIN_STEPS 4096
+
+void tt_tcp_blame(struct tt_tcp_link *l, int error)
+{
+	if (tt_sock_is_wire(error))
+		l->wire = error;
+}
+
+/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns
+ * pieces made: 0, 1. */
+static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
+{
+	if (*skip >= bytes) {
+		*skip -= bytes;
+		return 0;
+	}
+	v->iov_base = (char *)buf + *skip;
+	v->iov_len = bytes - *skip;
+	*skip = 0;
+	return 1;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32_t stamp)
+{
+	struct tt_link *base = &l->base;
+
+	l->queue[base->posted % TT_TCP_QUEUE] = (struct tt_tcp_post){
+		.head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)base->posted },
+		.buf = buf,
+	};
+	base->posted++;
+	base->messages++;
+	base->sent_bytes += bytes;
+}
+
+static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
+{
+	size_t n = 0, skip = l->sent;
+
+	for (uint64_t i = l->base.completed; i < l->base.posted && n < PIECES; i++) {
+		const struct tt_tcp_post *p = &l->queue[i % TT_TCP_QUEUE];
+
+		n += (size_t)piece(&iov[n], &p->head, HEAD, &skip);
+		n += (size_t)piece(&iov[n], p->buf, p->head.bytes, &skip);
+	}
+	return n;
+}
+
+/* The oldest post, whole and in one piece if it is small and the only one; else as many as fit.
+ * Returns as sendmsg. */
+static ssize_t send_some(struct tt_tcp_link *l)
+{
+	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
+	struct iovec iov[PIECES + 1];
+	struct msghdr msg = { .msg_iov = iov };
+
+	if (l->base.posted - l->base.completed == 1 && l->sent == 0 &&
+	    p->head.bytes <= TT_TCP_SMALL) {
+		char whole[HEAD + TT_TCP_SMALL];
+
+		memcpy(whole, &p->head, HEAD);
+		memcpy(whole + HEAD, p->buf, p->head.bytes);
+		return send(l->fd, whole, HEAD + p->head.bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	msg.msg_iovlen = gather(l, iov);
+	return sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void taken(struct tt_tcp_link *l, size_t bytes)
+{
+	l->sent += bytes;
+	while (l->base.completed < l->base.posted) {
+		size_t whole = HEAD + l->queue[l->base.completed % TT_TCP_QUEUE].head.bytes;
+
+		if (l->sent < whole)
+			break;
+		l->sent -= whole;
+		l->base.completed++;
+	}
+}
+
+int tt_tcp_flush(struct tt_tcp_link *l)
+{
+	int moved = 0;
+
+	while (l->base.completed < l->base.posted) {
+		ssize_t n = send_some(l);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
+			break;
+		if (n < 0) {
+			tt_tcp_blame(l, errno);
+			return tt_fail(TT_REMOTE,
+				"rank %d: the connection to rank %d (channel %d) is lost: %m",
+				l->base.ep->world->rank, l->base.peer, l->base.channel);
+		}
+		taken(l, (size_t)n);
+		moved = 1;
+	}
+	return moved;
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+static int lost(const struct tt_tcp_link *l, const char *how)
+{
+	return tt_fail(TT_REMOTE,
+		"rank %d: rank %d %s (channel %d, %llu messages received, %zu bytes of the next)",
+		l->base.ep->world->rank, l->base.peer, how, l->base.channel,
+		(unsigned long long)l->base.received, l->got);
+}
+
+static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
+{
+	const struct tt_tcp_head *h = &l->head;
+
+	if (tt_likely(h->magic == MAGIC && h->version == VERSION &&
+		      h->number == (uint32_t)l->base.received && h->bytes == bytes &&
+		      h->stamp == stamp))
+		return 0;
+	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
+		return lost(l, "sent bytes that are no message");
+	return tt_fail(TT_USAGE,
+		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
+		"call %08x are expected: the ranks make different calls", l->base.ep->world->rank,
+		l->base.peer, h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
+}
+
+/* Returns as recvmsg. */
+static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes)
+{
+	struct iovec iov[2];
+	struct msghdr msg = { .msg_iov = iov };
+	size_t skip = l->got;
+
+	if (bytes <= TT_TCP_SMALL)
+		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got, MSG_DONTWAIT);
+	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
+	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], into, bytes, &skip);
+	return recvmsg(l->fd, &msg, MSG_DONTWAIT);
+}
+
+int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
+{
+	bool headless = l->got < HEAD;
+	ssize_t n;
+	int rc;
+
+	if (!headless && (rc = check(l, bytes, stamp)))
+		return rc;
+	if (l->got < HEAD + bytes) {
+		n = receive_some(l, into, bytes);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return 0;
+		if (n < 0) {
+			tt_tcp_blame(l, errno);
+			return lost(l, strerror(errno));
+		}
+		if (n == 0)
+			return lost(l, "closed the connection");
+		l->got += (size_t)n;
+		l->base.arrived += (size_t)n;
+		if (headless && l->got >= HEAD && (rc = check(l, bytes, stamp)))
+			return rc;
+	}
+	if (l->got < HEAD + bytes)
+		return 0;
+	if (bytes <= TT_TCP_SMALL)
+		memcpy(into, l->small, bytes);
+	return 1;
+}
+
+/* Closing a socket with unread bytes resets the connection,
+ * and the peer would lose what is on its way to it. */
+void tt_tcp_hang_up(int fd)
+{
+	char sink[16384];
+
+	shutdown(fd, SHUT_WR);
+	for (int i = 0; i < DRAIN_STEPS && recv(fd, sink, sizeof(sink), MSG_DONTWAIT) > 0; i++)
+		;
+	close(fd);
+}

@@ -1,0 +1,394 @@
+/*
+ * verbs.c - messages over InfiniBand and RoCE: one RC queue pair for each (peer, channel)
+ *
+ * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded
+ * when the first endpoint is opened; a host without it, without a card, or with ports that do not
+ * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE serves only
+ * when asked for, or where comm says that it may be quicker than tcp for something.
+ *
+ * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once
+ * more and then sleeps on the completion channels, the cards' asynchronous events and a bell.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "transports/verbs/verbs.h"
+
+#define FAREWELL_MS 1000       /* how long close waits for cards that do not answer */
+
+static int verbs_probe(char *why, size_t bytes)
+{
+	const struct tt_ib_table *ib = tt_ib_load(why, bytes);
+	struct tt_ib_device **list;
+	int n = 0;
+
+	if (!ib)
+		return 0;
+	list = ib->get_device_list(&n);
+	if (list)
+		ib->free_device_list(list);
+	if (list && n == 0)
+		snprintf(why, bytes, "no InfiniBand or RoCE device");
+	else if (!list)
+		snprintf(why, bytes, "no InfiniBand or RoCE device: %s", errno == ENOSYS ?
+			 "this kernel has no RDMA (ib_uverbs is not loaded)" : strerror(errno));
+	return list && n > 0;
+}
+
+/* ---- endpoint -------------------------------------------------------------------------------- */
+
+/* What is on its way still arrives, and the peer learns that nothing more comes. */
+static void say_farewell(struct tt_ib_ep *ep)
+{
+	uint64_t deadline = tt_deadline_ns(FAREWELL_MS);
+	bool all = false;
+
+	for (uint32_t i = 0; i < ep->nlist && !ep->failed; i++)
+		if (ep->list[i]->stage == TT_IB_READY)
+			tt_ib_farewell(ep->list[i]);
+	while (!all && !ep->failed && tt_now_ns() < deadline && tt_ib_poll(ep) >= 0) {
+		all = true;
+		for (uint32_t i = 0; i < ep->nlist && all; i++)
+			all = ep->list[i]->stage != TT_IB_READY || tt_ib_all_done(ep->list[i]);
+		sched_yield();
+	}
+}
+
+static void verbs_close(struct tt_endpoint *base)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+
+	if (ep->posted)
+		tt_log(TT_LOG_DEBUG,
+		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
+		       "callers' memory; %llu registrations, %llu of them of device memory",
+		       base->world->rank, (unsigned long long)ep->posted,
+		       (unsigned long long)ep->rings, (unsigned long long)ep->signalled,
+		       (unsigned long long)ep->lent, (unsigned long long)ep->landed,
+		       (unsigned long long)ep->registrations, (unsigned long long)ep->dmabufs);
+	say_farewell(ep);
+	for (uint32_t i = 0; i < ep->nlist; i++)
+		tt_ib_queue_free(ep->list[i]);
+	tt_ib_cache_close(ep);
+	tt_ib_close_rails(ep);
+	if (ep->bell >= 0)
+		close(ep->bell);
+	free(ep->list);
+	free(ep->links);
+	free(ep->cards);
+	free(ep->reached);
+	free(ep->host);
+	free(ep);
+}
+
+static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
+{
+	size_t nlinks = (size_t)world->nranks * (size_t)world->nchannels;
+	struct tt_ib_ep *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for verbs' endpoint", world->rank);
+	ep->base = (struct tt_endpoint){ .t = &tt_verbs, .world = world };
+	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ep->links = calloc(nlinks, sizeof(*ep->links));
+	ep->list = calloc(nlinks, sizeof(*ep->list));
+	ep->cards = calloc((size_t)world->nranks, sizeof(*ep->cards));
+	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) +
+		     (size_t)world->nranks * sizeof(*ep->cards);
+	if (ep->bell < 0 || !ep->links || !ep->list || !ep->cards) {
+		tt_fail(TT_SYSTEM,
+			"rank %d: verbs' endpoint (memory, or a descriptor to be woken by): %m",
+			world->rank);
+		verbs_close(&ep->base);
+		return TT_SYSTEM;
+	}
+	tt_ib_cache_open(ep);
+	*ret_ep = ep;
+	return 0;
+}
+
+/* The rails of this rank as the others see them.
+ * Without any, the reason is this thread's sentence. */
+static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
+{
+	char why[256];
+	int rc;
+
+	ep->ib = tt_ib_load(why, sizeof(why));
+	rc = ep->ib ? tt_ib_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
+	card->usable = rc == 0;
+	card->nrails = (uint8_t)ep->nrails;
+	card->first = ep->nrails > 1 ? (uint8_t)tt_ib_first_rail(ep) : 0;
+	for (int i = 0; i < ep->nrails; i++) {
+		card->rail[i] = ep->rail[i].card;
+		card->software |= ep->rail[i].software;
+		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %s port %d%s, link layer %s, path MTU %d",
+		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].card.port,
+		       ep->rail[i].software ? " (software)" : "",
+		       ep->rail[i].card.link_layer == TT_IB_LINK_ETHERNET ? "Ethernet"
+									  : "InfiniBand",
+		       128 << ep->rail[i].card.mtu);
+	}
+	return rc;
+}
+
+int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
+		   struct tt_ib_ep **ret_ep)
+{
+	struct tt_ib_card card = { 0 };
+	int rc = make_endpoint(world, ret_ep);
+
+	if (rc)
+		return rc;
+	memcpy((*ret_ep)->cards, cards, (size_t)world->nranks * sizeof(card));
+	return open_rails(*ret_ep, &card);
+}
+
+static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
+{
+	struct tt_ib_card card = { 0 };
+	struct tt_ib_ep *ep = NULL;
+	char text[700] = "";
+	int rc = make_endpoint(world, &ep);
+
+	if (rc)
+		return rc;
+	if (open_rails(ep, &card))
+		snprintf(text, sizeof(text), "%s", tt_error_text());
+	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
+	if (!rc)
+		rc = tt_ib_check_cards(ep);
+	if (!rc && !card.usable && world->insist)
+		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s",
+			     world->rank, text);
+	if (!rc)
+		rc = tt_ib_try(ep);
+	if (rc) {
+		verbs_close(&ep->base);
+		return rc;
+	}
+	if (!card.usable)
+		tt_log(TT_LOG_INFO, "rank %d: no transport verbs on this host: %s", world->rank,
+		       text);
+	*ret_ep = &ep->base;
+	return 0;
+}
+
+static bool verbs_reaches(struct tt_endpoint *base, int peer)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_ib_path way[TT_IB_RAILS];
+
+	return peer != base->world->rank &&
+	       tt_ib_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]) &&
+	       tt_ib_ways(ep, peer, way) > 0;
+}
+
+static bool verbs_emulated(const struct tt_endpoint *base, int peer)
+{
+	const struct tt_ib_ep *ep = (const struct tt_ib_ep *)base;
+
+	return ep->cards[base->world->rank].software || ep->cards[peer].software;
+}
+
+/* ---- links ----------------------------------------------------------------------------------- */
+
+/* Channels of a pair go over its ways in turn, beginning with the port that its lower rank begins
+ * with. */
+static void choose_path(struct tt_ib_link *l)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	int me = ep->base.world->rank, peer = l->base.peer;
+	struct tt_ib_path way[TT_IB_RAILS];
+	const struct tt_ib_port_card *mine, *theirs;
+	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
+	const char *kind = "InfiniBand";
+
+	way[0] = way[tt_ib_path_of(ep, peer, l->base.channel, way)];
+	mine = &ep->cards[me].rail[me < peer ? way[0].low : way[0].high];
+	theirs = &ep->cards[peer].rail[me < peer ? way[0].high : way[0].low];
+	l->rail = &ep->rail[mine - ep->cards[me].rail];
+	l->global = mine->link_layer == TT_IB_LINK_ETHERNET || mine->grh || theirs->grh;
+	if (me < peer)
+		tt_ib_choose_gids(mine, theirs, &l->mine, &l->theirs);
+	else
+		tt_ib_choose_gids(theirs, mine, &l->theirs, &l->mine);
+	if (l->mine.type == TT_IB_GID_ROCE2)
+		kind = "RoCE v2";
+	else if (l->mine.type == TT_IB_GID_ROCE1)
+		kind = "RoCE v1";
+	tt_log(TT_LOG_DEBUG,
+	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
+	       peer, l->base.channel, l->rail->name, l->rail->card.port, l->mine.index,
+	       tt_ib_gid_text(l->mine.gid, a), l->theirs.index, tt_ib_gid_text(l->theirs.gid, b),
+	       kind);
+}
+
+static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_link **ret_link)
+{
+	struct tt_ib_link *l = calloc(1, sizeof(*l));
+	struct tt_ib_path way[TT_IB_RAILS];
+	int rc;
+
+	if (!l)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a link to rank %d",
+			       ep->base.world->rank, peer);
+	l->base = (struct tt_link){
+		.t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel
+	};
+	l->fd = -1;
+	l->base.ports = tt_ib_ways(ep, peer, way);
+	l->index = ep->nlist;
+	choose_path(l);
+	rc = tt_ib_queue_make(l);
+	if (rc) {
+		tt_ib_queue_free(l);
+		return rc;
+	}
+	ep->memory += sizeof(*l);
+	ep->list[ep->nlist++] = l;
+	*ret_link = l;
+	return 0;
+}
+
+static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	const struct tt_world *w = base->world;
+	struct tt_ib_link **l = &ep->links[peer * w->nchannels + channel];
+	int rc = 0;
+
+	if (!*l)
+		rc = make_link(ep, peer, channel, l);
+	if (!rc && (*l)->stage == TT_IB_UNDIALLED && w->rank < peer) {
+		rc = w->dial(w->ctx, peer, channel, &(*l)->fd);
+		if (!rc)
+			rc = tt_ib_greet(*l);
+		if (!rc)
+			(*l)->stage = TT_IB_GREETING;
+	}
+	if (!rc)
+		*ret_link = &(*l)->base;
+	return rc;
+}
+
+static int verbs_ready(struct tt_link *base)
+{
+	struct tt_ib_link *l = (struct tt_ib_link *)base;
+	const struct tt_world *w = base->ep->world;
+	int rc;
+
+	if (tt_likely(l->stage == TT_IB_READY))
+		return 1;
+	if (l->stage == TT_IB_UNDIALLED) {
+		rc = w->take(w->ctx, base->peer, base->channel, &l->fd);
+		if (rc <= 0 || (rc = tt_ib_greet(l)))
+			return rc;
+		l->stage = TT_IB_GREETING;
+	}
+	return tt_ib_listen(l);
+}
+
+static int verbs_progress(struct tt_endpoint *base)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	int moved = tt_ib_poll(ep);
+
+	if (tt_unlikely(ep->nholding))
+		tt_ib_send_wishes(ep);
+	if (tt_unlikely(ep->nowing))
+		tt_ib_pay(ep);
+	return moved;
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static uint32_t verbs_arm(struct tt_endpoint *base)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+
+	for (int r = 0; r < ep->nrails; r++)
+		for (int q = 0; q < ep->rail[r].ncqs; q++)
+			ep->rail[r].context->ops.req_notify_cq(ep->rail[r].cqs[q], 0);
+	return 0;
+}
+
+static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
+	struct pollfd fds[2 * TT_IB_RAILS + 1];
+	struct tt_ib_cq *cq;
+	eventfd_t rings;
+	nfds_t n = 0;
+	void *user;
+
+	(void)ticket;
+	fds[n++] = (struct pollfd){ .fd = ep->bell, .events = POLLIN };
+	for (int r = 0; r < ep->nrails; r++) {
+		fds[n++] = (struct pollfd){ .fd = ep->rail[r].channel->fd, .events = POLLIN };
+		fds[n++] = (struct pollfd){ .fd = ep->rail[r].context->async_fd, .events = POLLIN };
+	}
+	if (ppoll(fds, n, &limit, NULL) <= 0)
+		return;
+	if (fds[0].revents)
+		eventfd_read(ep->bell, &rings);
+	for (int r = 0; r < ep->nrails; r++)
+		while (fds[1 + 2 * r].revents & POLLIN &&
+		       !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
+			ep->ib->ack_cq_events(cq, 1);
+	tt_ib_events(ep);
+}
+
+static void verbs_disarm(struct tt_endpoint *base)
+{
+	(void)base;
+}
+
+static void verbs_wake(struct tt_endpoint *base)
+{
+	eventfd_write(((struct tt_ib_ep *)base)->bell, 1);
+}
+
+static size_t verbs_memory(struct tt_endpoint *base)
+{
+	return atomic_load(&((struct tt_ib_ep *)base)->memory);
+}
+
+const struct tt_transport tt_verbs = {
+	.name = "verbs",
+	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded when it is there",
+	.flags = TT_T_RESERVE,
+	.spins = 2000, /* of about 50 ns: some 100 us */
+	.probe = verbs_probe,
+	.open = verbs_open,
+	.reaches = verbs_reaches,
+	.emulated = verbs_emulated,
+	.connect = verbs_connect,
+	.ready = verbs_ready,
+	.reserve = tt_ib_reserve,
+	.commit = tt_ib_commit,
+	.peek = tt_ib_peek,
+	.release = tt_ib_release,
+	.lends = tt_ib_lends,
+	.post = tt_ib_post,
+	.expect = tt_ib_expect,
+	.device = tt_ib_device,
+	.abandon = tt_ib_abandon,
+	.progress = verbs_progress,
+	.fault = tt_ib_fault,
+	.lost = tt_ib_lost,
+	.arm = verbs_arm,
+	.doze = verbs_doze,
+	.disarm = verbs_disarm,
+	.wake = verbs_wake,
+	.memory = verbs_memory,
+	.close = verbs_close,
+};

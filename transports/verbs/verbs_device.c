@@ -1,0 +1,228 @@
+/*
+ * verbs_device.c - which cards and ports carry the messages
+ *
+ * Called by verbs.c in open. TUTTI_IB_HCA narrows the cards down; otherwise all active ports of the
+ * fastest kind serve, a real card before Soft-RoCE. What has no queue pairs with writes and
+ * immediates (iWARP, EFA) is no card for us. verbs_gid.c has their addresses.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+#include "transports/verbs/verbs.h"
+
+/* ---- cards ----------------------------------------------------------------------------------- */
+
+/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some
+ * containers, they are told by the names that they are usually given. */
+static bool is_software(const char *name)
+{
+	char path[128], real[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%.64s", name);
+	return realpath(path, real) ? strstr(real, "/virtual/") != NULL
+				    : !strncmp(name, "rxe", 3) || !strncmp(name, "siw", 3);
+}
+
+static void close_rail(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+{
+	for (int i = 0; i < rail->ncqs; i++)
+		ep->ib->destroy_cq(rail->cqs[i]);
+	free(rail->cqs);
+	if (rail->channel)
+		ep->ib->destroy_comp_channel(rail->channel);
+	if (rail->pd)
+		ep->ib->dealloc_pd(rail->pd);
+	if (rail->context)
+		ep->ib->close_device(rail->context);
+	memset(rail, 0, sizeof(*rail));
+}
+
+void tt_ib_close_rails(struct tt_ib_ep *ep)
+{
+	while (ep->nrails > 0)
+		close_rail(ep, &ep->rail[--ep->nrails]);
+}
+
+/* Links that share a completion queue: not more than there can be, since its memory is locked. */
+static int links_of_one(const struct tt_world *w, int max_cqe)
+{
+	int most = max_cqe / TT_IB_LINK_CQES, all = w->nranks * w->nchannels;
+
+	most = most < 256 ? most : 256;
+	return most < all ? most : all;
+}
+
+/* What every link of a rail needs, and a trial of whether memory can be registered at all. */
+static int furnish(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int max_cqe)
+{
+	size_t bytes = 2 * tt_ib_ring_bytes(ep->base.world);
+	struct tt_ib_mr *mr;
+	void *trial;
+	int rc;
+
+	rail->links_per_cq = links_of_one(ep->base.world, max_cqe);
+	rail->pd = ep->ib->alloc_pd(rail->context);
+	rail->channel = rail->pd ? ep->ib->create_comp_channel(rail->context) : NULL;
+	if (!rail->channel || rail->links_per_cq < 1)
+		return tt_fail(TT_SYSTEM, "%s: a protection domain and a completion channel: %m",
+			       rail->name);
+	fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
+	fcntl(rail->context->async_fd, F_SETFL,
+	      fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
+	trial = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!trial)
+		return tt_fail(TT_SYSTEM, "no memory for %zu bytes of messages", bytes);
+	rc = tt_ib_register(ep, rail, trial, bytes, TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &mr);
+	if (!rc)
+		ep->ib->dereg_mr(mr);
+	free(trial);
+	return rc;
+}
+
+/* InfiniBand: the first partition of which the port is a full member, or else one that it is in;
+ * where partitions are in use, either need not stand first. RoCE has but one. */
+static int choose_pkey(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int n)
+{
+	struct tt_ib_port_card *card = &rail->card;
+
+	for (int i = 0; card->link_layer == TT_IB_LINK_INFINIBAND && i < n; i++) {
+		uint16_t key = 0;
+
+		if (ep->ib->query_pkey(rail->context, card->port, i, &key) ||
+		    !(ntohs(key) & TT_IB_PKEY_PARTITION))
+			continue;
+		if (card->pkey && !(ntohs(key) & TT_IB_PKEY_FULL))
+			continue;
+		rail->pkey_index = (uint16_t)i;
+		card->pkey = ntohs(key);
+		if (card->pkey & TT_IB_PKEY_FULL)
+			break;
+	}
+	if (card->link_layer == TT_IB_LINK_INFINIBAND && !card->pkey)
+		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the subnet manager's keeper",
+			       rail->name, card->port);
+	return 0;
+}
+
+/* Lanes times what one carries, in units that compare: both are codes, and 2 lanes are 16. */
+uint64_t tt_ib_speed(uint8_t width, uint8_t speed)
+{
+	uint64_t lanes = width == 1    ? 1
+			 : width == 2  ? 4
+			 : width == 4  ? 8
+			 : width == 8  ? 12
+			 : width == 16 ? 2
+				       : 1;
+
+	return lanes * speed;
+}
+
+/* One port, if it can serve. 1 | 0 it is not active | TT_SYSTEM */
+static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
+		     struct tt_ib_rail *rail)
+{
+	const struct tt_ib_settings *set = ep->base.world->ib;
+	struct tt_ib_device_attr attr;
+	struct tt_ib_port_attr at;
+	int rc;
+
+	memset(rail, 0, sizeof(*rail));
+	memset(&at, 0, sizeof(at));
+	memset(&attr, 0, sizeof(attr));
+	snprintf(rail->name, sizeof(rail->name), "%s", ep->ib->get_device_name(device));
+	if (device->transport_type != TT_IB_TRANSPORT)
+		return tt_fail(TT_SYSTEM, "%s is neither InfiniBand nor RoCE (transport type %d)",
+			       rail->name, device->transport_type);
+	rail->software = is_software(rail->name);
+	rail->context = ep->ib->open_device(device);
+	if (!rail->context)
+		return tt_fail(TT_SYSTEM,
+			"%s cannot be opened: %m; is /dev/infiniband/uverbs* there, and readable and writable "
+			"for this user?", rail->name);
+	if (ep->ib->query_device(rail->context, &attr))
+		return tt_fail(TT_SYSTEM, "%s: query_device: %m", rail->name);
+	if (port > attr.phys_port_cnt)
+		return 0;
+	if (ep->ib->query_port(rail->context, (uint8_t)port, &at))
+		return tt_fail(TT_SYSTEM, "%s port %d: query_port: %m", rail->name, port);
+	if (at.state != TT_IB_PORT_ACTIVE)
+		return 0;
+	rail->card = (struct tt_ib_port_card){ .link_layer = at.link_layer ? at.link_layer
+									   : TT_IB_LINK_INFINIBAND,
+					       .mtu = (uint8_t)at.active_mtu,
+					       .port = (uint8_t)port,
+					       .grh = at.flags & TT_IB_GRH_REQUIRED,
+					       .lid = at.lid };
+	rail->speed = tt_ib_speed(at.active_width, at.active_speed);
+	rc = tt_ib_list_gids(ep, rail, set ? set->gid_index : -1);
+	if (!rc)
+		rc = choose_pkey(ep, rail, at.pkey_tbl_len);
+	if (!rc)
+		rc = furnish(ep, rail, attr.max_cqe);
+	return rc ? rc : 1;
+}
+
+/* Keep it if it is of the best kind seen so far:
+ * a real card before a software one, and the fastest. */
+static void consider(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool named)
+{
+	const struct tt_ib_rail *best = &ep->rail[0];
+	bool better =
+		ep->nrails && !named &&
+		(rail->software != best->software ? best->software : rail->speed > best->speed);
+	bool worse =
+		ep->nrails && !named && !better && (rail->software || rail->speed < best->speed);
+
+	if (better)
+		tt_ib_close_rails(ep);
+	if (worse || ep->nrails == TT_IB_RAILS)
+		close_rail(ep, rail);
+	else
+		ep->rail[ep->nrails++] = *rail;
+}
+
+int tt_ib_open_rails(struct tt_ib_ep *ep)
+{
+	const char *names = ep->base.world->ib ? ep->base.world->ib->devices : "";
+	int n = 0, rc = 0, inactive = 0, failed = 0;
+	struct tt_ib_device **list = ep->ib->get_device_list(&n);
+
+	for (int i = 0; list && i < n; i++)
+		for (int port = 1;
+		     port <= 2 && tt_ifname_chooses(names, ep->ib->get_device_name(list[i]));
+		     port++) {
+			struct tt_ib_rail rail;
+
+			rc = open_port(ep, list[i], port, &rail);
+			if (rc == 1)
+				consider(ep, &rail, *names != '\0');
+			else
+				close_rail(ep, &rail);
+			inactive += rc == 0 && port == 1;
+			failed += rc < 0;
+			if (rc < 0)
+				break;
+		}
+	if (!list)
+		return tt_fail(TT_SYSTEM, "no InfiniBand or RoCE device: %m");
+	ep->ib->free_device_list(list);
+	if (ep->nrails)
+		return 0;
+	if (failed)
+		return TT_SYSTEM;
+	if (inactive)
+		return tt_fail(TT_SYSTEM,
+			"no port of %d InfiniBand or RoCE device%s is active: link down, or no subnet manager",
+			n, n > 1 ? "s" : "");
+	return tt_fail(TT_SYSTEM,
+		       *names ? "TUTTI_IB_HCA=%s names none of %d InfiniBand or RoCE devices"
+			      : "no InfiniBand or RoCE device%s",
+		       *names ? names : "", n);
+}

@@ -1,0 +1,314 @@
+/*
+ * verbs_errors.c - what a card's numbers mean, said so that an operator can act
+ *
+ * Called by the other files of the transport. The first failure of an endpoint stays: its sentence
+ * is given to every call after it. A completion that failed (TT_REMOTE) is a symptom, and gives way
+ * to what this host's card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed
+ * out of a queue pair is the consequence of something else and never named as the cause while
+ * anything better is known. A port that is down is no failure yet: cards repeat, it may come back,
+ * and it is nobody's cause on which no link runs.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "transports/verbs/verbs.h"
+
+#define RECENT_NS 10000000000ull       /* a port that came back explains failures for so long */
+
+static const struct { int status; const char *cause;
+} causes[] = {
+	{ TT_IB_WC_LOC_LEN, "a length that this card cannot send" },
+	{ TT_IB_WC_LOC_QP_OP,
+	  "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
+	  "down" },
+	{ TT_IB_WC_LOC_PROT,
+	  "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
+	{ TT_IB_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
+	{ TT_IB_WC_BAD_RESP, "the peer's card answered with something unexpected" },
+	{ TT_IB_WC_REM_INV_REQ,
+	  "the peer had no receive for it, or the message was too long: an error in Tutti" },
+	{ TT_IB_WC_REM_ACCESS,
+	  "the peer's memory may not be written there: its registration is gone, or an error "
+	  "in Tutti" },
+	{ TT_IB_WC_REM_OP, "the peer's card could not carry it out" },
+	{ TT_IB_WC_RETRY,
+	  "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
+	  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
+	{ TT_IB_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
+	{ TT_IB_WC_REM_ABORT, "the peer's card gave up" },
+	{ TT_IB_WC_FATAL, "the card failed" },
+	{ TT_IB_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
+	{ TT_IB_WC_GENERAL, "the card says no more than that" },
+	{ 0, "no cause is known for this number" },
+};
+
+/* Of what endpoints have failed with: tt_ib_lost looks from another thread. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...)
+{
+	va_list args;
+
+	pthread_mutex_lock(&lock);
+	if (!ep->failed || (ep->failed == TT_REMOTE && code == TT_SYSTEM)) {
+		va_start(args, fmt);
+		vsnprintf(ep->text, sizeof(ep->text), fmt, args);
+		va_end(args);
+		ep->failed = code;
+	}
+	pthread_mutex_unlock(&lock);
+	return tt_ib_failed(ep);
+}
+
+int tt_ib_failed(struct tt_ib_ep *ep)
+{
+	return tt_fail(ep->failed, "%s", ep->text);
+}
+
+static const char *cause_of(int status)
+{
+	size_t i = 0;
+
+	while (causes[i].status && causes[i].status != status)
+		i++;
+	return causes[i].cause;
+}
+
+/* Both ends of a link, in words. */
+static const char *ends(const struct tt_ib_link *l, char text[300])
+{
+	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
+
+	snprintf(text, 300,
+		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
+		l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, mine),
+		l->qp->qp_num, l->base.peer, l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs),
+		l->hello.qpn, l->base.channel);
+	return text;
+}
+
+/* ---- asynchronous events --------------------------------------------------------------------- */
+
+static void port_is(const struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool down)
+{
+	bool was = rail->down_ns && !rail->up_ns;
+
+	if (down == was)
+		return;
+	if (down)
+		rail->down_ns = tt_now_ns();
+	rail->up_ns = down ? 0 : tt_now_ns();
+	tt_log(TT_LOG_WARN, "rank %d: %s port %d is %s", ep->base.world->rank, rail->name,
+	       rail->card.port, down ? "down: messages are repeated for a while" : "up again");
+}
+
+static void card_is_gone(struct tt_ib_ep *ep, const struct tt_ib_rail *rail, const char *how)
+{
+	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
+		   rail->name, how);
+}
+
+/* The link of a queue pair that the card has complained about, in words. */
+static const char *link_of(const struct tt_ib_ep *ep, const void *qp, char text[300])
+{
+	for (uint32_t i = 0; i < ep->nlist; i++)
+		if (ep->list[i]->qp == qp)
+			return ends(ep->list[i], text);
+	return NULL;
+}
+
+static void judge(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const struct tt_ib_async_event *e)
+{
+	const char *name = ep->ib->event_type_str(e->type), *of = NULL;
+	int me = ep->base.world->rank;
+	char where[300];
+
+	switch (e->type) {
+	case TT_IB_EVENT_PORT_ERR:
+	case TT_IB_EVENT_PORT_ACTIVE:
+		if (e->element.port == rail->card.port)
+			port_is(ep, rail, e->type == TT_IB_EVENT_PORT_ERR);
+		return;
+	case TT_IB_EVENT_DEVICE_FATAL:
+		if (rail->nlinks) {
+			card_is_gone(ep, rail, name);
+			return;
+		}
+		break;
+	case TT_IB_EVENT_QP_FATAL:
+	case TT_IB_EVENT_QP_REQ_ERR:
+	case TT_IB_EVENT_QP_ACCESS_ERR:
+		of = link_of(ep, e->element.object, where);
+		/* fall through */
+	case TT_IB_EVENT_CQ_ERR:
+		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me,
+			   of ? of : rail->name, name);
+		return;
+	}
+	tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
+}
+
+int tt_ib_events(struct tt_ib_ep *ep)
+{
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
+		struct pollfd fd = { .fd = ep->rail[r].context->async_fd, .events = POLLIN };
+		struct tt_ib_async_event e;
+
+		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
+		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
+			judge(ep, &ep->rail[r], &e);
+			ep->ib->ack_async_event(&e);
+		}
+	}
+	return ep->failed;
+}
+
+/* Where the card has reported nothing, or not yet, its port is looked at. */
+static void look_at_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+{
+	struct tt_ib_port_attr at = { 0 };
+	int error = ep->ib->query_port(rail->context, rail->card.port, &at);
+
+	if (error == ENODEV || error == EIO)
+		card_is_gone(ep, rail, strerror(error));
+	else if (!error && at.state != TT_IB_PORT_ACTIVE)
+		port_is(ep, rail, true);
+}
+
+/* For how long a card repeats what is not answered. */
+static uint64_t repeats_ns(const struct tt_ib_ep *ep)
+{
+	const struct tt_ib_settings *set = ep->base.world->ib;
+
+	return (TT_IB_TIMEOUT_NS << tt_ib_timeout(set)) * (uint64_t)(1 + tt_ib_retries(set));
+}
+
+/* A port that goes down and comes back loses nothing as long as cards repeat: so it is a fault when
+ * something has failed, or when it has been down for longer. */
+static void judge_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool broken)
+{
+	uint64_t now = tt_now_ns();
+	char how[100] = "is down";
+
+	look_at_port(ep, rail);
+	if (!rail->down_ns || (!broken && (rail->up_ns || now - rail->down_ns <= repeats_ns(ep))))
+		return;
+	if (rail->up_ns && now - rail->up_ns > RECENT_NS + repeats_ns(ep))
+		return;
+	if (rail->up_ns)
+		snprintf(how, sizeof(how), "was down for %.1f s, until %.1f s ago",
+			 1e-9 * (double)(rail->up_ns - rail->down_ns),
+			 1e-9 * (double)(now - rail->up_ns));
+	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
+		   ep->base.world->rank, rail->name, rail->card.port, how);
+}
+
+/* The cards over which links run, or the one. */
+static int look_at_ports(struct tt_ib_ep *ep, const struct tt_ib_rail *only, bool broken)
+{
+	tt_ib_events(ep);
+	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++)
+		if (ep->rail[r].nlinks && (!only || only == &ep->rail[r]))
+			judge_port(ep, &ep->rail[r], broken);
+	return ep->failed;
+}
+
+int tt_ib_fault(struct tt_endpoint *base, bool broken)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+
+	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
+}
+
+/* ---- work that failed ------------------------------------------------------------------------ */
+
+void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	int me = ep->base.world->rank;
+	char where[300];
+
+	l->lost = true;
+	/* the card may know what happened */
+	if (ep->failed || l->left || look_at_ports(ep, l->rail, true))
+		return;
+	if (wc->status == TT_IB_WC_FLUSH)
+		tt_ib_fail(ep, TT_REMOTE,
+			   "rank %d: %s: the queue pair was stopped, and the card did not say why",
+			   me, ends(l, where));
+	else
+		tt_ib_fail(ep, TT_REMOTE,
+			   "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me,
+			   ends(l, where),
+			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
+			   (unsigned long long)(wc->wr_id >> 63
+							? l->landed
+							: l->sent_at[((wc->wr_id >> 24) - 1) %
+								     TT_IB_SENDS]),
+			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err,
+			   cause_of(wc->status));
+}
+
+int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	char where[300];
+	int number = error > 0 ? error : errno;
+	bool removed = number == EIO || number == ENODEV;
+
+	l->lost = true;
+	if (ep->failed || look_at_ports(ep, l->rail, true))
+		return ep->failed;
+	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
+			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
+			  ends(l, where), what, strerror(number),
+			  removed ? ": the card was removed" : "");
+}
+
+/* ---- what was lost --------------------------------------------------------------------------- */
+
+/* Has a queue pair to peer stopped? */
+static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
+{
+	int n = ep->base.world->nchannels;
+
+	for (int channel = 0; channel < n; channel++) {
+		struct tt_ib_link *l =
+			__atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
+		struct tt_ib_qp_attr attr = { 0 };
+		struct tt_ib_qp_init init = { 0 };
+
+		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_IB_READY && !l->left &&
+		    !ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) &&
+		    attr.qp_state == TT_IB_ERR)
+			return l;
+	}
+	return NULL;
+}
+
+/* A queue pair stops when a write fails, and why stands in a completion
+ * queue that is only read when this rank sends there again. Unless it
+ * has been read by now, or the card has reported something. */
+bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	const struct tt_ib_link *l = stopped(ep, peer);
+	char where[300];
+
+	if (!l)
+		return false;
+	look_at_ports(ep, l->rail, true);
+	pthread_mutex_lock(&lock);
+	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
+	pthread_mutex_unlock(&lock);
+	if (!text[0])
+		snprintf(text, bytes,
+			"rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
+			"rank's card did not answer, or refused it", base->world->rank,
+			ends(l, where));
+	return true;
+}

@@ -1,0 +1,66 @@
+/*
+ * verbs_locality.c - with which of its ports a rank begins: the one nearest to its processors
+ *
+ * Called by verbs.c in open. A card hangs from one of the host's packages or NUMA nodes, and bytes
+ * from elsewhere cross the links between those. The kernel tells which processors are near a card,
+ * the affinity mask where the rank runs: the more of these are near, the better. Ranks of a host
+ * that have several ports equally near, as all have that are not bound, begin with different ones.
+ * Straight from /sys, as in comm/locality.c, and for the same reason.
+ *
+ * Ports keep their numbers, since number i here must reach number i there; a pair begins with the
+ * one that its lower rank begins with (verbs.c).
+ */
+#include <sched.h>
+#include <stdio.h>
+
+#include "transports/verbs/verbs.h"
+
+/* Processors of the rank that are near the card; all of them where the kernel does not say. */
+static int near_to(const char *sys, const char *card, const uint64_t mask[TT_CPU_WORDS])
+{
+	uint64_t local[TT_CPU_WORDS];
+	char path[256];
+	bool known;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "%s/%.64s/device/local_cpulist", sys, card);
+	known = tt_cpus_read(path, local);
+	for (int w = 0; w < TT_CPU_WORDS; w++)
+		n += __builtin_popcountll(known ? mask[w] & local[w] : mask[w]);
+	return n;
+}
+
+int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
+		  const uint64_t mask[TT_CPU_WORDS], int number)
+{
+	int near[TT_IB_RAILS], best = -1, ties = 0;
+
+	for (int i = 0; i < n; i++) {
+		near[i] = near_to(sys, rail[i].name, mask);
+		if (near[i] > best)
+			best = near[i];
+	}
+	for (int i = 0; i < n; i++)
+		ties += near[i] == best;
+	for (int i = 0; i < n; i++)
+		if (near[i] == best && number-- % ties == 0)
+			return i;
+	return 0;
+}
+
+int tt_ib_first_rail(const struct tt_ib_ep *ep)
+{
+	const struct tt_world *w = ep->base.world;
+	uint64_t mask[TT_CPU_WORDS] = { 0 };
+	cpu_set_t cpus;
+	int number = 0;
+
+	CPU_ZERO(&cpus);
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		return 0;
+	for (int cpu = 0; cpu < CPU_SETSIZE && cpu < 64 * TT_CPU_WORDS; cpu++)
+		mask[cpu / 64] |= (uint64_t)!!CPU_ISSET(cpu, &cpus) << cpu % 64;
+	for (int r = 0; r < w->rank; r++)
+		number += w->host_of[r] == w->host_of[w->rank];
+	return tt_ib_nearest("/sys/class/infiniband", ep->rail, ep->nrails, mask, number);
+}

@@ -1,0 +1,362 @@
+/*
+ * verbs_probe.c - do two hosts really reach each other over their cards? One message each way, when a
+ * communicator is made
+ *
+ * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
+ * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
+ * each makes a queue pair for each pair of ports, sends a message and waits for the other's; what
+ * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an
+ * endpoint of its own, which its failures end with. What was found is remembered by a process for
+ * its other communicators; a pair is tried anew unless both sides remember the same.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/verbs/verbs.h"
+
+#define STAMP 0x7472793fu
+#define BYTES 8
+/* 67 ms, and five of them: a card answers by itself; Soft-RoCE gets the time of all links */
+#define CARD_TIMEOUT 14
+#define CARD_RETRIES 4
+#define CARD_MS 2000           /* how long a message is waited for */
+#define SOFTWARE_MS 8000
+#define KNOWN 64               /* peers that a process remembers */
+
+/* A verdict on two hosts: of each path a bit, and that they were tried. */
+#define UNKNOWN 0
+#define TRIED 0x80
+_Static_assert(TT_IB_ALL_PATHS < TRIED, "a verdict has a bit for each path");
+
+static struct known { struct tt_ib_card mine, theirs; uint8_t verdict; } known[KNOWN];
+static int nknown;             /* the oldest is forgotten; under: */
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct known *find(const struct tt_ib_card *mine, const struct tt_ib_card *theirs)
+{
+	for (int i = 0; i < nknown && i < KNOWN; i++)
+		if (!memcmp(&known[i].mine, mine, sizeof(*mine)) &&
+		    !memcmp(&known[i].theirs, theirs, sizeof(*theirs)))
+			return &known[i];
+	return NULL;
+}
+
+static uint8_t recall(const struct tt_ib_card *mine, const struct tt_ib_card *theirs)
+{
+	const struct known *k;
+	uint8_t verdict;
+
+	pthread_mutex_lock(&known_lock);
+	k = find(mine, theirs);
+	verdict = k ? k->verdict : UNKNOWN;
+	pthread_mutex_unlock(&known_lock);
+	return verdict;
+}
+
+static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *theirs,
+		     uint8_t verdict)
+{
+	struct known *k;
+
+	pthread_mutex_lock(&known_lock);
+	k = find(mine, theirs);
+	if (!k)
+		k = &known[nknown++ % KNOWN];
+	*k = (struct known){ *mine, *theirs, verdict };
+	pthread_mutex_unlock(&known_lock);
+}
+
+int tt_ib_check_cards(const struct tt_ib_ep *ep)
+{
+	for (int r = 0; r < ep->base.world->nranks; r++) {
+		const struct tt_ib_card *c = &ep->cards[r];
+		bool good = c->nrails <= TT_IB_RAILS && (c->nrails || !c->usable) &&
+			    c->first < TT_IB_RAILS;
+
+		for (int i = 0; good && i < c->nrails; i++)
+			good = c->rail[i].ngids <= TT_IB_GIDS;
+		if (!good)
+			return tt_fail(TT_REMOTE,
+				"rank %d: rank %d tells of cards that cannot be (%d ports, the first is %d): "
+				"another version of Tutti?",
+				ep->base.world->rank, r, c->nrails, c->first);
+	}
+	return 0;
+}
+
+/* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
+ * many there are. */
+static int number_hosts(struct tt_ib_ep *ep, int *leader)
+{
+	const struct tt_world *w = ep->base.world;
+	int hosts = 0;
+
+	for (int r = 0; r < w->nranks; r++) {
+		int h = 0;
+
+		while (h < hosts && w->host_of[leader[h]] != w->host_of[r])
+			h++;
+		if (h == hosts)
+			leader[hosts++] = r;
+		ep->host[r] = h;
+	}
+	return hosts;
+}
+
+/* Is the pair of two ranks to be looked at? By cards alone, so that all say the same. */
+static bool fits(const struct tt_ib_ep *ep, int a, int b)
+{
+	const struct tt_ib_card *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
+	struct tt_ib_path path[TT_IB_RAILS];
+
+	return a != b && tt_ib_wanted(ep->base.world, low, high) &&
+	       tt_ib_paths(low, high, path) > 0;
+}
+
+/* ---- the trial ------------------------------------------------------------------------------- */
+
+struct trial { struct tt_link *link; int peer, host, path; bool sent, over; uint64_t until_ns; };
+
+/* This trial came to nothing, for the reason in this thread's sentence; the first is kept. */
+static void give_up(struct tt_ib_ep *ep, struct trial *t)
+{
+	int me = ep->base.world->rank;
+
+	t->over = true;
+	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me,
+	       t->peer, ep->nrails > 1 && t->link ? " over " : "",
+	       ep->nrails > 1 && t->link ? ((struct tt_ib_link *)t->link)->rail->name : "",
+	       tt_error_text());
+	if (!ep->text[0])
+		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s",
+			 t->peer, tt_error_text());
+}
+
+/* One look at what is missing of a trial. True: the peer's message has come. */
+static bool step(struct tt_ib_ep *own, struct trial *t)
+{
+	const struct tt_transport *verbs = own->base.t;
+	struct tt_ib_link *l = (struct tt_ib_link *)t->link;
+	const void *data;
+	void *room;
+	int rc = verbs->ready(t->link);
+
+	if (rc > 0 && !t->sent && (room = verbs->reserve(t->link, BYTES))) {
+		memset(room, 0, BYTES);
+		verbs->commit(t->link, BYTES, STAMP);
+		t->sent = true;
+		t->until_ns = tt_deadline_ns(l->rail->software && own->base.world->insist
+						     ? SOFTWARE_MS
+						     : CARD_MS);
+	}
+	if (rc > 0 && !l->lost)
+		rc = verbs->peek(t->link, BYTES, STAMP, &data);
+	if (rc > 0 && !l->lost) {
+		verbs->release(t->link);
+		t->over = true;
+		return true;
+	}
+	if (l->lost || (rc < 0 && !own->failed))
+		t->over = true;
+	/* one peer's failure is not the others' */
+	own->failed = own->failed == TT_SYSTEM ? TT_SYSTEM : 0;
+	if (!t->over && t->sent && tt_now_ns() > t->until_ns) {
+		tt_fail(TT_REMOTE,
+			"no message of it came over %s port %d: it leads elsewhere, or one way only",
+			l->rail->name, l->rail->card.port);
+		t->over = true;
+	}
+	return false;
+}
+
+/* Half of the time that the join has left: a peer that cannot make its queue pairs does not tell,
+ * and waits in the exchange behind the trials. */
+static uint64_t last_moment(const struct tt_world *w)
+{
+	uint64_t now = tt_now_ns();
+
+	return now < w->deadline_ns ? now + (w->deadline_ns - now) / 2 : now;
+}
+
+/* Try all of them at once; ok[host] gets a bit for each path. */
+static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials, int n, uint8_t *ok)
+{
+	uint64_t until = last_moment(ep->base.world);
+	int open = 1;
+
+	while (open > 0 && own->failed != TT_SYSTEM && tt_now_ns() < until) {
+		open = 0;
+		for (int i = 0; i < n; i++) {
+			if (trials[i].over)
+				continue;
+			if (step(own, &trials[i]))
+				ok[trials[i].host] |= (uint8_t)(1u << trials[i].path);
+			else if (trials[i].over)
+				give_up(ep, &trials[i]);
+			open += !trials[i].over;
+		}
+		sched_yield();
+	}
+	for (int i = 0; i < n; i++) {
+		if (trials[i].over)
+			continue;
+		if (own->failed)
+			tt_ib_failed(own);
+		else
+			tt_fail(TT_TIMEOUT, "no queue pair was connected in half of the time to join");
+		give_up(ep, &trials[i]);
+	}
+}
+
+/* A trial for each path to each of the peers (< 0: none), by channels. Returns their number. */
+static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, int hosts,
+		 struct trial *trials)
+{
+	struct tt_ib_path way[TT_IB_RAILS];
+	int made = 0;
+
+	for (int h = 0; h < hosts; h++) {
+		int n = peers[h] < 0 ? 0 : tt_ib_ways(own, peers[h], way);
+
+		for (int channel = 0; channel < n && channel < ep->base.world->nchannels;
+		     channel++) {
+			struct trial *t = &trials[made++];
+
+			*t = (struct trial){ .peer = peers[h], .host = h };
+			t->path = tt_ib_path_of(own, peers[h], channel, way);
+			if (own->base.t->connect(&own->base, peers[h], channel, &t->link))
+				give_up(ep, t);
+		}
+	}
+	return made;
+}
+
+/* There is no trial at all: the peers' come to nothing, too. */
+static void no_trials(struct tt_ib_ep *ep)
+{
+	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
+	       tt_error_text());
+	snprintf(ep->text, sizeof(ep->text), "no host is reached: %s", tt_error_text());
+}
+
+static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *ok)
+{
+	struct tt_ib_settings set = {
+		.devices = "", .gid_index = -1, .timeout = -1, .retries = -1
+	};
+	struct tt_world world = *ep->base.world;
+	struct trial *trials = calloc((size_t)hosts * TT_IB_RAILS, sizeof(*trials));
+	struct tt_ib_ep *own = NULL;
+
+	if (world.ib)
+		set = *world.ib;
+	if (set.timeout < 0 && !ep->cards[world.rank].software) {
+		set.timeout = CARD_TIMEOUT;
+		set.retries = set.retries < 0 ? CARD_RETRIES : set.retries;
+	}
+	world.ib = &set;
+	if (trials && !tt_ib_endpoint(&world, ep->cards, &own))
+		run(ep, own, trials, begin(ep, own, peers, hosts, trials), ok);
+	else
+		no_trials(ep);
+	if (own)
+		own->base.t->close(&own->base);
+	free(trials);
+}
+
+/* ---- all ranks ------------------------------------------------------------------------------- */
+
+/* all[r * hosts + h]: what leader r knows of host h. The verdict on the hosts of a and b. */
+static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, int b)
+{
+	uint8_t x = all[leader[a] * hosts + b], y = all[leader[b] * hosts + a];
+
+	return x == y ? x : UNKNOWN;
+}
+
+/* This leader tries the hosts that are not known alike on both sides. */
+static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all,
+			uint8_t *mine, int *peers)
+{
+	const struct tt_world *w = ep->base.world;
+	int me = ep->host[w->rank];
+
+	for (int h = 0; h < hosts; h++) {
+		peers[h] =
+			h != me && fits(ep, w->rank, leader[h]) && !joint(all, leader, hosts, me, h)
+				? leader[h]
+				: -1;
+		if (peers[h] >= 0)
+			mine[h] = TRIED;
+	}
+	try_all(ep, peers, hosts, mine);
+	for (int h = 0; h < hosts; h++)
+		if (peers[h] >= 0)
+			remember(&ep->cards[w->rank], &ep->cards[peers[h]], mine[h]);
+}
+
+/* Does any pair of hosts want a trial? All ranks come to the same answer. */
+static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all)
+{
+	for (int a = 0; a < hosts; a++)
+		for (int b = 0; b < a; b++)
+			if ((!all || !joint(all, leader, hosts, a, b)) &&
+			    fits(ep, leader[a], leader[b]))
+				return true;
+	return false;
+}
+
+static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
+		     int *peers)
+{
+	const struct tt_world *w = ep->base.world;
+	int me = ep->host[w->rank], rc;
+	bool leads = leader[me] == w->rank;
+
+	for (int h = 0; h < hosts; h++)
+		mine[h] = leads && h != me && fits(ep, w->rank, leader[h])
+				  ? recall(&ep->cards[w->rank], &ep->cards[leader[h]])
+				  : UNKNOWN;
+	rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
+	if (!rc && anything(ep, leader, hosts, all)) {
+		if (leads)
+			try_unknown(ep, leader, hosts, all, mine, peers);
+		rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
+	}
+	for (int h = 0; h < hosts && !rc; h++)
+		ep->reached[h] = h == me ? TT_IB_ALL_PATHS
+					 : all[leader[me] * hosts + h] &
+						   all[leader[h] * hosts + me] & TT_IB_ALL_PATHS;
+	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
+		if (mine[h] == TRIED)
+			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
+				     ep->text[0] ? ep->text
+						 : "a host is not reached, as was found before");
+	ep->text[0] = '\0';
+	return rc;
+}
+
+int tt_ib_try(struct tt_ib_ep *ep)
+{
+	const struct tt_world *w = ep->base.world;
+	size_t n = (size_t)w->nranks;
+	int *leader = calloc(2 * n, sizeof(*leader)), hosts, rc = 0;
+	uint8_t *mine = NULL;
+
+	ep->reached = calloc(n, sizeof(*ep->reached));
+	ep->host = calloc(n, sizeof(*ep->host));
+	hosts = leader && ep->host ? number_hosts(ep, leader) : 0;
+	if (hosts)
+		mine = calloc(n * ((size_t)hosts + 1), 1);
+	if (!mine || !ep->reached)
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", w->rank, w->nranks);
+	else if (anything(ep, leader, hosts, NULL))
+		rc = try_hosts(ep, leader, hosts, mine, mine + n, leader + n);
+	else
+		ep->reached[ep->host[w->rank]] = TT_IB_ALL_PATHS;
+	free(mine);
+	free(leader);
+	return rc;
+}

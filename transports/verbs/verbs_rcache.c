@@ -1,0 +1,285 @@
+/*
+ * verbs_rcache.c - which memory of the caller the cards know: registered once, kept while it lasts
+ *
+ * Called by verbs_zcopy.c for each large message. Only memory that lasts (mem/registered.h:
+ * tuttiMemAlloc, tuttiCommRegister) is registered, always a whole range of it, when it is first
+ * used; everything else travels through the rings, since ordinary memory can be unmapped and mapped
+ * again behind our back, and pinning it for one call costs what copying it does. So an entry is
+ * dropped by whoever ends the range, before its memory may change: none can be stale.
+ *
+ * The cache of an endpoint is a set of ranges (mem/intervals.h) and a list by last use. An entry
+ * counts the messages that use it; the oldest unused go when there are more than
+ * TUTTI_IB_REGISTRATIONS of them, or their bytes exceed TUTTI_IB_REGISTERED_MB. A range that a card
+ * refused is remembered as an entry without keys, so it is refused once. Locks: lasting's, then the
+ * cache's; a hit takes only the latter.
+ *
+ * Device memory is registered by the descriptor of its pages (gpu/dmabuf.h). It may be freed
+ * without a word to us, against the promise, and other memory come to lie there: so each call asks
+ * (tt_ib_device) with the id of its allocation, and a registration of another is dropped.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gpu/dmabuf.h"
+#include "transports/verbs/verbs.h"
+
+#define REGISTRATIONS 256              /* unless the settings say otherwise */
+
+struct tt_ib_region {
+	struct tt_interval range;
+	uint64_t number;               /* of the lasting memory */
+	void *ctx;                     /* device memory's context; NULL: host memory */
+	uint64_t id;                   /* of its allocation, once that was registered or refused */
+	struct tt_ib_mr *mr[TT_IB_RAILS];
+	bool refused, gone;
+	int uses;
+	struct tt_ib_region *newer, *older;
+};
+
+static void unlink_region(struct tt_ib_cache *c, struct tt_ib_region *r)
+{
+	*(r->newer ? &r->newer->older : &c->newest) = r->older;
+	*(r->older ? &r->older->newer : &c->oldest) = r->newer;
+	r->newer = r->older = NULL;
+}
+
+static void link_newest(struct tt_ib_cache *c, struct tt_ib_region *r)
+{
+	r->older = c->newest;
+	*(c->newest ? &c->newest->newer : &c->oldest) = r;
+	c->newest = r;
+}
+
+static size_t size_of(const struct tt_ib_region *r)
+{
+	return r->refused ? 0 : r->range.end - r->range.start;
+}
+
+/* Its keys end here; what still counts it as used frees it. */
+static void drop(struct tt_ib_ep *ep, struct tt_ib_region *r)
+{
+	for (int i = 0; i < TT_IB_RAILS; i++)
+		if (r->mr[i])
+			ep->ib->dereg_mr(r->mr[i]);
+	memset(r->mr, 0, sizeof(r->mr));
+	tt_intervals_remove(&ep->cache.ranges, &r->range);
+	unlink_region(&ep->cache, r);
+	ep->cache.count--;
+	ep->cache.bytes -= size_of(r);
+	r->gone = true;
+	if (!r->uses)
+		free(r);
+}
+
+/* Memory that lasted goes. */
+static void going(struct tt_lasting_watch *w, const struct tt_lasting *l)
+{
+	struct tt_ib_cache *c = (struct tt_ib_cache *)w;
+
+	pthread_mutex_lock(&c->lock);
+	for (struct tt_ib_region *r = c->newest, *older; r; r = older) {
+		older = r->older;
+		if (r->number == l->number)
+			drop(c->ep, r);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+void tt_ib_cache_open(struct tt_ib_ep *ep)
+{
+	const struct tt_ib_settings *set = ep->base.world->ib;
+	struct tt_ib_cache *c = &ep->cache;
+
+	c->ep = ep;
+	c->most = set ? set->registrations : REGISTRATIONS;
+	c->most_bytes = set && set->registered_bytes ? set->registered_bytes : SIZE_MAX;
+	pthread_mutex_init(&c->lock, NULL);
+	c->watch.going = going;
+	tt_lasting_watch(&c->watch);
+}
+
+void tt_ib_cache_close(struct tt_ib_ep *ep)
+{
+	if (!ep->cache.ep)
+		return;
+	tt_lasting_unwatch(&ep->cache.watch);
+	while (ep->cache.newest)
+		drop(ep, ep->cache.newest);
+	pthread_mutex_destroy(&ep->cache.lock);
+}
+
+/* ---- use ------------------------------------------------------------------------------------- */
+
+/* Make room for so many bytes more. False: what is there is in use, or it is more than allowed. */
+static bool make_room(struct tt_ib_ep *ep, size_t bytes)
+{
+	struct tt_ib_cache *c = &ep->cache;
+	struct tt_ib_region *r = c->oldest, *newer;
+
+	for (; r && (c->count >= c->most || bytes > c->most_bytes - c->bytes); r = newer) {
+		newer = r->newer;
+		if (!r->uses)
+			drop(ep, r);
+	}
+	return c->count < c->most && bytes <= c->most_bytes - c->bytes;
+}
+
+/* Under both locks: the range is told of to the cache; its keys follow when a rail wants them. */
+static void add(void *arg, const struct tt_lasting *l)
+{
+	struct tt_ib_ep *ep = arg;
+	struct tt_ib_region *r;
+	size_t bytes = l->range.end - l->range.start;
+
+	pthread_mutex_lock(&ep->cache.lock);
+	r = bytes <= ep->cache.most_bytes && make_room(ep, bytes) ? calloc(1, sizeof(*r)) : NULL;
+	if (r) {
+		r->range.start = l->range.start;
+		r->range.end = l->range.end;
+		r->number = l->number;
+		r->ctx = l->ctx;
+		tt_intervals_add(&ep->cache.ranges, &r->range);
+		link_newest(&ep->cache, r);
+		ep->cache.count++;
+		ep->cache.bytes += bytes;
+	}
+	pthread_mutex_unlock(&ep->cache.lock);
+}
+
+/* The card's driver learns of the memory from the descriptor, and then needs that no more. */
+static int register_device(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
+			   struct tt_ib_mr **ret_mr)
+{
+	struct tt_dmabuf b;
+	int error, rc;
+
+	if (!ep->ib->reg_dmabuf_mr)
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or newer)",
+			       ep->base.world->rank);
+	rc = tt_dmabuf_open(r->ctx, r->range.start, r->range.end, &b);
+	r->id = b.id;
+	if (rc)
+		return rc;
+	*ret_mr = ep->ib->reg_dmabuf_mr(rail->pd, 0, b.bytes, b.first, b.fd,
+					TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE);
+	error = errno;
+	close(b.fd);
+	if (!*ret_mr)
+		return tt_fail(TT_SYSTEM, "rank %d: %s: registering %llu bytes of device memory: %s%s",
+			       ep->base.world->rank, rail->name, (unsigned long long)b.bytes,
+			       strerror(error),
+			       error == EOPNOTSUPP || error == EPROTONOSUPPORT
+				       ? ": this card's driver takes no dma-buf"
+				       : "");
+	ep->registrations++;
+	ep->dmabufs++;
+	return 0;
+}
+
+static int make_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
+		     struct tt_ib_mr **ret_mr)
+{
+	if (r->ctx)
+		return register_device(ep, r, rail, ret_mr);
+	return tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
+			      TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, ret_mr);
+}
+
+static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail)
+{
+	struct tt_ib_mr **mr = &r->mr[rail - ep->rail];
+
+	if (tt_likely(*mr))
+		return true;
+	if (r->refused || !make_keys(ep, r, rail, mr))
+		return !r->refused;
+	tt_log(TT_LOG_INFO, "%s; messages from there are copied", tt_error_text());
+	tt_error_clear();
+	ep->cache.bytes -= size_of(r);
+	r->refused = true;
+	return false;
+}
+
+/* The entry that holds it, with keys of that rail, and now in use. */
+static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, uintptr_t start,
+				 size_t bytes, bool *ret_known)
+{
+	struct tt_ib_region *r;
+
+	pthread_mutex_lock(&ep->cache.lock);
+	r = (struct tt_ib_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
+	*ret_known = r != NULL;
+	if (r && !has_keys(ep, r, rail))
+		r = NULL;
+	if (r) {
+		r->uses++;
+		if (r->newer) {
+			unlink_region(&ep->cache, r);
+			link_newest(&ep->cache, r);
+		}
+	}
+	pthread_mutex_unlock(&ep->cache.lock);
+	return r;
+}
+
+struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p,
+				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
+{
+	struct tt_ib_region *r;
+	bool known;
+
+	if (ep->cache.most == 0)
+		return NULL;
+	r = find(ep, rail, (uintptr_t)p, bytes, &known);
+	if (!r && !known && tt_lasting_find(p, bytes, add, ep))
+		r = find(ep, rail, (uintptr_t)p, bytes, &known);
+	if (!r)
+		return NULL;
+	*ret_lkey = r->mr[rail - ep->rail]->lkey;
+	*ret_rkey = r->mr[rail - ep->rail]->rkey;
+	return r;
+}
+
+void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *r)
+{
+	pthread_mutex_lock(&ep->cache.lock);
+	if (--r->uses == 0 && r->gone)
+		free(r);
+	pthread_mutex_unlock(&ep->cache.lock);
+}
+
+/* ---- device memory --------------------------------------------------------------------------- */
+
+/* Whatever is known there of another allocation is of memory that was freed. */
+static void forget_other(struct tt_ib_ep *ep, uintptr_t start, size_t bytes, uint64_t id)
+{
+	struct tt_ib_region *r;
+
+	pthread_mutex_lock(&ep->cache.lock);
+	r = (struct tt_ib_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
+	if (r && r->ctx && r->id && r->id != id)
+		drop(ep, r);
+	pthread_mutex_unlock(&ep->cache.lock);
+}
+
+/* Links may take any rail. */
+bool tt_ib_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
+{
+	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	uint32_t lkey, rkey;
+	bool good = ep->nrails > 0;
+
+	forget_other(ep, (uintptr_t)p, bytes, id);
+	for (int i = 0; i < ep->nrails && good; i++) {
+		struct tt_ib_region *r =
+			tt_ib_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+
+		good = r && r->ctx && r->id == id;
+		if (r)
+			tt_ib_region_give(ep, r);
+	}
+	return good;
+}

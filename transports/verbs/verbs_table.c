@@ -1,0 +1,72 @@
+/* verbs_table.c - loads libibverbs.so.1, see verbs_table.h */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "transports/verbs/verbs_table.h"
+
+static struct tt_ib_table table;
+static bool loaded;
+static char reason[200];
+
+static bool find(void *library, const char *name, void *ret_function)
+{
+	void *function = dlsym(library, name);
+
+	if (!function)
+		snprintf(reason, sizeof(reason),
+			"libibverbs.so.1 has no %s: it is too old (rdma-core 33 or newer is needed)",
+			name);
+	*(void **)ret_function = function;
+	return function != NULL;
+}
+
+/* A fork makes the parent write to other pages than its cards read, unless the kernel copies what
+ * is pinned for the child (Linux 5.12), or libibverbs keeps that from the child, which must be
+ * asked for before anything is registered. */
+static void survive_forks(void)
+{
+	int error;
+
+	if (table.is_fork_initialized && table.is_fork_initialized() != TT_IB_FORK_DISABLED)
+		return;
+	error = table.fork_init ? table.fork_init() : ENOSYS;
+	if (error)
+		tt_log(TT_LOG_INFO,
+		       "verbs: ibv_fork_init: %s; a process that forks may lose what its cards write",
+		       strerror(error));
+}
+
+static void load(void)
+{
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library) {
+		snprintf(reason, sizeof(reason),
+			 "no libibverbs.so.1 (Debian: libibverbs1 ibverbs-providers): %s",
+			 dlerror());
+		return;
+	}
+	loaded = true;
+#define X(result, name, arguments) loaded = loaded && find(library, "ibv_" #name, &table.name);
+	TT_IB_CALLS(X)
+#undef X
+#define X(result, name, arguments) *(void **)&table.name = dlsym(library, "ibv_" #name);
+	TT_IB_LATER(X)
+#undef X
+	loaded = loaded && find(library, "_ibv_query_gid_table", &table.query_gid_table);
+	if (loaded)
+		survive_forks();
+}
+
+const struct tt_ib_table *tt_ib_load(char *why, size_t bytes)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+	if (!loaded)
+		snprintf(why, bytes, "%s", reason);
+	return loaded ? &table : NULL;
+}
