@@ -21,10 +21,10 @@ typedef void verb(struct tt_builder *b, int peer, struct tt_span s);
 /* Moves `count` blocks from `first` on, counted round. */
 static void move(struct tt_builder *b, verb *v, int peer, int first, int count)
 {
-	int straight = first + count <= b->n ? count : b->n - first;
+	int gdr = first + count <= b->n ? count : b->n - first;
 
-	v(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)straight));
-	v(b, peer, tt_parts(b, 0, (uint32_t)(count - straight)));
+	v(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)gdr));
+	v(b, peer, tt_parts(b, 0, (uint32_t)(count - gdr)));
 }
 
 static void build(struct tt_builder *b, const char *argument)

@@ -15,13 +15,13 @@ void tt_ring_reduce_scatter(struct tt_builder *b);
 void tt_ring_allgather(struct tt_builder *b);
 void tt_halving_reduce_scatter(struct tt_builder *b);
 void tt_doubling_allgather(struct tt_builder *b);
-void tt_direct_reduce_scatter(struct tt_builder *b);
-void tt_direct_allgather(struct tt_builder *b);
+void tt_linear_reduce_scatter(struct tt_builder *b);
+void tt_linear_allgather(struct tt_builder *b);
 
 void tt_binomial_reduce(struct tt_builder *b);
 void tt_binomial_broadcast(struct tt_builder *b);
-void tt_direct_reduce(struct tt_builder *b);
-void tt_direct_broadcast(struct tt_builder *b);
+void tt_linear_reduce(struct tt_builder *b);
+void tt_linear_broadcast(struct tt_builder *b);
 
 /* A buffer cut into one block a rank. */
 static inline struct tt_cut tt_cut_by_ranks(const struct tt_shape *shape, const char *argument)

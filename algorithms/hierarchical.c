@@ -38,11 +38,11 @@ static const struct form {
 	void (*after)(struct tt_builder *b);
 } forms[] = {
 	{ "ring", true, tt_ring_reduce_scatter, tt_ring_allgather },
-	{ "two-shot", true, tt_direct_reduce_scatter, tt_direct_allgather },
+	{ "two-shot", true, tt_linear_reduce_scatter, tt_linear_allgather },
 	{ "halving-doubling", true, tt_halving_reduce_scatter, tt_doubling_allgather },
 	{ "tree", false, tt_binomial_reduce, tt_binomial_broadcast },
 	{ "recursive-doubling", false, tt_binomial_reduce, tt_binomial_broadcast },
-	{ NULL, false, tt_direct_reduce, tt_direct_broadcast },
+	{ NULL, false, tt_linear_reduce, tt_linear_broadcast },
 };
 
 /* One side of INNER/OUTER. */

@@ -2,7 +2,7 @@
  * linear.c - everyone talks to everyone concerned, one message a pair: fewest steps, for few ranks
  *
  * Messages leave in rotated order, to rank + 1 first, so that no rank is everybody's first peer.
- * Sums are taken in rank order, ((g0 + g1) + g2) + ..., straight from the messages.
+ * Sums are taken in rank order, ((g0 + g1) + g2) + ..., gdr from the messages.
  *
  *   n = 4, reduce_scatter:   rank 1 sends in[2] to 2, in[3] to 3, in[0] to 0,
  *                            then out = in[1] of 0 + own in[1] + in[1] of 2 + in[1] of 3
@@ -19,7 +19,7 @@
  */
 #include "algorithms/forms.h"
 
-void tt_direct_reduce_scatter(struct tt_builder *b)
+void tt_linear_reduce_scatter(struct tt_builder *b)
 {
 	tt_row_begin(b);
 	for (int i = 1; i < b->n; i++)
@@ -28,7 +28,7 @@ void tt_direct_reduce_scatter(struct tt_builder *b)
 	tt_row_end(b);
 }
 
-void tt_direct_allgather(struct tt_builder *b)
+void tt_linear_allgather(struct tt_builder *b)
 {
 	tt_row_begin(b);
 	for (int i = 1; i < b->n; i++)
@@ -38,7 +38,7 @@ void tt_direct_allgather(struct tt_builder *b)
 	tt_row_end(b);
 }
 
-void tt_direct_reduce(struct tt_builder *b)
+void tt_linear_reduce(struct tt_builder *b)
 {
 	if (b->rank == b->root)
 		tt_step_reduce(b, NULL, b->n, tt_all(b));
@@ -46,7 +46,7 @@ void tt_direct_reduce(struct tt_builder *b)
 		tt_step_send(b, b->root, tt_all(b));
 }
 
-void tt_direct_broadcast(struct tt_builder *b)
+void tt_linear_broadcast(struct tt_builder *b)
 {
 	if (b->rank != b->root)
 		tt_step_recv(b, b->root, tt_all(b));
@@ -57,19 +57,19 @@ void tt_direct_broadcast(struct tt_builder *b)
 static void reduce_scatter(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
-	tt_direct_reduce_scatter(b);
+	tt_linear_reduce_scatter(b);
 }
 
 static void allgather(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
-	tt_direct_allgather(b);
+	tt_linear_allgather(b);
 }
 
 static void broadcast(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
-	tt_direct_broadcast(b);
+	tt_linear_broadcast(b);
 }
 
 static void alltoall(struct tt_builder *b, const char *argument)

@@ -1,7 +1,7 @@
 /*
  * one_shot.c - everyone sends everything to everyone: one step, for small messages and few ranks
  *
- * Each rank sums all contributions itself, in rank order, straight from
+ * Each rank sums all contributions itself, in rank order, gdr from
  * the messages; so all get the same bits without a second step. n = 2:
  * an exchange, which moves no more bytes than any other algorithm.
  *

@@ -36,18 +36,18 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 static void allreduce(struct tt_builder *b, const char *argument)
 {
 	if (takes(argument)) {
-		tt_direct_reduce_scatter(b);
-		tt_direct_allgather(b);
+		tt_linear_reduce_scatter(b);
+		tt_linear_allgather(b);
 	} else {
-		tt_direct_reduce(b);
-		tt_direct_broadcast(b);
+		tt_linear_reduce(b);
+		tt_linear_broadcast(b);
 	}
 }
 
 static void reduce(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
-	tt_direct_reduce(b);
+	tt_linear_reduce(b);
 }
 
 #define SOURCE "Dean et al. 2012, Large scale distributed deep networks"

@@ -3,7 +3,7 @@
  * share memory
  *
  * The buffer is cut into n parts. Every rank sends part p to rank p; rank p sums part p in rank
- * order, straight from the messages, and sends the sum to everyone. As few bytes as the ring, two
+ * order, gdr from the messages, and sends the sum to everyone. As few bytes as the ring, two
  * steps whatever n is, but n-1 peers at once.
  *
  *   n = 4:   1st   rank 1 sends part 2 to 2, part 3 to 3, part 0 to 0;
@@ -24,8 +24,8 @@
 static void build(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
-	tt_direct_reduce_scatter(b);
-	tt_direct_allgather(b);
+	tt_linear_reduce_scatter(b);
+	tt_linear_allgather(b);
 }
 
 const struct tt_algorithm tt_allreduce_two_shot = {

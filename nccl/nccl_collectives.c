@@ -37,23 +37,23 @@ static tuttiComm_t enter(ncclComm_t comm, ncclRedOp_t op, const char *call,
 			 ncclResult_t *ret_result)
 {
 	tuttiComm_t tutti = NULL;
-	int rc = nc_comm_check(comm, call, &tutti);
+	int rc = nccl_comm_check(comm, call, &tutti);
 
 	if (!rc && tt_unlikely((int)op >= ncclNumOps && (int)op < (int)tuttiNumOps))
 		rc = tt_fail(TT_ARG, "%s: %d is no reduction operation", call, (int)op);
 	if (tt_unlikely(rc))
-		*ret_result = nc_group_fail(rc);
+		*ret_result = nccl_group_fail(rc);
 	return rc ? NULL : tutti;
 }
 
 static ncclResult_t leave(tuttiResult_t result)
 {
-	return tt_likely(!result) ? ncclSuccess : nc_group_fail(nc_code(result));
+	return tt_likely(!result) ? ncclSuccess : nccl_group_fail(nccl_code(result));
 }
 
 #define TYPE ((tuttiDataType_t)datatype)
 #define OP ((tuttiRedOp_t)op)
-#define STREAM(in, out) nc_stream(t, stream, in, out)
+#define STREAM(in, out) nccl_stream(t, stream, in, out)
 
 NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
@@ -144,7 +144,7 @@ NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size
 
 	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes &&
 	    !tuttiCommCount(t, &n) && count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n &&
-	    nc_on_device(sendbuff))
+	    nccl_on_device(sendbuff))
 		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t,
 					       STREAM(sendbuff, recvbuff)));
 	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t,

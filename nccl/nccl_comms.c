@@ -9,7 +9,7 @@
 
 #include "nccl/nccl_layer.h"
 
-ncclComm_t nc_comm_new(bool blocking)
+ncclComm_t nccl_comm_new(bool blocking)
 {
 	ncclComm_t c = tt_handle_new(sizeof(*c));
 
@@ -34,7 +34,7 @@ static int check_handle(ncclComm_t c, const char *call)
 	return 0;
 }
 
-int nc_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
+int nccl_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
 {
 	tuttiComm_t tutti;
 	int rc = check_handle(c, call), state;
@@ -63,15 +63,15 @@ NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *as
 	if (!rc && !asyncError)
 		rc = tt_fail(TT_ARG, "ncclCommGetAsyncError: asyncError is NULL");
 	if (rc)
-		return nc_result(rc);
+		return nccl_result(rc);
 	state = atomic_load(&comm->state);
 	tutti = atomic_load(&comm->tutti);
 	/* aborted meanwhile: that was a zero */
 	if ((rc = check_handle(comm, "ncclCommGetAsyncError")))
-		return nc_result(rc);
+		return nccl_result(rc);
 	if (tutti && (state == ncclSuccess || state == ncclInProgress) &&
 	    !tuttiCommGetAsyncError(tutti, &broken) && broken)
-		state = nc_result(tt_fail(nc_code(broken), "%s", tuttiGetLastError(tutti)));
+		state = nccl_result(tt_fail(nccl_code(broken), "%s", tuttiGetLastError(tutti)));
 	*asyncError = (ncclResult_t)state;
 	return ncclSuccess;
 }
@@ -80,11 +80,11 @@ static ncclResult_t give(ncclComm_t comm, const char *call, int *to,
 			 tuttiResult_t (*ask)(const tuttiComm_t, int *))
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, call, &tutti);
+	int rc = nccl_comm_check(comm, call, &tutti);
 
 	if (!rc && !to)
 		rc = tt_fail(TT_ARG, "%s: the place for the answer is NULL", call);
-	return nc_result(rc ? rc : nc_code(ask(tutti, to)));
+	return nccl_result(rc ? rc : nccl_code(ask(tutti, to)));
 }
 
 NCCL_CALL(ncclResult_t, ncclCommCount, const ncclComm_t comm, int *count)
@@ -102,26 +102,26 @@ NCCL_CALL(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int *device)
 	return give(comm, "ncclCommCuDevice", device, tuttiCommCuDevice);
 }
 
-static int run_finalize(struct nc_job *job)
+static int run_finalize(struct nccl_job *job)
 {
-	return nc_code(tuttiCommFinalize(atomic_load(&job->comm->tutti)));
+	return nccl_code(tuttiCommFinalize(atomic_load(&job->comm->tutti)));
 }
 
 NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 {
-	struct nc_job *job;
+	struct nccl_job *job;
 	tuttiComm_t tutti;
 	int rc;
 
 	if (!comm)
 		return ncclSuccess;
-	rc = nc_comm_check(comm, "ncclCommFinalize", &tutti);
+	rc = nccl_comm_check(comm, "ncclCommFinalize", &tutti);
 	if (!rc && comm->blocking)
-		rc = nc_code(tuttiCommFinalize(tutti));
+		rc = nccl_code(tuttiCommFinalize(tutti));
 	if (rc || comm->blocking)
-		return nc_result(rc);
-	job = nc_job_new(run_finalize, comm, NULL, false);
-	return nc_result(job ? nc_jobs_run(job) : TT_SYSTEM);
+		return nccl_result(rc);
+	job = nccl_job_new(run_finalize, comm, NULL, false);
+	return nccl_result(job ? nccl_jobs_run(job) : TT_SYSTEM);
 }
 
 /* One that is still joining is waited for, so that the
@@ -135,13 +135,13 @@ NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 		return ncclSuccess;
 	rc = check_handle(comm, "ncclCommDestroy");
 	if (rc)
-		return nc_result(rc);
-	nc_jobs_wait(comm);
-	if (!nc_comm_take(comm, false, &tutti))
-		return nc_result(check_handle(comm, "ncclCommDestroy"));
-	rc = tutti ? nc_code(tuttiCommDestroy(tutti)) : 0;
-	nc_comm_drop(comm);
-	return nc_result(rc);
+		return nccl_result(rc);
+	nccl_jobs_wait(comm);
+	if (!nccl_comm_take(comm, false, &tutti))
+		return nccl_result(check_handle(comm, "ncclCommDestroy"));
+	rc = tutti ? nccl_code(tuttiCommDestroy(tutti)) : 0;
+	nccl_comm_drop(comm);
+	return nccl_result(rc);
 }
 
 NCCL_CALL(ncclResult_t, ncclCommAbort, ncclComm_t comm)
@@ -152,9 +152,9 @@ NCCL_CALL(ncclResult_t, ncclCommAbort, ncclComm_t comm)
 	if (!comm)
 		return ncclSuccess;
 	rc = check_handle(comm, "ncclCommAbort");
-	if (rc || !nc_comm_take(comm, true, &tutti))
-		return nc_result(rc ? rc : check_handle(comm, "ncclCommAbort"));
-	rc = tutti ? nc_code(tuttiCommAbort(tutti)) : 0;
-	nc_comm_drop(comm);
-	return nc_result(rc);
+	if (rc || !nccl_comm_take(comm, true, &tutti))
+		return nccl_result(rc ? rc : check_handle(comm, "ncclCommAbort"));
+	rc = tutti ? nccl_code(tuttiCommAbort(tutti)) : 0;
+	nccl_comm_drop(comm);
+	return nccl_result(rc);
 }

@@ -51,10 +51,10 @@ static int check_fields(const ncclConfig_t *c)
 }
 
 /* The environment wins over the config, as with NCCL. */
-int nc_config_read(const ncclConfig_t *config, struct nc_options *ret_options)
+int nccl_config_read(const ncclConfig_t *config, struct nccl_options *ret_options)
 {
 	ncclConfig_t c = NCCL_CONFIG_INITIALIZER;
-	struct nc_options o = { .blocking = true };
+	struct nccl_options o = { .blocking = true };
 	int rc;
 
 	if (config) {
@@ -72,8 +72,8 @@ int nc_config_read(const ncclConfig_t *config, struct nc_options *ret_options)
 		    c.commName)
 			snprintf(o.name, sizeof(o.name), "%s", c.commName);
 	}
-	if (nc_environment()->blocking >= 0)
-		o.blocking = nc_environment()->blocking;
+	if (nccl_environment()->blocking >= 0)
+		o.blocking = nccl_environment()->blocking;
 	*ret_options = o;
 	return 0;
 }

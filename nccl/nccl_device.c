@@ -10,7 +10,7 @@
 
 #define CU_INVALID_DEVICE 101
 
-int nc_context_of_device(int device, void **ret_context)
+int nccl_context_of_device(int device, void **ret_context)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tt_cuctx context;
@@ -31,17 +31,17 @@ int nc_context_of_device(int device, void **ret_context)
 }
 
 /* With none current it is device 0's: a program that never chose a device works on that one. */
-void *nc_context_of_caller(void)
+void *nccl_context_of_caller(void)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	void *context = NULL;
 
 	if (cu && (cu->ctx_current(&context) || !context))
-		nc_context_of_device(0, &context);
+		nccl_context_of_device(0, &context);
 	return context;
 }
 
-void nc_context_enter(void *context)
+void nccl_context_enter(void *context)
 {
 	if (context)
 		tt_cuda_here()->ctx_set(context);
@@ -55,7 +55,7 @@ static int classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *re
 	int rc;
 
 	*ret_mem = (struct tt_mem){ .kind = TT_MEM_HOST };
-	if (!cu || !ptr || !(context = nc_context_of_caller()) || cu->ctx_push(context))
+	if (!cu || !ptr || !(context = nccl_context_of_caller()) || cu->ctx_push(context))
 		return 0;
 	rc = tt_cuda_classify(cu, ptr, ret_mem);
 	cu->ctx_pop(&context);
@@ -69,7 +69,7 @@ static bool of_cuda(const struct tt_cuda *cu, const void *ptr)
 	return !classify(cu, ptr, &m) && m.kind != TT_MEM_HOST;
 }
 
-bool nc_on_device(const void *ptr)
+bool nccl_on_device(const void *ptr)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct tt_mem m;
@@ -80,7 +80,7 @@ bool nc_on_device(const void *ptr)
 /* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless
  * all is host memory. A call without memory, of no elements, goes with the others of its group: on
  * a rank with a device those are most likely of its memory. */
-tuttiStream_t nc_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
+tuttiStream_t nccl_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();
 	int device;
@@ -96,17 +96,17 @@ tuttiStream_t nc_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, 
 NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	void *context = nc_context_of_caller();
+	void *context = nccl_context_of_caller();
 	tt_cuptr device;
 	int rc, mode;
 
 	if (!ptr || !context)
-		return nc_result(nc_code(tuttiMemAlloc(ptr, size)));
+		return nccl_result(nccl_code(tuttiMemAlloc(ptr, size)));
 	mode = tt_gpu_enter(context);          /* pools grow while graphs are captured */
 	rc = cu->mem_alloc(&device, size ? size : 1);
 	tt_gpu_leave(context, mode);
 	if (rc)
-		return nc_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
+		return nccl_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
 	*ptr = (void *)(uintptr_t)device;
 	return ncclSuccess;
 }
@@ -119,10 +119,10 @@ NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
 	void *context;
 
 	if (rc || m.kind < TT_MEM_DEVICE)
-		return nc_result(rc ? rc : nc_code(tuttiMemFree(ptr)));
-	context = nc_context_of_caller();
+		return nccl_result(rc ? rc : nccl_code(tuttiMemFree(ptr)));
+	context = nccl_context_of_caller();
 	mode = tt_gpu_enter(context);
 	rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
 	tt_gpu_leave(context, mode);
-	return nc_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
+	return nccl_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
 }

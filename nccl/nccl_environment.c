@@ -18,7 +18,7 @@
  * watchdogs of their own; NCCL waits for ever. */
 #define PATIENCE_MS 1800000
 
-static struct nc_environment values;
+static struct nccl_environment values;
 
 /* What is not a number of that range is not handed on: NCCL takes its default then. */
 static const struct { const char *ours, *theirs; long low, high;
@@ -169,7 +169,7 @@ static void look(void)
 	tell_ignored();
 }
 
-const struct nc_environment *nc_environment(void)
+const struct nccl_environment *nccl_environment(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

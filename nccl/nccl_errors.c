@@ -23,7 +23,7 @@ static void keep(const char *text)
 
 /* 2.28 has no code for a deadline that passed;
  * that ranks are missing is what its users can act on. */
-ncclResult_t nc_result(int code)
+ncclResult_t nccl_result(int code)
 {
 	if (code >= 0)
 		return code ? ncclInProgress : ncclSuccess;
@@ -34,7 +34,7 @@ ncclResult_t nc_result(int code)
 NCCL_CALL(ncclResult_t, ncclGetVersion, int *version)
 {
 	if (!version)
-		return nc_result(tt_fail(TT_ARG, "ncclGetVersion: version is NULL"));
+		return nccl_result(tt_fail(TT_ARG, "ncclGetVersion: version is NULL"));
 	*version = NCCL_VERSION_CODE;
 	return ncclSuccess;
 }

@@ -15,22 +15,22 @@
 static __thread struct group {
 	int depth, error;
 	char text[1024];
-	struct nc_job *first, **last;
+	struct nccl_job *first, **last;
 } group;
 
-ncclResult_t nc_group_fail(int code)
+ncclResult_t nccl_group_fail(int code)
 {
 	if (group.depth && !group.error) {
 		group.error = code;
 		snprintf(group.text, sizeof(group.text), "%s", tt_error_text());
 	}
-	return nc_result(code);
+	return nccl_result(code);
 }
 
-ncclResult_t nc_group_job(struct nc_job *job)
+ncclResult_t nccl_group_job(struct nccl_job *job)
 {
 	if (!group.depth)
-		return nc_result(nc_jobs_run(job));
+		return nccl_result(nccl_jobs_run(job));
 	if (!group.first)
 		group.last = &group.first;
 	*group.last = job;
@@ -41,15 +41,15 @@ ncclResult_t nc_group_job(struct nc_job *job)
 NCCL_CALL(ncclResult_t, ncclGroupStart, void)
 {
 	group.depth++;
-	return nc_result(nc_code(tuttiGroupStart()));
+	return nccl_result(nccl_code(tuttiGroupStart()));
 }
 
 /* A group that failed while it was filled: its joins never start, their handles are gone. */
-static void discard(struct nc_job *first)
+static void discard(struct nccl_job *first)
 {
-	for (struct nc_job *next; first; first = next) {
+	for (struct nccl_job *next; first; first = next) {
 		next = first->next;
-		nc_job_discard(first);
+		nccl_job_discard(first);
 	}
 }
 
@@ -59,22 +59,22 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 	int rc = 0, joined = 0;
 
 	if (!g.depth)
-		return nc_result(tt_fail(TT_USAGE, "ncclGroupEnd without ncclGroupStart"));
+		return nccl_result(tt_fail(TT_USAGE, "ncclGroupEnd without ncclGroupStart"));
 	if (--group.depth)
-		return nc_result(nc_code(tuttiGroupEnd()));
+		return nccl_result(nccl_code(tuttiGroupEnd()));
 	memset(&group, 0, sizeof(group));
 	if (g.error)
 		discard(g.first);
 	else if (g.first)
-		joined = nc_jobs_run(g.first);
+		joined = nccl_jobs_run(g.first);
 	if (joined < 0)
 		snprintf(g.text, sizeof(g.text), "%s", tt_error_text());
 	rc = g.error ? g.error : joined < 0 ? joined : 0;
 	if (rc)
 		/* tutti's group runs nothing then */
 		tt_group_fail(tt_fail(rc, "%s", g.text));
-	rc = nc_code(tuttiGroupEnd());
-	return nc_result(rc ? rc : joined);
+	rc = nccl_code(tuttiGroupEnd());
+	return nccl_result(rc ? rc : joined);
 }
 
 /* There is no model of time to ask. The group is closed, and nothing of it runs. */
@@ -84,14 +84,14 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 
 	(void)info;
 	if (!g.depth)
-		return nc_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
+		return nccl_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
 	tt_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
 	if (!--group.depth) {
 		memset(&group, 0, sizeof(group));
 		discard(g.first);
 	}
 	tuttiGroupEnd();
-	return nc_result(tt_fail(TT_USAGE,
+	return nccl_result(tt_fail(TT_USAGE,
 		"ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
 		"the group was closed and not run"));
 }

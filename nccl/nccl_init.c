@@ -28,60 +28,60 @@ static int id_from_environment(const char *root, tuttiUniqueId *ret_id)
 
 NCCL_CALL(ncclResult_t, ncclGetUniqueId, ncclUniqueId *uniqueId)
 {
-	const char *root = nc_environment()->root;
+	const char *root = nccl_environment()->root;
 	tuttiUniqueId id;
 	int rc;
 
 	if (!uniqueId)
-		return nc_result(tt_fail(TT_ARG, "ncclGetUniqueId: uniqueId is NULL"));
-	rc = root ? id_from_environment(root, &id) : nc_code(tuttiGetUniqueId(&id));
+		return nccl_result(tt_fail(TT_ARG, "ncclGetUniqueId: uniqueId is NULL"));
+	rc = root ? id_from_environment(root, &id) : nccl_code(tuttiGetUniqueId(&id));
 	if (!rc)
 		memcpy(uniqueId, &id, sizeof(id));
-	return nc_result(rc);
+	return nccl_result(rc);
 }
 
-static tuttiConfig_t config_of(const struct nc_job *job)
+static tuttiConfig_t config_of(const struct nccl_job *job)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
-	config.timeout_ms = nc_environment()->timeout_ms;
+	config.timeout_ms = nccl_environment()->timeout_ms;
 	config.name = *job->options.name ? job->options.name : NULL;
 	return config;
 }
 
-static int run_join(struct nc_job *job)
+static int run_join(struct nccl_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	return nc_code(tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank,
+	return nccl_code(tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank,
 					       &config));
 }
 
-static int run_split(struct nc_job *job)
+static int run_split(struct nccl_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	return nc_code(tuttiCommSplit(atomic_load(&job->parent->tutti), job->color, job->key,
+	return nccl_code(tuttiCommSplit(atomic_load(&job->parent->tutti), job->color, job->key,
 				      &job->made, &config));
 }
 
-static int run_shrink(struct nc_job *job)
+static int run_shrink(struct nccl_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	return nc_code(tuttiCommShrink(atomic_load(&job->parent->tutti), job->excluded,
+	return nccl_code(tuttiCommShrink(atomic_load(&job->parent->tutti), job->excluded,
 				       job->nexcluded, &job->made, &config, job->flags));
 }
 
 /* Ready to run; *comm is the handle from now on. */
 static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
-		    const struct nc_options *options, void *context, struct nc_job **ret_job)
+		    const struct nccl_options *options, void *context, struct nccl_job **ret_job)
 {
-	ncclComm_t handle = nc_comm_new(options->blocking);
-	struct nc_job *job = handle ? nc_job_new(run_join, handle, NULL, options->blocking) : NULL;
+	ncclComm_t handle = nccl_comm_new(options->blocking);
+	struct nccl_job *job = handle ? nccl_job_new(run_join, handle, NULL, options->blocking) : NULL;
 
 	if (!job) {
-		nc_comm_drop(handle);
+		nccl_comm_drop(handle);
 		return TT_SYSTEM;
 	}
 	memcpy(&job->id, id, sizeof(job->id));
@@ -90,7 +90,7 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 	job->options = *options;
 	job->context = context;
 	job->place = comm;
-	nc_place(comm, handle);
+	nccl_place(comm, handle);
 	*ret_job = job;
 	return 0;
 }
@@ -98,21 +98,21 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
 			 const ncclConfig_t *config)
 {
-	struct nc_options options;
-	struct nc_job *job;
-	int rc = nc_config_read(config, &options);
+	struct nccl_options options;
+	struct nccl_job *job;
+	int rc = nccl_config_read(config, &options);
 
 	if (!comm)
 		rc = tt_fail(TT_ARG, "ncclCommInitRank: comm is NULL");
 	else
-		nc_place(comm, NULL);
+		nccl_place(comm, NULL);
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
 		rc = tt_fail(TT_ARG,
 			"ncclCommInitRank: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			rank, nranks);
 	if (!rc)
-		rc = new_join(comm, nranks, id, rank, &options, nc_context_of_caller(), &job);
-	return rc ? nc_group_fail(rc) : nc_group_job(job);
+		rc = new_join(comm, nranks, id, rank, &options, nccl_context_of_caller(), &job);
+	return rc ? nccl_group_fail(rc) : nccl_group_job(job);
 }
 
 NCCL_CALL(ncclResult_t, ncclCommInitRankConfig, ncclComm_t *comm, int nranks, ncclUniqueId commId,
@@ -133,7 +133,7 @@ NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, 
 	  ncclUniqueId *ids, ncclConfig_t *config)
 {
 	if (nids < 1 || !ids)
-		return nc_group_fail(tt_fail(TT_ARG,
+		return nccl_group_fail(tt_fail(TT_ARG,
 			"ncclCommInitRankScalable: %d ids at %p; want at least one", nids,
 			(void *)ids));
 	return join(comm, nranks, &ids[0], rank, config);
@@ -141,66 +141,66 @@ NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, 
 
 NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int *devlist)
 {
-	struct nc_options options;
-	struct nc_job *first = NULL, **at = &first;
+	struct nccl_options options;
+	struct nccl_job *first = NULL, **at = &first;
 	ncclUniqueId id;
-	int rc = nc_config_read(NULL, &options);
+	int rc = nccl_config_read(NULL, &options);
 
 	if (!rc && (!comms || ndev < 1))
 		rc = tt_fail(TT_ARG,
 			     "ncclCommInitAll: comms %p, ndev %d: want an array of at least 1",
 			     (void *)comms, ndev);
 	if (rc)
-		return nc_result(rc);
+		return nccl_result(rc);
 	if ((rc = (int)pncclGetUniqueId(&id)))
 		return (ncclResult_t)rc;
 	options.blocking = true;
 	for (int i = 0; i < ndev && !rc; i++) {
 		void *context;
 
-		rc = nc_context_of_device(devlist ? devlist[i] : i, &context);
+		rc = nccl_context_of_device(devlist ? devlist[i] : i, &context);
 		if (!rc)
 			rc = new_join(&comms[i], ndev, &id, i, &options, context, at);
 		at = rc ? at : &(*at)->next;
 	}
 	if (!rc)
-		return nc_result(nc_jobs_run(first));
-	for (struct nc_job *next; first; first = next) {
+		return nccl_result(nccl_jobs_run(first));
+	for (struct nccl_job *next; first; first = next) {
 		next = first->next;
-		nc_job_discard(first);
+		nccl_job_discard(first);
 	}
-	return nc_result(rc);
+	return nccl_result(rc);
 }
 
 /* A communicator out of comm: the handle, NULL for a rank
  * that will not be in it, and the job to be run. */
-static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *), bool member,
-		  ncclComm_t *newcomm, const ncclConfig_t *config, struct nc_job **ret_job)
+static int derive(ncclComm_t comm, const char *call, int (*run)(struct nccl_job *), bool member,
+		  ncclComm_t *newcomm, const ncclConfig_t *config, struct nccl_job **ret_job)
 {
-	struct nc_options options = { .blocking = true };
-	struct nc_job *job = NULL;
+	struct nccl_options options = { .blocking = true };
+	struct nccl_job *job = NULL;
 	ncclComm_t handle;
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, call, &tutti);
+	int rc = nccl_comm_check(comm, call, &tutti);
 
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "%s: newcomm is NULL", call);
 	if (!rc && !config)
 		options.blocking = comm->blocking;
 	else if (!rc)
-		rc = nc_config_read(config, &options);
+		rc = nccl_config_read(config, &options);
 	if (rc)
 		return rc;
-	handle = member ? nc_comm_new(options.blocking) : NULL;
+	handle = member ? nccl_comm_new(options.blocking) : NULL;
 	if (handle || !member)
-		job = nc_job_new(run, handle, comm, options.blocking);
-	nc_place(newcomm, job ? handle : NULL);
+		job = nccl_job_new(run, handle, comm, options.blocking);
+	nccl_place(newcomm, job ? handle : NULL);
 	if (!job) {
-		nc_comm_drop(handle);
+		nccl_comm_drop(handle);
 		return TT_SYSTEM;
 	}
 	job->options = options;
-	job->context = nc_context_of_caller();
+	job->context = nccl_context_of_caller();
 	job->place = newcomm;
 	*ret_job = job;
 	return 0;
@@ -209,15 +209,15 @@ static int derive(ncclComm_t comm, const char *call, int (*run)(struct nc_job *)
 NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm,
 	  ncclConfig_t *config)
 {
-	struct nc_job *job;
+	struct nccl_job *job;
 	int rc = derive(comm, "ncclCommSplit", run_split, color != NCCL_SPLIT_NOCOLOR, newcomm,
 			config, &job);
 
 	if (rc)
-		return nc_group_fail(rc);
+		return nccl_group_fail(rc);
 	job->color = color;
 	job->key = key;
-	return nc_group_job(job);
+	return nccl_group_job(job);
 }
 
 /* Who is missing must be said: to find it out, as tuttiCommShrink can, would take half of a long
@@ -225,7 +225,7 @@ NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, nccl
 NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexcluded,
 	  ncclComm_t *newcomm, ncclConfig_t *config, int flags)
 {
-	struct nc_job *job = NULL;
+	struct nccl_job *job = NULL;
 	int rc = nexcluded < 1 || !excluded
 			 ? tt_fail(TT_ARG,
 				   "ncclCommShrink: %d ranks to exclude at %p; want at least one",
@@ -233,16 +233,16 @@ NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexc
 			 : derive(comm, "ncclCommShrink", run_shrink, true, newcomm, config, &job);
 
 	if (rc)
-		return nc_group_fail(rc);
+		return nccl_group_fail(rc);
 	job->excluded = malloc((size_t)nexcluded * sizeof(*excluded));
 	if (!job->excluded) {
-		nc_job_discard(job);
-		return nc_group_fail(tt_fail(TT_SYSTEM,
+		nccl_job_discard(job);
+		return nccl_group_fail(tt_fail(TT_SYSTEM,
 					     "ncclCommShrink: no memory for a list of %d ranks",
 					     nexcluded));
 	}
 	memcpy(job->excluded, excluded, (size_t)nexcluded * sizeof(*excluded));
 	job->nexcluded = nexcluded;
 	job->flags = flags;
-	return nc_group_job(job);
+	return nccl_group_job(job);
 }

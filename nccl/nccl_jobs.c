@@ -25,14 +25,14 @@ static void drop(ncclComm_t c)
 		tt_handle_free(c, sizeof(*c));
 }
 
-void nc_comm_drop(ncclComm_t c)
+void nccl_comm_drop(ncclComm_t c)
 {
 	pthread_mutex_lock(&lock);
 	drop(c);
 	pthread_mutex_unlock(&lock);
 }
 
-bool nc_comm_take(ncclComm_t c, bool aborted, tuttiComm_t *ret_tutti)
+bool nccl_comm_take(ncclComm_t c, bool aborted, tuttiComm_t *ret_tutti)
 {
 	unsigned magic = NC_MAGIC;
 	bool taken;
@@ -48,7 +48,7 @@ bool nc_comm_take(ncclComm_t c, bool aborted, tuttiComm_t *ret_tutti)
 	return taken;
 }
 
-void nc_jobs_wait(ncclComm_t c)
+void nccl_jobs_wait(ncclComm_t c)
 {
 	pthread_mutex_lock(&lock);
 	while (c->jobs && !c->aborted)
@@ -56,10 +56,10 @@ void nc_jobs_wait(ncclComm_t c)
 	pthread_mutex_unlock(&lock);
 }
 
-struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm_t parent,
+struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, ncclComm_t parent,
 			  bool blocking)
 {
-	struct nc_job *job = calloc(1, sizeof(*job));
+	struct nccl_job *job = calloc(1, sizeof(*job));
 
 	if (!job) {
 		tt_fail(TT_SYSTEM, "no memory to make a communicator");
@@ -74,7 +74,7 @@ struct nc_job *nc_job_new(int (*run)(struct nc_job *), ncclComm_t comm, ncclComm
 
 /* A caller that waits for the job uses the parent for nothing else,
  * and its watchdog must see no change. */
-static void begin(struct nc_job *job, ncclComm_t c)
+static void begin(struct nccl_job *job, ncclComm_t c)
 {
 	if (!c)
 		return;
@@ -87,7 +87,7 @@ static void begin(struct nc_job *job, ncclComm_t c)
 }
 
 /* Two splits of one communicator would take each other's answers. */
-static void await_turn(struct nc_job *job)
+static void await_turn(struct nccl_job *job)
 {
 	pthread_mutex_lock(&lock);
 	while (job->parent && job->parent->ended != job->turn)
@@ -97,9 +97,9 @@ static void await_turn(struct nc_job *job)
 
 /* The last job decides the state of its communicator;
  * a parent goes on whatever became of its child. */
-static void end(struct nc_job *job, ncclComm_t c)
+static void end(struct nccl_job *job, ncclComm_t c)
 {
-	int result = c == job->comm && job->result ? (int)nc_result(job->result) : ncclSuccess;
+	int result = c == job->comm && job->result ? (int)nccl_result(job->result) : ncclSuccess;
 
 	if (!c)
 		return;
@@ -112,7 +112,7 @@ static void end(struct nc_job *job, ncclComm_t c)
 	drop(c);
 }
 
-static void release(struct nc_job *job)
+static void release(struct nccl_job *job)
 {
 	if (--job->holders)
 		return;
@@ -120,17 +120,17 @@ static void release(struct nc_job *job)
 	free(job);
 }
 
-void nc_job_discard(struct nc_job *job)
+void nccl_job_discard(struct nccl_job *job)
 {
 	if (job->place)
-		nc_place(job->place, NULL);
-	if (job->comm && nc_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
-		nc_comm_drop(job->comm);
+		nccl_place(job->place, NULL);
+	if (job->comm && nccl_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
+		nccl_comm_drop(job->comm);
 	free(job->excluded);
 	free(job);
 }
 
-static void finish(struct nc_job *job)
+static void finish(struct nccl_job *job)
 {
 	tuttiComm_t orphan = NULL;
 
@@ -152,9 +152,9 @@ static void finish(struct nc_job *job)
 
 static void *job_thread(void *arg)
 {
-	struct nc_job *job = arg;
+	struct nccl_job *job = arg;
 
-	nc_context_enter(job->context);
+	nccl_context_enter(job->context);
 	await_turn(job);
 	job->result = job->run(job);
 	finish(job);
@@ -162,7 +162,7 @@ static void *job_thread(void *arg)
 }
 
 /* The job is held twice: by its thread, and by who started it. */
-static void start(struct nc_job *job)
+static void start(struct nccl_job *job)
 {
 	sigset_t all, old;
 	pthread_t thread;
@@ -187,7 +187,7 @@ static void start(struct nc_job *job)
 }
 
 /* How a job ended: 0 | 1 still running | code. A blocking one is waited for. */
-static int outcome(struct nc_job *job)
+static int outcome(struct nccl_job *job)
 {
 	ncclComm_t failed = NULL;
 	int rc;
@@ -203,23 +203,23 @@ static int outcome(struct nc_job *job)
 				   : 1;
 	if (rc < 0 && job->blocking && job->place && job->done) {
 		failed = job->comm;
-		nc_place(job->place, NULL);
+		nccl_place(job->place, NULL);
 	}
 	release(job);
 	pthread_mutex_unlock(&lock);
-	if (failed && nc_comm_take(failed, true, &(tuttiComm_t){ NULL }))
-		nc_comm_drop(failed);
+	if (failed && nccl_comm_take(failed, true, &(tuttiComm_t){ NULL }))
+		nccl_comm_drop(failed);
 	return rc;
 }
 
-int nc_jobs_run(struct nc_job *first)
+int nccl_jobs_run(struct nccl_job *first)
 {
 	char text[1024] = "";
 	int result = 0;
 
-	for (struct nc_job *j = first; j; j = j->next)
+	for (struct nccl_job *j = first; j; j = j->next)
 		start(j);
-	for (struct nc_job *j = first, *next; j; j = next) {
+	for (struct nccl_job *j = first, *next; j; j = next) {
 		int rc;
 
 		next = j->next;

@@ -9,17 +9,17 @@ NCCL_CALL(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void *buff, siz
 	  void **handle)
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommRegister", &tutti);
+	int rc = nccl_comm_check(comm, "ncclCommRegister", &tutti);
 
-	return nc_result(rc ? rc : nc_code(tuttiCommRegister(tutti, buff, size, handle)));
+	return nccl_result(rc ? rc : nccl_code(tuttiCommRegister(tutti, buff, size, handle)));
 }
 
 NCCL_CALL(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void *handle)
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommDeregister", &tutti);
+	int rc = nccl_comm_check(comm, "ncclCommDeregister", &tutti);
 
-	return nc_result(rc ? rc : nc_code(tuttiCommDeregister(tutti, handle)));
+	return nccl_result(rc ? rc : nccl_code(tuttiCommDeregister(tutti, handle)));
 }
 
 /* Where NCCL has no faster way for windows than for other memory, the call succeeds and there is no
@@ -29,7 +29,7 @@ NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, siz
 	  ncclWindow_t *win, int winFlags)
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommWindowRegister", &tutti);
+	int rc = nccl_comm_check(comm, "ncclCommWindowRegister", &tutti);
 
 	(void)winFlags;
 	if (!rc && (!win || !buff || !size))
@@ -37,28 +37,28 @@ NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, siz
 			     size, (void *)win);
 	if (!rc)
 		*win = NULL;
-	return nc_result(rc);
+	return nccl_result(rc);
 }
 
 NCCL_CALL(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win)
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclCommWindowDeregister", &tutti);
+	int rc = nccl_comm_check(comm, "ncclCommWindowDeregister", &tutti);
 
 	if (!rc && win)
 		rc = tt_fail(TT_ARG, "ncclCommWindowDeregister: %p is no window", (void *)win);
-	return nc_result(rc);
+	return nccl_result(rc);
 }
 
 NCCL_CALL(ncclResult_t, ncclWinGetUserPtr, ncclComm_t comm, ncclWindow_t win, void **outUserPtr)
 {
 	tuttiComm_t tutti;
-	int rc = nc_comm_check(comm, "ncclWinGetUserPtr", &tutti);
+	int rc = nccl_comm_check(comm, "ncclWinGetUserPtr", &tutti);
 
 	if (!rc && (win || !outUserPtr))
 		rc = tt_fail(TT_ARG, "ncclWinGetUserPtr: %p is no window, or outUserPtr is NULL",
 			     (void *)win);
 	if (!rc)
 		*outUserPtr = NULL;
-	return nc_result(rc);
+	return nccl_result(rc);
 }

@@ -9,7 +9,7 @@
 
 static ncclResult_t unbuilt(const char *call, const char *instead)
 {
-	return nc_group_fail(tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call,
+	return nccl_group_fail(tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call,
 				     instead));
 }
 

@@ -8,7 +8,7 @@
 
 enum { COPY_LEAST = 1 << 20, COPY_ROUNDS = 4, COPIES = 8 };
 
-bool tt_cuda_device_parse(const char *text, int *ret_ordinal)
+bool tool_cuda_device_parse(const char *text, int *ret_ordinal)
 {
 	unsigned long number;
 	char *end;
@@ -25,12 +25,12 @@ bool tt_cuda_device_parse(const char *text, int *ret_ordinal)
 	return *end == '\0' && number < 1024;
 }
 
-void tt_cuda_device_prepare(void)
+void tool_cuda_device_prepare(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-static int describe(struct tt_cuda_device *d)
+static int describe(struct tool_cuda_device *d)
 {
 	int device, rc = d->cu->device_get(&device, d->ordinal);
 
@@ -45,9 +45,9 @@ static int describe(struct tt_cuda_device *d)
 	return rc ? rc : d->cu->ctx_set(d->ctx);
 }
 
-int tt_cuda_device_take(int ordinal, int local_rank, struct tt_cuda_device *ret)
+int tool_cuda_device_take(int ordinal, int local_rank, struct tool_cuda_device *ret)
 {
-	struct tt_cuda_device d = { .cu = tt_cuda_load() };
+	struct tool_cuda_device d = { .cu = tt_cuda_load() };
 	int rc;
 
 	if (!d.cu)
@@ -125,7 +125,7 @@ static int copy_round(const struct tt_cuda *cu, const struct copying *c, float *
 	return rc ? rc : cu->event_elapsed(ret_ms, c->begin, c->end);
 }
 
-int tt_cuda_device_copy_gbps(const struct tt_cuda_device *d, double *ret_gbps, size_t *ret_bytes)
+int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps, size_t *ret_bytes)
 {
 	struct copying c = { .from = 0 };
 	float ms, best = 0;

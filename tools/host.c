@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-void tt_host_cpu(char *text, size_t bytes)
+void tool_host_cpu(char *text, size_t bytes)
 {
 	FILE *f = fopen("/proc/cpuinfo", "r");
 	struct utsname names;
@@ -89,7 +89,7 @@ static uint64_t left_in_groups(void)
 	return least;
 }
 
-uint64_t tt_host_free_bytes(void)
+uint64_t tool_host_free_bytes(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
 	unsigned long long kb;

@@ -17,7 +17,7 @@
 
 enum { MAX_OPTIONS = 64, VERSION = 255, LONG_ONLY = 256 };
 
-int tt_parse_size(const char *text, uint64_t *ret_bytes)
+int tool_parse_size(const char *text, uint64_t *ret_bytes)
 {
 	static const char suffixes[] = "kmgt";
 	size_t digits = strspn(text, "0123456789.");
@@ -43,7 +43,7 @@ int tt_parse_size(const char *text, uint64_t *ret_bytes)
 	return 0;
 }
 
-int tt_parse_number(const char **text, int min, int max)
+int tool_parse_number(const char **text, int min, int max)
 {
 	char *end;
 	long value = strtol(*text, &end, 10);
@@ -69,7 +69,7 @@ static bool spells(const char *word, size_t length, const char *text)
 	return false;
 }
 
-int tt_find_word(const char *words, const char *text)
+int tool_find_word(const char *words, const char *text)
 {
 	int number = 0;
 
@@ -84,7 +84,7 @@ int tt_find_word(const char *words, const char *text)
 	return -1;
 }
 
-int tt_refuse(const char *tool, const char *format, ...)
+int tool_refuse(const char *tool, const char *format, ...)
 {
 	va_list args;
 
@@ -96,7 +96,7 @@ int tt_refuse(const char *tool, const char *format, ...)
 	return 2;
 }
 
-int tt_edit_distance(const char *a, const char *b)
+int tool_edit_distance(const char *a, const char *b)
 {
 	int row[64], na = (int)strlen(a), nb = (int)strlen(b);
 
@@ -124,16 +124,16 @@ int tt_edit_distance(const char *a, const char *b)
 
 /* ---- one value ------------------------------------------------------------------------------- */
 
-static bool in_range(const struct tt_option *o, double value)
+static bool in_range(const struct tool_option *o, double value)
 {
 	if (o->min == 0 && o->max == 0)
 		return value >= 0;
 	return value >= o->min && value <= o->max;
 }
 
-static const char *read_int(const struct tt_option *o, const char *text, int64_t *field)
+static const char *read_int(const struct tool_option *o, const char *text, int64_t *field)
 {
-	int word = o->words ? tt_find_word(o->words, text) : -1;
+	int word = o->words ? tool_find_word(o->words, text) : -1;
 	char *end;
 	long long value;
 
@@ -151,7 +151,7 @@ static const char *read_int(const struct tt_option *o, const char *text, int64_t
 	return in_range(o, (double)value) ? NULL : "out of range";
 }
 
-static const char *read_real(const struct tt_option *o, const char *text, double *field)
+static const char *read_real(const struct tool_option *o, const char *text, double *field)
 {
 	char *end;
 
@@ -162,42 +162,42 @@ static const char *read_real(const struct tt_option *o, const char *text, double
 }
 
 /* Returns NULL, or what is wrong with the text. */
-static const char *read_value(const struct tt_option *o, const char *text, void *values)
+static const char *read_value(const struct tool_option *o, const char *text, void *values)
 {
 	char *field = (char *)values + o->offset;
 
 	switch (o->kind) {
-	case TT_OPT_FLAG:
+	case TOOL_OPT_FLAG:
 		*(bool *)field = true;
 		return NULL;
-	case TT_OPT_INT:
+	case TOOL_OPT_INT:
 		return read_int(o, text, (int64_t *)field);
-	case TT_OPT_REAL:
+	case TOOL_OPT_REAL:
 		return read_real(o, text, (double *)field);
-	case TT_OPT_SIZE:
-		if (tt_parse_size(text, (uint64_t *)field))
+	case TOOL_OPT_SIZE:
+		if (tool_parse_size(text, (uint64_t *)field))
 			return "not a size";
 		return in_range(o, (double)*(uint64_t *)field) ? NULL : "out of range";
-	case TT_OPT_TEXT:
+	case TOOL_OPT_TEXT:
 		*(const char **)field = text;
 		return *text ? NULL : "empty";
-	case TT_OPT_CHOICE:
-		*(int *)field = tt_find_word(o->words, text);
+	case TOOL_OPT_CHOICE:
+		*(int *)field = tool_find_word(o->words, text);
 		return *(int *)field >= 0 ? NULL : "not one of them";
 	}
 	return "of unknown kind";
 }
 
-static void set_defaults(const struct tt_option *options, void *values)
+static void set_defaults(const struct tool_option *options, void *values)
 {
 	static const size_t bytes[] = {
-		[TT_OPT_FLAG] = sizeof(bool), [TT_OPT_INT] = sizeof(int64_t),
-		[TT_OPT_SIZE] = sizeof(uint64_t),
-		[TT_OPT_REAL] = sizeof(double), [TT_OPT_TEXT] = sizeof(char *),
-		[TT_OPT_CHOICE] = sizeof(int),
+		[TOOL_OPT_FLAG] = sizeof(bool), [TOOL_OPT_INT] = sizeof(int64_t),
+		[TOOL_OPT_SIZE] = sizeof(uint64_t),
+		[TOOL_OPT_REAL] = sizeof(double), [TOOL_OPT_TEXT] = sizeof(char *),
+		[TOOL_OPT_CHOICE] = sizeof(int),
 	};
 
-	for (const struct tt_option *o = options; o->name; o++) {
+	for (const struct tool_option *o = options; o->name; o++) {
 		memset((char *)values + o->offset, 0, bytes[o->kind]);
 		if (o->fallback)
 			read_value(o, o->fallback, values);
@@ -207,11 +207,11 @@ static void set_defaults(const struct tt_option *options, void *values)
 /* ---- help and complaints --------------------------------------------------------------------- */
 
 /* What may stand behind the option, in words. */
-static void print_domain(const struct tt_option *o, FILE *to)
+static void print_domain(const struct tool_option *o, FILE *to)
 {
 	switch (o->kind) {
-	case TT_OPT_INT:
-	case TT_OPT_REAL:
+	case TOOL_OPT_INT:
+	case TOOL_OPT_REAL:
 		if (o->min == 0 && o->max == 0)
 			fprintf(to, "a number, 0 or more");
 		else
@@ -219,10 +219,10 @@ static void print_domain(const struct tt_option *o, FILE *to)
 		if (o->words)
 			fprintf(to, ", or %s", o->words);
 		break;
-	case TT_OPT_SIZE:
+	case TOOL_OPT_SIZE:
 		fprintf(to, "bytes, or with K, M, G, such as 1.5M");
 		break;
-	case TT_OPT_CHOICE:
+	case TOOL_OPT_CHOICE:
 		fprintf(to, "one of: %s", o->words);
 		break;
 	default:
@@ -230,10 +230,10 @@ static void print_domain(const struct tt_option *o, FILE *to)
 	}
 }
 
-static void print_help(const struct tt_usage *usage)
+static void print_help(const struct tool_usage *usage)
 {
 	printf("usage: %s [options]\n%s\n\n", usage->tool, usage->help);
-	for (const struct tt_option *o = usage->options; o->name; o++) {
+	for (const struct tool_option *o = usage->options; o->name; o++) {
 		char left[64];
 		const char *line = o->help;
 
@@ -254,7 +254,7 @@ static void print_help(const struct tt_usage *usage)
 	printf("  %-30s  the version\n", "    --version");
 }
 
-void tt_print_version(const char *tool)
+void tool_print_version(const char *tool)
 {
 	int code = 0;
 
@@ -262,7 +262,7 @@ void tt_print_version(const char *tool)
 	printf("%s %d.%d.%d\n", tool, code / 10000, code / 100 % 100, code % 100);
 }
 
-static int complain(const struct tt_usage *usage, const struct tt_option *o, const char *text,
+static int complain(const struct tool_usage *usage, const struct tool_option *o, const char *text,
 		    const char *what)
 {
 	fprintf(stderr, "%s: --%s%s%s: ", usage->tool, o->name, *text ? " " : "", text);
@@ -277,9 +277,9 @@ static int complain(const struct tt_usage *usage, const struct tt_option *o, con
 }
 
 /* getopt could not place this argument. */
-static int complain_unknown(const struct tt_usage *usage, const char *text, int letter)
+static int complain_unknown(const struct tool_usage *usage, const char *text, int letter)
 {
-	const struct tt_option *nearest = NULL;
+	const struct tool_option *nearest = NULL;
 	int best = (int)strlen(text) > 6 ? 3 : 2;
 
 	if (letter && letter < LONG_ONLY) {
@@ -287,12 +287,12 @@ static int complain_unknown(const struct tt_usage *usage, const char *text, int 
 			letter, usage->tool);
 		return 2;
 	}
-	for (const struct tt_option *o = usage->options; o->name; o++) {
+	for (const struct tool_option *o = usage->options; o->name; o++) {
 		char word[64];
 		int distance;
 
 		snprintf(word, sizeof(word), "%.*s", (int)strcspn(text + 2, "="), text + 2);
-		distance = tt_edit_distance(word, o->name);
+		distance = tool_edit_distance(word, o->name);
 		if (distance < best) {
 			best = distance;
 			nearest = o;
@@ -310,20 +310,20 @@ static int complain_unknown(const struct tt_usage *usage, const char *text, int 
 /* ---- the line -------------------------------------------------------------------------------- */
 
 /* The table in getopt's forms. An option's value is its letter, or LONG_ONLY + its row. */
-static void make_tables(const struct tt_option *options, char *letters, struct option *longs)
+static void make_tables(const struct tool_option *options, char *letters, struct option *longs)
 {
 	int n = 0;
 
 	*letters++ = ':';
 	*letters++ = 'h';
 	for (; options[n].name; n++) {
-		const struct tt_option *o = &options[n];
+		const struct tool_option *o = &options[n];
 
-		longs[n] = (struct option){ o->name, o->kind != TT_OPT_FLAG, NULL, LONG_ONLY + n };
+		longs[n] = (struct option){ o->name, o->kind != TOOL_OPT_FLAG, NULL, LONG_ONLY + n };
 		if (!o->letter)
 			continue;
 		*letters++ = o->letter;
-		if (o->kind != TT_OPT_FLAG)
+		if (o->kind != TOOL_OPT_FLAG)
 			*letters++ = ':';
 	}
 	longs[n++] = (struct option){ "help", 0, NULL, 'h' };
@@ -332,17 +332,17 @@ static void make_tables(const struct tt_option *options, char *letters, struct o
 	*letters = '\0';
 }
 
-static const struct tt_option *find_option(const struct tt_option *options, int value)
+static const struct tool_option *find_option(const struct tool_option *options, int value)
 {
 	if (value >= LONG_ONLY)
 		return &options[value - LONG_ONLY];
-	for (const struct tt_option *o = options; o->name; o++)
+	for (const struct tool_option *o = options; o->name; o++)
 		if (o->letter == value)
 			return o;
 	return NULL;
 }
 
-int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *values)
+int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
 {
 	struct option longs[MAX_OPTIONS + 3];
 	char letters[2 * MAX_OPTIONS + 3];
@@ -353,7 +353,7 @@ int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *v
 	opterr = 0;
 	optind = 0;
 	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		const struct tt_option *o;
+		const struct tool_option *o;
 		const char *wrong;
 
 		if (value == 'h') {
@@ -361,7 +361,7 @@ int tt_options_read(const struct tt_usage *usage, int argc, char **argv, void *v
 			return 1;
 		}
 		if (value == VERSION) {
-			tt_print_version(usage->tool);
+			tool_print_version(usage->tool);
 			return 1;
 		}
 		if (value == '?')

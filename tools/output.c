@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void tt_output_begin(void)
+void tool_output_begin(void)
 {
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_IGN);
@@ -20,7 +20,7 @@ void tt_output_begin(void)
 			open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
 }
 
-int tt_output_end(const char *tool, int status)
+int tool_output_end(const char *tool, int status)
 {
 	errno = 0;
 	if ((fflush(stdout) == 0 && !ferror(stdout)) || status)

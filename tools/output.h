@@ -1,14 +1,14 @@
 /* output.h - a tool's standard output: what could not be written must not pass for a result */
-#ifndef TT_OUTPUT_H
-#define TT_OUTPUT_H
+#ifndef TOOL_OUTPUT_H
+#define TOOL_OUTPUT_H
 
 /* First of all in main. A reader that has gone away ends the tool, quietly, whatever SIGPIPE was;
  * a standard descriptor that is closed stays useless instead of becoming a socket's number; a file
  * beyond ulimit -f is one that cannot be written, not a death. */
-void tt_output_begin(void);
+void tool_output_begin(void);
 
 /* Writes out what is left of standard output. Returns status; when not everything could be written
  * and status was 0: a sentence on stderr, and 1. */
-int tt_output_end(const char *tool, int status);
+int tool_output_end(const char *tool, int status);
 
 #endif

@@ -22,7 +22,7 @@
 enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
 
 struct fleet {
-	const struct tt_launch *launch;
+	const struct tool_spawn *launch;
 	pid_t *pids;            /* 0: has ended */
 	int alive;
 	int status;             /* of the first that failed */
@@ -187,7 +187,7 @@ static void start_all(struct fleet *f)
 	}
 }
 
-int tt_launch(const struct tt_launch *launch)
+int tool_spawn(const struct tool_spawn *launch)
 {
 	struct fleet f = { .launch = launch };
 
@@ -247,7 +247,7 @@ static int sibling_number(int cpu)
 	return number;
 }
 
-int tt_pin(int index)
+int tool_pin(int index)
 {
 	cpu_set_t allowed, one;
 	int order[CPU_SETSIZE], n = 0, cpu;

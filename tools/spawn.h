@@ -4,12 +4,12 @@
  * Called by the mains of perf/ and trainer/ for --np. The parent only launches and waits: it must
  * not have made a thread or a communicator before (an id of tuttiGetUniqueId is fine).
  */
-#ifndef TT_LAUNCH_H
-#define TT_LAUNCH_H
+#ifndef TOOL_LAUNCH_H
+#define TOOL_LAUNCH_H
 
 #include <stdbool.h>
 
-struct tt_launch {
+struct tool_spawn {
 	const char *tool;                       /* its name, for messages */
 	int processes;
 	int ranks_each;                         /* process p: ranks p * ranks_each and so on */
@@ -27,11 +27,11 @@ struct tt_launch {
  *            signal, as it does of PIPE when a rank writes to a reader that has gone away. A parent
  *            that is killed takes its ranks with it.
  */
-int tt_launch(const struct tt_launch *launch);
+int tool_spawn(const struct tool_spawn *launch);
 
 /* Binds the calling thread to the index-th processor it may use: one of each core first, then the
  * second hardware threads; starts over when there are fewer. Returns the processor's number, or -1
  * when the kernel refused. */
-int tt_pin(int index);
+int tool_pin(int index);
 
 #endif

@@ -25,9 +25,9 @@ struct header {
 	uint64_t hash; /* of the header with 0 here, and of what follows */
 };
 
-static struct header describe(const struct tt_trainer *t, uint64_t step)
+static struct header describe(const struct train_rank *t, uint64_t step)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	struct header h = {
 		.step = step,
 		.parameters = t->model.parameters,
@@ -48,7 +48,7 @@ static struct header describe(const struct tt_trainer *t, uint64_t step)
 static uint64_t hash_of(struct header h, const float *numbers)
 {
 	h.hash = 0;
-	return tt_hash(&h, sizeof(h)) ^ tt_hash(numbers, 2 * h.parameters * sizeof(*numbers));
+	return train_hash(&h, sizeof(h)) ^ train_hash(numbers, 2 * h.parameters * sizeof(*numbers));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -87,30 +87,30 @@ static int open_aside(const char *path, char aside[4096], FILE **ret_file)
 
 	snprintf(aside, 4096, "%s.%d", path, (int)getpid());
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--save %s: that is no file, and a checkpoint replaces what it was; give a file",
 			path);
 	*ret_file = fopen(aside, "we");
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_checkpoint_check(const struct tt_config *config)
+int train_checkpoint_check(const struct train_config *config)
 {
 	char aside[4096];
 	FILE *f;
 	int rc;
 
 	if (!config->save)
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	rc = open_aside(config->save, aside, &f);
 	if (rc)
 		return rc;
 	if (!f)
-		return tt_train_fail(TT_TRAIN_USAGE, "--save %s: %m; give a file that can be written",
+		return train_fail(TRAIN_USAGE, "--save %s: %m; give a file that can be written",
 				     config->save);
 	fclose(f);
 	unlink(aside);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 static int write_checkpoint(const char *path, const struct header *h, const float *numbers)
@@ -126,36 +126,36 @@ static int write_checkpoint(const char *path, const struct header *h, const floa
 
 		unlink(aside);
 		errno = error;
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 			"--save %s: cannot be written: %m; the checkpoint before it is whole",
 			path);
 	}
 	sync_folder(path);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int gather_numbers(struct tt_trainer *t, float *numbers)
+static int gather_numbers(struct train_rank *t, float *numbers)
 {
 	size_t n = t->model.parameters;
 
-	memcpy(numbers, tt_parameters_out(t), n * sizeof(*numbers));
+	memcpy(numbers, train_parameters_out(t), n * sizeof(*numbers));
 	if (t->strategy->state)
 		return t->strategy->state(t, numbers + n);
 	t->device.ops->get(&t->device, numbers + n, t->velocity, n * sizeof(*numbers));
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step)
+int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 {
 	struct header h = describe(t, step);
 	float *numbers;
 	int rc;
 
 	if (t->rank)
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	numbers = malloc(2 * h.parameters * sizeof(*numbers));
 	if (!numbers)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a checkpoint of %" PRIu64
+		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %" PRIu64
 				     " parameters", h.parameters);
 	rc = gather_numbers(t, numbers);
 	h.hash = hash_of(h, numbers);
@@ -171,7 +171,7 @@ int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step)
 static bool differs(const struct header *got, const struct header *want, char text[128])
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
-	bool leaves = got->canonical != TT_CANONICAL_OFF;
+	bool leaves = got->canonical != TRAIN_CANONICAL_OFF;
 
 	if (strncmp(got->model, want->model, sizeof(got->model)) ||
 	    got->parameters != want->parameters)
@@ -199,20 +199,20 @@ static int judge(const char *path, FILE *f, const struct header *want, struct he
 	char option[128];
 
 	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
-		return tt_train_fail(TT_TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
+		return train_fail(TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
 				     path);
 	if (differs(h, want, option))
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--resume %s: that training had %s; give the same", path,
 				     option);
 	if (fread(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
 	    fgetc(f) != EOF || h->hash != hash_of(*h, numbers))
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--resume %s: is damaged; use an older checkpoint", path);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int read_checkpoint(struct tt_trainer *t, uint64_t *ret_step)
+static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 {
 	struct header want = describe(t, 0), h;
 	size_t n = want.parameters;
@@ -222,16 +222,16 @@ static int read_checkpoint(struct tt_trainer *t, uint64_t *ret_step)
 
 	t->resumed = calloc(n, sizeof(*t->resumed));
 	if (!f)
-		rc = tt_train_fail(TT_TRAIN_USAGE, "--resume %s: %m", t->config->resume);
+		rc = train_fail(TRAIN_USAGE, "--resume %s: %m", t->config->resume);
 	else if (!numbers || !t->resumed)
-		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory for a checkpoint of %zu parameters",
+		rc = train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters",
 				   n);
 	else
 		rc = judge(t->config->resume, f, &want, &h, numbers);
 	if (f)
 		fclose(f);
 	if (!rc) {
-		tt_parameters_adopt(t, numbers);
+		train_parameters_adopt(t, numbers);
 		memcpy(t->resumed, numbers + n, n * sizeof(*numbers));
 		if (t->velocity)
 			t->device.ops->put(&t->device, t->velocity, t->resumed, n * sizeof(float));
@@ -241,24 +241,24 @@ static int read_checkpoint(struct tt_trainer *t, uint64_t *ret_step)
 	return rc;
 }
 
-int tt_checkpoint_resume(struct tt_trainer *t)
+int train_checkpoint_resume(struct train_rank *t)
 {
 	int64_t said[2] = { 0, 0 }; /* result, step */
 	uint64_t step = 0;
-	int rc = TT_TRAIN_OK, told;
+	int rc = TRAIN_OK, told;
 
 	if (!t->config->resume)
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	if (t->world_rank == 0) {
 		rc = read_checkpoint(t, &step);
 		said[0] = rc;
 		said[1] = (int64_t)step;
 	}
-	told = tt_library(tuttiBcast(said, 2, tuttiInt64, 0, t->world, NULL), t->world);
+	told = train_library(tuttiBcast(said, 2, tuttiInt64, 0, t->world, NULL), t->world);
 	if (rc || told)
 		return rc ? rc : told;
 	t->first_step = (uint64_t)said[1];
 	if (!said[0])
-		return TT_TRAIN_OK;
-	return tt_train_fail((int)said[0], "--resume %s: rank 0 cannot read it", t->config->resume);
+		return TRAIN_OK;
+	return train_fail((int)said[0], "--resume %s: rank 0 cannot read it", t->config->resume);
 }

@@ -6,22 +6,22 @@
  * leaves a whole checkpoint, the new or the old one. Nothing in it depends on
  * the number of ranks or servers. Called by train_main.c, trainer.c, train.c.
  */
-#ifndef TT_TRAINER_CHECKPOINT_H
-#define TT_TRAINER_CHECKPOINT_H
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
 
 #include "trainer/trainer.h"
 
 /* Can --save be written? A training may take hours. Called before ranks are started. Returns 0 |
- * TT_TRAIN_USAGE. */
-int tt_checkpoint_check(const struct tt_config *config);
+ * TRAIN_USAGE. */
+int train_checkpoint_check(const struct train_config *config);
 
 /* --resume: rank 0 gets parameters and state, all ranks t->first_step. Does nothing without the
  * option. Called by all ranks of world.
- * Returns 0 | TT_TRAIN_USAGE (no such file, another model, ...) | TT_TRAIN_FAILED. */
-int tt_checkpoint_resume(struct tt_trainer *t);
+ * Returns 0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED. */
+int train_checkpoint_resume(struct train_rank *t);
 
 /* Rank 0 writes what the training is after `step`. Called by all workers, which have the same
- * parameters. Returns 0 | TT_TRAIN_FAILED. */
-int tt_checkpoint_save(struct tt_trainer *t, const char *path, uint64_t step);
+ * parameters. Returns 0 | TRAIN_FAILED. */
+int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step);
 
 #endif

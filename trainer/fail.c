@@ -6,7 +6,7 @@
 
 static char sentence[1024];
 
-int tt_train_fail(int code, const char *fmt, ...)
+int train_fail(int code, const char *fmt, ...)
 {
 	va_list args;
 
@@ -16,4 +16,4 @@ int tt_train_fail(int code, const char *fmt, ...)
 	return code;
 }
 
-const char *tt_train_error(void) { return sentence; }
+const char *train_error(void) { return sentence; }

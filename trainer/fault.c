@@ -37,19 +37,19 @@ static int look_up(const char *list, char mark, int rank, double *ret_value)
 	return found;
 }
 
-int tt_fault_check(const struct tt_config *c)
+int train_fault_check(const struct train_config *c)
 {
 	double ignored;
 
 	if (look_up(c->slow, ':', -1, &ignored) < 0)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--slow %s: not a list of RANK:FACTOR; use 3:10, or 3:10,5:2",
 				     c->slow);
 	if (look_up(c->kill, '@', -1, &ignored) < 0)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--kill %s: not a list of RANK@STEP; use 2@137, or 2@137,3@5",
 				     c->kill);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 /* The greatest rank of a list that is well-formed; -1: there is none. */
@@ -67,26 +67,26 @@ static long highest(const char *list)
 	return most;
 }
 
-int tt_fault_check_ranks(const struct tt_trainer *t)
+int train_fault_check_ranks(const struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	int all = t->nranks + t->servers;
 
 	if (highest(c->slow) >= t->nranks)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--slow %s: the workers are ranks 0 to %d; use these", c->slow,
 				     t->nranks - 1);
 	if (highest(c->kill) >= all)
-		return tt_train_fail(TT_TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
+		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
 				     c->kill, all - 1);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 /* Servers count updates, of which there may be any number. */
-int tt_fault_check_steps(const struct tt_trainer *t)
+int train_fault_check_steps(const struct train_rank *t)
 {
 	const char *list = t->config->kill;
-	uint64_t steps = tt_schedule_steps(t);
+	uint64_t steps = train_schedule_steps(t);
 
 	while (list && *list) {
 		char *end;
@@ -94,12 +94,12 @@ int tt_fault_check_steps(const struct tt_trainer *t)
 		double step = strtod(end + 1, &end);
 
 		if (who < t->nranks && (step != floor(step) || step > (double)steps))
-			return tt_train_fail(TT_TRAIN_USAGE,
+			return train_fail(TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
 				t->config->kill, who, step, steps);
 		list = *end ? end + 1 : end;
 	}
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 static void sleep_until(uint64_t ns)
@@ -111,16 +111,16 @@ static void sleep_until(uint64_t ns)
 }
 
 /* Forward is a third of a gradient; the rest is as far as the gradients are final. */
-static uint64_t due_ns(const struct tt_trainer *t, size_t from)
+static uint64_t due_ns(const struct train_rank *t, size_t from)
 {
 	double final = (double)(t->floats - from) / (double)t->floats;
 
 	return (uint64_t)(t->wanted_ns * (1.0 + 2.0 * final) / 3.0);
 }
 
-void tt_fault_pace(struct tt_trainer *t, uint64_t begin_ns)
+void train_fault_pace(struct train_rank *t, uint64_t begin_ns)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	double own = (double)t->compute_ns, factor; /* of the step before */
 	uint32_t random[4];
 
@@ -128,24 +128,24 @@ void tt_fault_pace(struct tt_trainer *t, uint64_t begin_ns)
 	t->slept_ns = 0;
 	t->wanted_ns = c->sim_compute_ms * 1e6;
 	if (c->jitter > 0.0) {
-		tt_rng((uint64_t)c->seed, TT_RNG_JITTER, (uint32_t)t->world_rank, t->step, random);
+		train_rng((uint64_t)c->seed, TRAIN_RNG_JITTER, (uint32_t)t->world_rank, t->step, random);
 		t->wanted_ns *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
 	}
 	if (look_up(c->slow, ':', t->world_rank, &factor) > 0)
 		t->wanted_ns = (t->wanted_ns > own ? t->wanted_ns : own) * factor;
 }
 
-void tt_fault_linger(struct tt_trainer *t, size_t from)
+void train_fault_linger(struct train_rank *t, size_t from)
 {
-	uint64_t now = tt_time_ns();
+	uint64_t now = train_time_ns();
 
 	if (t->wanted_ns <= 0.0 || t->begin_ns + due_ns(t, from) <= now)
 		return;
 	sleep_until(t->begin_ns + due_ns(t, from));
-	t->slept_ns += tt_time_ns() - now;
+	t->slept_ns += train_time_ns() - now;
 }
 
-void tt_fault_kill(const struct tt_trainer *t)
+void train_fault_kill(const struct train_rank *t)
 {
 	double step;
 

@@ -13,19 +13,19 @@
 
 enum { SHOW_EVERY_MS = 200 };
 
-static const char *const options[TT_FILES] = { "metrics", "jsonl", "hashes" };
+static const char *const options[TRAIN_FILES] = { "metrics", "jsonl", "hashes" };
 
-static const char *path_of(const struct tt_config *c, int file)
+static const char *path_of(const struct train_config *c, int file)
 {
-	return file == TT_FILE_CSV ? c->metrics : file == TT_FILE_JSONL ? c->jsonl : c->hashes;
+	return file == TRAIN_FILE_CSV ? c->metrics : file == TRAIN_FILE_JSONL ? c->jsonl : c->hashes;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static void introduce(const struct tt_trainer *t)
+static void introduce(const struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
-	size_t steps = tt_sampler_steps(&t->sampler);
+	const struct train_config *c = t->config;
+	size_t steps = train_sampler_steps(&t->sampler);
 	char plan[256] = "";
 
 	tuttiCommDescribe(t->comm, "allreduce", (size_t)c->bucket_kb * 1024 / sizeof(float),
@@ -48,70 +48,70 @@ static void introduce(const struct tt_trainer *t)
 	fflush(stdout);
 }
 
-static int open_file(const struct tt_config *c, int file, const char *mode, FILE **ret_file)
+static int open_file(const struct train_config *c, int file, const char *mode, FILE **ret_file)
 {
 	*ret_file = NULL;
 	if (!path_of(c, file))
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	*ret_file = fopen(path_of(c, file), mode);
 	if (*ret_file)
-		return TT_TRAIN_OK;
-	return tt_train_fail(TT_TRAIN_USAGE, "--%s %s: %m; give a file that can be written",
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE, "--%s %s: %m; give a file that can be written",
 			     options[file], path_of(c, file));
 }
 
-int tt_metrics_check(const struct tt_config *config)
+int train_metrics_check(const struct train_config *config)
 {
 	FILE *file = config->timeline ? fopen(config->timeline, "ae") : NULL;
 
 	if (config->timeline && !file)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--timeline %s: %m; give a file that can be written",
 				     config->timeline);
 	if (file)
 		fclose(file);
-	for (int i = 0; i < TT_FILES; i++) {
+	for (int i = 0; i < TRAIN_FILES; i++) {
 		if (open_file(config, i, "ae", &file))
-			return TT_TRAIN_USAGE;
+			return TRAIN_USAGE;
 		if (file)
 			fclose(file);
 	}
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_metrics_open(struct tt_metrics *m, const struct tt_trainer *t, bool heir)
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool heir)
 {
-	struct tt_hashes_header head = { TT_HASHES_MAGIC, t->model.parameters, TT_HASHES_BUCKET };
-	int rc = TT_TRAIN_OK;
+	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters, TOOL_HASHES_BUCKET };
+	int rc = TRAIN_OK;
 
-	*m = (struct tt_metrics){ .on = t->rank == 0 };
+	*m = (struct train_metrics){ .on = t->rank == 0 };
 	if (!m->on)
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
-	for (int i = 0; i < TT_FILES && !rc; i++) {
+	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
 		rc = open_file(t->config, i, heir ? "ae" : "we", &m->file[i]);
 		if (m->file[i]) /* who is killed leaves the lines so far */
-			setvbuf(m->file[i], NULL, i == TT_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
+			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
 	}
 	if (rc || heir)
 		return rc;
-	if (m->file[TT_FILE_CSV])
-		fprintf(m->file[TT_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
-	if (m->file[TT_FILE_HASHES])
-		fwrite(&head, sizeof(head), 1, m->file[TT_FILE_HASHES]);
+	if (m->file[TRAIN_FILE_CSV])
+		fprintf(m->file[TRAIN_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
+	if (m->file[TRAIN_FILE_HASHES])
+		fwrite(&head, sizeof(head), 1, m->file[TRAIN_FILE_HASHES]);
 	introduce(t);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_metrics_close(struct tt_metrics *m, const struct tt_config *config)
+int train_metrics_close(struct train_metrics *m, const struct train_config *config)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	if (m->terminal)
 		fprintf(stderr, "\r\033[K");
-	for (int i = 0; i < TT_FILES; i++)
+	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
-			rc = tt_train_fail(TT_TRAIN_FAILED,
+			rc = train_fail(TRAIN_FAILED,
 					   "--%s %s: cannot be written to its end: %s", options[i],
 					   path_of(config, i), strerror(errno));
 	memset(m, 0, sizeof(*m));
@@ -120,9 +120,9 @@ int tt_metrics_close(struct tt_metrics *m, const struct tt_config *config)
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static void show_progress(struct tt_metrics *m, const struct tt_note *n)
+static void show_progress(struct train_metrics *m, const struct train_note *n)
 {
-	uint64_t now = tt_time_ns();
+	uint64_t now = train_time_ns();
 
 	if (n->evaluated)
 		fprintf(stderr, "\r\033[K");
@@ -135,7 +135,7 @@ static void show_progress(struct tt_metrics *m, const struct tt_note *n)
 	}
 }
 
-static void write_csv(FILE *to, const struct tt_note *n)
+static void write_csv(FILE *to, const struct train_note *n)
 {
 	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
 		n->samples_per_s);
@@ -145,7 +145,7 @@ static void write_csv(FILE *to, const struct tt_note *n)
 		fprintf(to, ",,\n");
 }
 
-static void write_json(FILE *to, const struct tt_note *n)
+static void write_json(FILE *to, const struct train_note *n)
 {
 	fprintf(to,
 		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
@@ -156,16 +156,16 @@ static void write_json(FILE *to, const struct tt_note *n)
 	fprintf(to, "}\n");
 }
 
-static void write_hashes(FILE *to, struct tt_trainer *t, uint64_t step)
+static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 {
-	struct tt_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
+	struct tool_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
 	size_t count = t->model.parameters;
-	const float *at = tt_parameters_out(t);
+	const float *at = train_parameters_out(t);
 
 	fwrite(&head, sizeof(head), 1, to);
-	for (size_t i = 0; i < count; i += TT_HASHES_BUCKET) {
-		size_t wide = count - i < TT_HASHES_BUCKET ? count - i : TT_HASHES_BUCKET;
-		uint64_t hash = tt_hash(at + i, wide * sizeof(*at));
+	for (size_t i = 0; i < count; i += TOOL_HASHES_BUCKET) {
+		size_t wide = count - i < TOOL_HASHES_BUCKET ? count - i : TOOL_HASHES_BUCKET;
+		uint64_t hash = train_hash(at + i, wide * sizeof(*at));
 
 		fwrite(&hash, sizeof(hash), 1, to);
 	}
@@ -174,25 +174,25 @@ static void write_hashes(FILE *to, struct tt_trainer *t, uint64_t step)
 	fflush(to);
 }
 
-void tt_metrics_note(struct tt_metrics *m, struct tt_trainer *t, const struct tt_note *n)
+void train_metrics_note(struct train_metrics *m, struct train_rank *t, const struct train_note *n)
 {
 	if (!m->on)
 		return;
 	if (m->terminal)
 		show_progress(m, n);
-	if (m->file[TT_FILE_CSV])
-		write_csv(m->file[TT_FILE_CSV], n);
-	if (m->file[TT_FILE_JSONL])
-		write_json(m->file[TT_FILE_JSONL], n);
-	if (m->file[TT_FILE_HASHES])
-		write_hashes(m->file[TT_FILE_HASHES], t, n->step);
+	if (m->file[TRAIN_FILE_CSV])
+		write_csv(m->file[TRAIN_FILE_CSV], n);
+	if (m->file[TRAIN_FILE_JSONL])
+		write_json(m->file[TRAIN_FILE_JSONL], n);
+	if (m->file[TRAIN_FILE_HASHES])
+		write_hashes(m->file[TRAIN_FILE_HASHES], t, n->step);
 	if (!n->evaluated)
 		return;
 	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
 	       n->step, n->epoch, n->epochs, n->test_loss, n->accuracy, n->mean_samples_per_s);
 	fflush(stdout);
-	for (int i = 0; i < TT_FILES; i++)
+	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i])
 			fflush(m->file[i]);
 }

@@ -9,12 +9,12 @@
 
 struct own {
 	const char *option;
-	size_t at, bytes;       /* in struct tt_config */
+	size_t at, bytes;       /* in struct train_config */
 	const char *strategies; /* that it means something to */
 };
 
 #define OWN(option, field, strategies)								\
-	{ option, offsetof(struct tt_config, field), sizeof(((struct tt_config *)0)->field),	\
+	{ option, offsetof(struct train_config, field), sizeof(((struct train_config *)0)->field),	\
 			strategies }
 
 static const struct own owned[] = {
@@ -36,7 +36,7 @@ static const struct own owned[] = {
 	OWN("adagrad", adagrad, "downpour"),
 };
 
-static bool was_given(const struct tt_config *c, const struct tt_config *defaults,
+static bool was_given(const struct train_config *c, const struct train_config *defaults,
 		      const struct own *o)
 {
 	return memcmp((const char *)c + o->at, (const char *)defaults + o->at, o->bytes) != 0;
@@ -53,18 +53,18 @@ static bool is_word(const char *words, const char *word)
 }
 
 /* Options that only go with another one. */
-static int check_pairs(const struct tt_config *c, const struct tt_config *d)
+static int check_pairs(const struct train_config *c, const struct train_config *d)
 {
 	const struct {
 		const char *option, *wants;
 		bool given, has;
 	} pairs[] = {
 		{ "alpha", "--average easgd", c->alpha != d->alpha,
-		  c->average == TT_AVERAGE_EASGD },
+		  c->average == TRAIN_AVERAGE_EASGD },
 		{ "outer-lr", "--average diloco", c->outer_lr != d->outer_lr,
-		  c->average == TT_AVERAGE_DILOCO },
+		  c->average == TRAIN_AVERAGE_DILOCO },
 		{ "outer-momentum", "--average diloco", c->outer_momentum != d->outer_momentum,
-		  c->average == TT_AVERAGE_DILOCO },
+		  c->average == TRAIN_AVERAGE_DILOCO },
 		{ "jitter", "--sim-compute-ms, of which it is a part", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
@@ -73,21 +73,21 @@ static int check_pairs(const struct tt_config *c, const struct tt_config *d)
 
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
-			return tt_train_fail(TT_TRAIN_USAGE,
+			return train_fail(TRAIN_USAGE,
 				"--%s: does nothing by itself; add %s, or leave it out",
 				pairs[i].option, pairs[i].wants);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_sense_check(const struct tt_config *c)
+int train_option_check(const struct train_config *c)
 {
-	struct tt_config defaults;
+	struct train_config defaults;
 
-	tt_config_defaults(&defaults);
+	train_config_defaults(&defaults);
 	for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
 		if (was_given(c, &defaults, &owned[i]) &&
 		    !is_word(owned[i].strategies, c->strategy))
-			return tt_train_fail(TT_TRAIN_USAGE,
+			return train_fail(TRAIN_USAGE,
 				"--%s: means nothing to --strategy %s; leave it out, or "
 				"use one of: %s", owned[i].option, c->strategy,
 				owned[i].strategies);

@@ -3,12 +3,12 @@
  *
  * Called by train_main.c before ranks are started.
  */
-#ifndef TT_TRAINER_SENSE_H
-#define TT_TRAINER_SENSE_H
+#ifndef TRAIN_SENSE_H
+#define TRAIN_SENSE_H
 
 #include "trainer/train_config.h"
 
-/* Returns 0 | TT_TRAIN_USAGE: the sentence names the option and what it wants. */
-int tt_sense_check(const struct tt_config *config);
+/* Returns 0 | TRAIN_USAGE: the sentence names the option and what it wants. */
+int train_option_check(const struct train_config *config);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t tt_hash(const void *data, size_t bytes)
+uint64_t train_hash(const void *data, size_t bytes)
 {
 	const unsigned char *at = data;
 	uint64_t hash = bytes;
@@ -21,7 +21,7 @@ uint64_t tt_hash(const void *data, size_t bytes)
 	return hash;
 }
 
-static void flip_if_asked(const struct tt_trainer *t, uint64_t step, float *parameters)
+static void flip_if_asked(const struct train_rank *t, uint64_t step, float *parameters)
 {
 	const char *text = getenv("TUTTI_TEST_FLIP");
 	uint64_t at;
@@ -36,7 +36,7 @@ static void flip_if_asked(const struct tt_trainer *t, uint64_t step, float *para
 }
 
 /* The sentence for ranks whose hashes differ. Collective. */
-static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
+static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 {
 	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
 	char text[256] = "";
@@ -44,9 +44,9 @@ static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
 	int rc;
 
 	if (!all)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "step %" PRIu64 ": the parameters differ between ranks", step);
-	rc = tt_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	rc = train_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
 		if (all[r] != all[0])
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
@@ -54,13 +54,13 @@ static int name_ranks(struct tt_trainer *t, uint64_t step, uint64_t own)
 	free(all);
 	if (rc)
 		return rc;
-	return tt_train_fail(TT_TRAIN_FAILED,
+	return train_fail(TRAIN_FAILED,
 			     "step %" PRIu64 ": the parameters of rank %s differ from those of "
 			     "rank 0: the replicas are no longer the same",
 			     step, text);
 }
 
-int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)
+int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash)
 {
 	size_t bytes = t->model.parameters * sizeof(float);
 	float *host = malloc(bytes);
@@ -68,15 +68,15 @@ int tt_replicas_check(struct tt_trainer *t, uint64_t step, uint64_t *ret_hash)
 	int rc;
 
 	if (!host)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to check %zu bytes of parameters",
+		return train_fail(TRAIN_FAILED, "no memory to check %zu bytes of parameters",
 				     bytes);
 	t->device.ops->get(&t->device, host, t->parameters, bytes);
 	flip_if_asked(t, step, host);
-	hash = tt_hash(host, bytes);
+	hash = train_hash(host, bytes);
 	free(host);
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
-	rc = tt_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
+	rc = train_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
 			t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);

@@ -5,26 +5,26 @@
  * state, so a number is the same on every rank, in any order, at any number of ranks. Called by
  * sampler.c, data_synth.c, model.c.
  */
-#ifndef TT_TRAINER_RNG_H
-#define TT_TRAINER_RNG_H
+#ifndef TRAIN_RNG_H
+#define TRAIN_RNG_H
 
 #include <stdint.h>
 
 /* What a number is for. A new use is a new name at the end: the others keep their numbers. */
-enum tt_rng_use { TT_RNG_WEIGHTS = 1, TT_RNG_ORDER, TT_RNG_SYNTH_CLASS, TT_RNG_SYNTH_SAMPLE,
-	TT_RNG_JITTER };
+enum train_rng_use { TRAIN_RNG_WEIGHTS = 1, TRAIN_RNG_ORDER, TRAIN_RNG_SYNTH_CLASS, TRAIN_RNG_SYNTH_SAMPLE,
+	TRAIN_RNG_JITTER };
 
 /* Four 32-bit numbers, of (seed, use, part, index): `part` is a tensor, an epoch, a class ... */
-void tt_rng(uint64_t seed, enum tt_rng_use use, uint32_t part, uint64_t index,
+void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index,
 	    uint32_t ret_four[4]);
 
 /* 0 <= number < bound; bound below 2^32. The bias, at most bound / 2^32, does not matter here. */
-static inline uint32_t tt_rng_below(uint32_t random, uint32_t bound)
+static inline uint32_t train_rng_below(uint32_t random, uint32_t bound)
 {
 	return (uint64_t)random * bound >> 32;
 }
 
 /* -1 <= number < 1, exact in float */
-static inline float tt_rng_unit(uint32_t random) { return (float)(random >> 8) * 0x1p-23f - 1.0f; }
+static inline float train_rng_unit(uint32_t random) { return (float)(random >> 8) * 0x1p-23f - 1.0f; }
 
 #endif

@@ -13,27 +13,27 @@ static double cos_pi(double x)
 	return -sum;
 }
 
-double tt_schedule(const struct tt_config *c, uint64_t step, uint64_t steps)
+double train_schedule(const struct train_config *c, uint64_t step, uint64_t steps)
 {
 	double past = (double)(step - 1) / (double)steps, warm = 1.0;
 
 	if ((int64_t)step <= c->warmup)
 		warm = (double)step / (double)(c->warmup + 1);
 	switch (c->schedule) {
-	case TT_SCHEDULE_STEP:
+	case TRAIN_SCHEDULE_STEP:
 		return c->lr * warm * (past < 0.5 ? 1.0 : past < 0.75 ? 0.1 : 0.01);
-	case TT_SCHEDULE_LINEAR:
+	case TRAIN_SCHEDULE_LINEAR:
 		return c->lr * warm * (1.0 - past);
-	case TT_SCHEDULE_COSINE:
+	case TRAIN_SCHEDULE_COSINE:
 		return c->lr * warm * 0.5 * (1.0 + cos_pi(past));
 	default:
 		return c->lr * warm;
 	}
 }
 
-uint64_t tt_schedule_steps(const struct tt_trainer *t)
+uint64_t train_schedule_steps(const struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 
-	return c->steps ? (uint64_t)c->steps : (uint64_t)c->epochs * tt_sampler_steps(&t->sampler);
+	return c->steps ? (uint64_t)c->steps : (uint64_t)c->epochs * train_sampler_steps(&t->sampler);
 }

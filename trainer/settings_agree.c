@@ -32,9 +32,9 @@ static void add_number(struct fact *facts, size_t *n, const char *option, double
 }
 
 /* All that decides what is computed. The library compares what decides how bytes move. */
-static size_t list_facts(const struct tt_trainer *t, struct fact *facts)
+static size_t list_facts(const struct train_rank *t, struct fact *facts)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	char data[100];
 	size_t n = 0;
 
@@ -76,7 +76,7 @@ static size_t list_facts(const struct tt_trainer *t, struct fact *facts)
 	return n;
 }
 
-int tt_agree(const struct tt_trainer *t)
+int train_settings_agree(const struct train_rank *t)
 {
 	struct fact facts[FACTS_MAX] = { 0 };
 	uint64_t most[2 * FACTS_MAX];
@@ -84,14 +84,14 @@ int tt_agree(const struct tt_trainer *t)
 	int rc;
 
 	for (size_t i = 0; i < n; i++) {
-		most[i] = tt_hash(facts[i].value, sizeof(facts[i].value));
+		most[i] = train_hash(facts[i].value, sizeof(facts[i].value));
 		most[n + i] = ~most[i];
 	}
-	rc = tt_library(tuttiAllReduce(most, most, 2 * n, tuttiUint64, tuttiMax, t->world, NULL),
+	rc = train_library(tuttiAllReduce(most, most, 2 * n, tuttiUint64, tuttiMax, t->world, NULL),
 			t->world);
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
-			rc = tt_train_fail(TT_TRAIN_USAGE,
+			rc = train_fail(TRAIN_USAGE,
 				"--%s: the ranks were not given the same; it is %s on rank %d",
 				facts[i].option, facts[i].value, t->rank);
 	return rc;

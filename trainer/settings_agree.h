@@ -3,13 +3,13 @@
  *
  * Otherwise they would train, and the result would mean nothing. Called by trainer.c.
  */
-#ifndef TT_TRAINER_AGREE_H
-#define TT_TRAINER_AGREE_H
+#ifndef TRAIN_AGREE_H
+#define TRAIN_AGREE_H
 
 #include "trainer/trainer.h"
 
-/* Called by all ranks. Returns 0 | TT_TRAIN_USAGE: the sentence names an option that differs, and
- * this rank's value of it | TT_TRAIN_FAILED. */
-int tt_agree(const struct tt_trainer *t);
+/* Called by all ranks. Returns 0 | TRAIN_USAGE: the sentence names an option that differs, and
+ * this rank's value of it | TRAIN_FAILED. */
+int train_settings_agree(const struct train_rank *t);
 
 #endif

@@ -7,30 +7,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void tt_timeline_add(struct tt_timeline *l, enum tt_time what, uint64_t step, uint64_t begin_ns,
+void train_timeline_add(struct train_timeline *l, enum train_activity what, uint64_t step, uint64_t begin_ns,
 		     uint64_t end_ns)
 {
 	if (!l->on || end_ns <= begin_ns)
 		return;
 	if (l->n == l->room) {
 		size_t room = l->room ? 2 * l->room : 1024;
-		struct tt_span *more = realloc(l->span, room * sizeof(*more));
+		struct train_span *more = realloc(l->span, room * sizeof(*more));
 
 		if (!more)
 			return;
 		l->span = more;
 		l->room = room;
 	}
-	l->span[l->n++] = (struct tt_span){ step, begin_ns, end_ns, what };
+	l->span[l->n++] = (struct train_span){ step, begin_ns, end_ns, what };
 }
 
-void tt_timeline_close(struct tt_timeline *l)
+void train_timeline_close(struct train_timeline *l)
 {
 	free(l->span);
-	*l = (struct tt_timeline){ 0 };
+	*l = (struct train_timeline){ 0 };
 }
 
-static void write_spans(FILE *to, int rank, const struct tt_span *span, size_t n, uint64_t zero)
+static void write_spans(FILE *to, int rank, const struct train_span *span, size_t n, uint64_t zero)
 {
 	static const char *const names[] = { "compute", "exposed communication",
 					     "hidden communication" };
@@ -39,21 +39,21 @@ static void write_spans(FILE *to, int rank, const struct tt_span *span, size_t n
 		fprintf(to,
 			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
 			"\"args\":{\"step\":%" PRIu64 "}}",
-			names[span[i].what], rank, span[i].what == TT_TIME_HIDDEN,
+			names[span[i].what], rank, span[i].what == TRAIN_TIME_HIDDEN,
 			((double)span[i].begin_ns - (double)zero) / 1e3,
 			(double)(span[i].end_ns - span[i].begin_ns) / 1e3, span[i].step);
 }
 
 /* Writes a rank's spans, received where it is not this one. */
-static int write_rank(struct tt_trainer *t, FILE *to, int rank, uint64_t n, uint64_t zero)
+static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint64_t zero)
 {
-	struct tt_span *span = rank == 0 ? t->timeline.span : malloc(n * sizeof(*span) + 1);
-	int rc = TT_TRAIN_OK;
+	struct train_span *span = rank == 0 ? t->timeline.span : malloc(n * sizeof(*span) + 1);
+	int rc = TRAIN_OK;
 
 	if (n && !span)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %" PRIu64 " spans", n);
+		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans", n);
 	if (rank && n)
-		rc = tt_library(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
+		rc = train_library(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
 				t->comm);
 	if (!rc) {
 		fprintf(to,
@@ -66,10 +66,10 @@ static int write_rank(struct tt_trainer *t, FILE *to, int rank, uint64_t n, uint
 	return rc;
 }
 
-static int write_all(struct tt_trainer *t, FILE *to, const uint64_t *counts)
+static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
 {
 	uint64_t zero = t->timeline.n ? t->timeline.span[0].begin_ns : 0;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	fprintf(to, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
 	for (int r = 0; r < t->nranks && !rc; r++)
@@ -79,7 +79,7 @@ static int write_all(struct tt_trainer *t, FILE *to, const uint64_t *counts)
 }
 
 /* Rank 0's part. A file that cannot be opened is an error after all spans have come. */
-static int write_file(struct tt_trainer *t, const char *path, const uint64_t *counts)
+static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
 {
 	FILE *to = fopen(path, "we");
 	bool lost = !to;
@@ -88,26 +88,26 @@ static int write_file(struct tt_trainer *t, const char *path, const uint64_t *co
 	if (!to)
 		to = fopen("/dev/null", "we");
 	if (!to)
-		return tt_train_fail(TT_TRAIN_FAILED, "--timeline %s: %m", path);
+		return train_fail(TRAIN_FAILED, "--timeline %s: %m", path);
 	rc = write_all(t, to, counts);
 	lost |= ferror(to) | fclose(to);
 	if (rc || !lost)
 		return rc;
-	return tt_train_fail(TT_TRAIN_FAILED, "--timeline %s: cannot be written: %m", path);
+	return train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %m", path);
 }
 
-int tt_timeline_write(struct tt_trainer *t, const char *path)
+int train_timeline_write(struct train_rank *t, const char *path)
 {
 	uint64_t own = t->timeline.n, *counts = calloc((size_t)t->nranks, sizeof(*counts));
 	int rc;
 
 	if (!counts)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a timeline");
-	rc = tt_library(tuttiAllGather(&own, counts, 1, tuttiUint64, t->comm, NULL), t->comm);
+		return train_fail(TRAIN_FAILED, "no memory for a timeline");
+	rc = train_library(tuttiAllGather(&own, counts, 1, tuttiUint64, t->comm, NULL), t->comm);
 	if (!rc && t->rank == 0)
 		rc = write_file(t, path, counts);
 	else if (!rc && own)
-		rc = tt_library(tuttiSend(t->timeline.span, own * sizeof(struct tt_span),
+		rc = train_library(tuttiSend(t->timeline.span, own * sizeof(struct train_span),
 					  tuttiUint8, 0, t->comm, NULL),
 				t->comm);
 	free(counts);

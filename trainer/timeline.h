@@ -5,38 +5,38 @@
  * file. Spans of ranks on different hosts are as far apart as the hosts' clocks. What is
  * in no span is idle, or between steps. Called by gradient.c, strategies and train.c.
  */
-#ifndef TT_TRAINER_TIMELINE_H
-#define TT_TRAINER_TIMELINE_H
+#ifndef TRAIN_TIMELINE_H
+#define TRAIN_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
-enum tt_time { TT_TIME_COMPUTE, TT_TIME_EXPOSED, TT_TIME_HIDDEN };
+enum train_activity { TRAIN_TIME_COMPUTE, TRAIN_TIME_EXPOSED, TRAIN_TIME_HIDDEN };
 
-struct tt_span {
+struct train_span {
 	uint64_t step, begin_ns, end_ns;
-	uint64_t what; /* enum tt_time */
+	uint64_t what; /* enum train_activity */
 };
 
-struct tt_timeline {
+struct train_timeline {
 	bool on;
-	struct tt_span *span;
+	struct train_span *span;
 	size_t n, room;
 };
 
-struct tt_trainer;
+struct train_rank;
 
 /* Does nothing unless on; no memory: the span is left out. */
-void tt_timeline_add(struct tt_timeline *l, enum tt_time what, uint64_t step, uint64_t begin_ns,
+void train_timeline_add(struct train_timeline *l, enum train_activity what, uint64_t step, uint64_t begin_ns,
 		     uint64_t end_ns);
 
-/* Called by all workers. Returns 0 | TT_TRAIN_FAILED. */
-int tt_timeline_write(struct tt_trainer *t, const char *path);
-void tt_timeline_close(struct tt_timeline *l);
+/* Called by all workers. Returns 0 | TRAIN_FAILED. */
+int train_timeline_write(struct train_rank *t, const char *path);
+void train_timeline_close(struct train_timeline *l);
 
-static inline uint64_t tt_time_ns(void)
+static inline uint64_t train_time_ns(void)
 {
 	struct timespec now;
 

@@ -3,8 +3,8 @@
  *
  * Called by train_main.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
  */
-#ifndef TT_TRAINER_TRAIN_H
-#define TT_TRAINER_TRAIN_H
+#ifndef TRAIN_H
+#define TRAIN_H
 
 #include "trainer/trainer.h"
 
@@ -12,9 +12,9 @@
 
 /* A signal's number once the user has asked to stop: set by main's handler, told to the other ranks
  * with the next gradients. */
-extern volatile sig_atomic_t tt_stop_signal;
+extern volatile sig_atomic_t train_stop_signal;
 
-struct tt_result {
+struct train_result {
 	uint64_t steps;        /* done, with those before a resumed checkpoint */
 	bool stopped;          /* before the end, because a rank was asked to */
 	double accuracy, loss; /* on the test set */
@@ -27,7 +27,7 @@ struct tt_result {
 	uint64_t hash;         /* of the parameters, the same on all ranks */
 };
 
-/* Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED. */
-int tt_train(struct tt_trainer *t, struct tt_result *ret_result);
+/* Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */
+int train_run(struct train_rank *t, struct train_result *ret_result);
 
 #endif

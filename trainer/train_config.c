@@ -13,147 +13,147 @@
 /* What the tables of data sources, models, strategies and devices hold, as help. */
 static char data_help[1024], model_help[1024], strategy_help[1024], device_help[1024];
 
-#define AT(field) offsetof(struct tt_config, field)
+#define AT(field) offsetof(struct train_config, field)
 
-static const struct tt_option options[] = {
-	{ .name = "np", .kind = TT_OPT_INT, .argument = "P", .offset = AT(np), .min = 1,
+static const struct tool_option options[] = {
+	{ .name = "np", .kind = TOOL_OPT_INT, .argument = "P", .offset = AT(np), .min = 1,
 	  .max = 4096, .help = "start P workers on this host; without: join the ranks that\n"
 		  "mpirun, srun, torchrun or TUTTI_RANK started, or train alone" },
-	{ .name = "data", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(data),
+	{ .name = "data", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(data),
 	  .fallback = "auto", .help = data_help },
-	{ .name = "data-dir", .kind = TT_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),
+	{ .name = "data-dir", .kind = TOOL_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),
 	  .fallback = "/usr/share/datasets/fashion-mnist",
 	  .help = "where the IDX files of fashion are" },
-	{ .name = "model", .kind = TT_OPT_TEXT, .argument = "MODEL", .offset = AT(model),
+	{ .name = "model", .kind = TOOL_OPT_TEXT, .argument = "MODEL", .offset = AT(model),
 	  .fallback = "mlp:256", .help = model_help },
-	{ .name = "strategy", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(strategy),
+	{ .name = "strategy", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(strategy),
 	  .fallback = "mirrored", .help = strategy_help },
-	{ .name = "device", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(device),
+	{ .name = "device", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(device),
 	  .fallback = "cpu", .help = device_help },
-	{ .name = "algo", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(algo),
+	{ .name = "algo", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(algo),
 	  .fallback = "auto", .help = "algorithm of the collectives; see tutti_algorithms(7)" },
-	{ .name = "transport", .kind = TT_OPT_TEXT, .argument = "NAME", .offset = AT(transport),
+	{ .name = "transport", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(transport),
 	  .fallback = "auto", .help = "auto, shm, verbs or tcp" },
-	{ .name = "global-batch", .kind = TT_OPT_INT, .argument = "N", .offset = AT(global_batch),
+	{ .name = "global-batch", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(global_batch),
 	  .fallback = "256", .min = 1, .max = 1 << 24,
 	  .help = "samples of one step, over all ranks" },
-	{ .name = "epochs", .kind = TT_OPT_INT, .argument = "N", .offset = AT(epochs),
+	{ .name = "epochs", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(epochs),
 	  .fallback = "5", .min = 1, .max = 1 << 20, .help = "passes over the training set" },
-	{ .name = "steps", .kind = TT_OPT_INT, .argument = "N", .offset = AT(steps), .min = 1,
+	{ .name = "steps", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(steps), .min = 1,
 	  .max = 1 << 30, .help = "end after N steps instead of after --epochs" },
-	{ .name = "lr", .kind = TT_OPT_REAL, .argument = "RATE", .offset = AT(lr),
+	{ .name = "lr", .kind = TOOL_OPT_REAL, .argument = "RATE", .offset = AT(lr),
 	  .fallback = "0.05", .min = 1e-9, .max = 1e3,
 	  .refusal = "a rate is above 0 and at most 1000", .help = "learning rate" },
-	{ .name = "momentum", .kind = TT_OPT_REAL, .argument = "M", .offset = AT(momentum),
+	{ .name = "momentum", .kind = TOOL_OPT_REAL, .argument = "M", .offset = AT(momentum),
 	  .fallback = "0.9", .min = 0, .max = 0.9999,
 	  .refusal = "momentum is at least 0 and below 1, such as 0.9",
 	  .help = "of the gradient descent" },
-	{ .name = "schedule", .kind = TT_OPT_CHOICE, .argument = "NAME", .offset = AT(schedule),
+	{ .name = "schedule", .kind = TOOL_OPT_CHOICE, .argument = "NAME", .offset = AT(schedule),
 	  .fallback = "constant", .words = "constant step linear cosine",
 	  .help = "the rate: constant; step: a tenth after half and after three\n"
 		  "quarters; linear or cosine: down to 0 at the end" },
-	{ .name = "warmup", .kind = TT_OPT_INT, .argument = "N", .offset = AT(warmup),
+	{ .name = "warmup", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(warmup),
 	  .fallback = "0", .min = 0, .max = 1 << 30,
 	  .help = "steps in which the rate rises to --lr" },
-	{ .name = "seed", .kind = TT_OPT_INT, .argument = "N", .offset = AT(seed),
+	{ .name = "seed", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(seed),
 	  .fallback = "1", .min = 0, .max = 0x1p53,
 	  .help = "of the first parameters, the order of the samples, synth" },
-	{ .name = "canonical", .kind = TT_OPT_CHOICE, .argument = "NAME", .offset = AT(canonical),
+	{ .name = "canonical", .kind = TOOL_OPT_CHOICE, .argument = "NAME", .offset = AT(canonical),
 	  .fallback = "off", .words = "off tree chain fixed64",
 	  .help = "add gradients up over leaves by one fixed expression: the same\n"
 		  "parameters for any number of ranks" },
-	{ .name = "leaf", .kind = TT_OPT_INT, .argument = "N", .offset = AT(leaf),
+	{ .name = "leaf", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(leaf),
 	  .fallback = "32", .min = 1, .max = 1 << 16, .help = "samples of a leaf" },
-	{ .name = "bucket-kb", .kind = TT_OPT_INT, .argument = "KIB", .offset = AT(bucket_kb),
+	{ .name = "bucket-kb", .kind = TOOL_OPT_INT, .argument = "KIB", .offset = AT(bucket_kb),
 	  .fallback = "1024", .min = 1, .max = 1 << 20,
 	  .help = "gradients that are sent together" },
-	{ .name = "on-failure", .kind = TT_OPT_CHOICE, .argument = "WHAT",
+	{ .name = "on-failure", .kind = TOOL_OPT_CHOICE, .argument = "WHAT",
 	  .offset = AT(on_failure), .fallback = "stop", .words = "stop shrink",
 	  .help = "when a rank dies: stop, or go on with those that are left" },
-	{ .name = "ps", .kind = TT_OPT_INT, .argument = "S", .offset = AT(servers),
+	{ .name = "ps", .kind = TOOL_OPT_INT, .argument = "S", .offset = AT(servers),
 	  .fallback = "1", .min = 1, .max = 1024,
 	  .help = "parameter servers of ps-sync, ps-async, ps-strategy, downpour" },
-	{ .name = "devices", .kind = TT_OPT_INT, .argument = "D", .offset = AT(devices),
+	{ .name = "devices", .kind = TOOL_OPT_INT, .argument = "D", .offset = AT(devices),
 	  .fallback = "1", .min = 1, .max = 4096, .help = "ps-strategy: ranks that make a worker" },
-	{ .name = "k", .kind = TT_OPT_INT, .argument = "K", .offset = AT(k), .fallback = "0",
+	{ .name = "k", .kind = TOOL_OPT_INT, .argument = "K", .offset = AT(k), .fallback = "0",
 	  .min = 0, .max = 1024,
 	  .help = "spare: the first K gradients make a step; 0: nine in ten" },
-	{ .name = "ssp", .kind = TT_OPT_INT, .argument = "N", .offset = AT(ssp),
+	{ .name = "ssp", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(ssp),
 	  .fallback = "none", .min = 0, .max = 1 << 30, .words = "none",
 	  .help = "ps-async: no worker is more than N steps ahead of the slowest" },
-	{ .name = "stale-drop", .kind = TT_OPT_INT, .argument = "N", .offset = AT(stale_drop),
+	{ .name = "stale-drop", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(stale_drop),
 	  .fallback = "none", .min = 0, .max = 1 << 30, .words = "none",
 	  .help = "ps-async: drop gradients that more than N others overtook" },
-	{ .name = "stale-scale", .kind = TT_OPT_FLAG, .offset = AT(stale_scale),
+	{ .name = "stale-scale", .kind = TOOL_OPT_FLAG, .offset = AT(stale_scale),
 	  .help = "ps-async: divide gradients by 1 + how many overtook them" },
-	{ .name = "record", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(record),
+	{ .name = "record", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(record),
 	  .help = "ps-async: server s writes the order of arrivals to FILE.s;\n"
 		  "spare: rank 0 writes who was in time to FILE" },
-	{ .name = "replay", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(replay),
+	{ .name = "replay", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(replay),
 	  .help = "take gradients as FILE says" },
-	{ .name = "H", .kind = TT_OPT_INT, .argument = "N", .offset = AT(local_steps),
+	{ .name = "H", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(local_steps),
 	  .fallback = "1", .min = 1, .max = 1 << 30,
 	  .help = "average: steps between two averages" },
-	{ .name = "average", .kind = TT_OPT_CHOICE, .argument = "HOW", .offset = AT(average),
+	{ .name = "average", .kind = TOOL_OPT_CHOICE, .argument = "HOW", .offset = AT(average),
 	  .fallback = "allreduce", .words = "allreduce supervisor easgd diloco",
 	  .help = "average: by allreduce, by rank 0, elastic, or an outer step" },
-	{ .name = "alpha", .kind = TT_OPT_REAL, .argument = "A", .offset = AT(alpha),
+	{ .name = "alpha", .kind = TOOL_OPT_REAL, .argument = "A", .offset = AT(alpha),
 	  .fallback = "0.1", .min = 1e-6, .max = 1, .refusal = "alpha is above 0 and at most 1",
 	  .help = "easgd: how far ranks and centre move to each other" },
-	{ .name = "outer-lr", .kind = TT_OPT_REAL, .argument = "RATE", .offset = AT(outer_lr),
+	{ .name = "outer-lr", .kind = TOOL_OPT_REAL, .argument = "RATE", .offset = AT(outer_lr),
 	  .fallback = "0.7", .min = 1e-6, .max = 100,
 	  .refusal = "a rate is above 0 and at most 100",
 	  .help = "diloco: rate of the outer step" },
-	{ .name = "outer-momentum", .kind = TT_OPT_REAL, .argument = "M",
+	{ .name = "outer-momentum", .kind = TOOL_OPT_REAL, .argument = "M",
 	  .offset = AT(outer_momentum), .fallback = "0.9", .min = 0, .max = 0.9999,
 	  .refusal = "momentum is at least 0 and below 1, such as 0.9",
 	  .help = "diloco: momentum of the outer step" },
-	{ .name = "n-fetch", .kind = TT_OPT_INT, .argument = "N", .offset = AT(n_fetch),
+	{ .name = "n-fetch", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(n_fetch),
 	  .fallback = "5", .min = 1, .max = 1 << 20,
 	  .help = "downpour: steps between two fetches of parameters" },
-	{ .name = "n-push", .kind = TT_OPT_INT, .argument = "N", .offset = AT(n_push),
+	{ .name = "n-push", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(n_push),
 	  .fallback = "5", .min = 1, .max = 1 << 20, .help = "downpour: steps between two pushes" },
-	{ .name = "adagrad", .kind = TT_OPT_FLAG, .offset = AT(adagrad),
+	{ .name = "adagrad", .kind = TOOL_OPT_FLAG, .offset = AT(adagrad),
 	  .help = "downpour: servers scale every parameter by its history" },
-	{ .name = "sim-compute-ms", .kind = TT_OPT_REAL, .argument = "T",
+	{ .name = "sim-compute-ms", .kind = TOOL_OPT_REAL, .argument = "T",
 	  .offset = AT(sim_compute_ms), .fallback = "0", .min = 0, .max = 1e6,
 	  .help = "a gradient takes at least T ms" },
-	{ .name = "jitter", .kind = TT_OPT_REAL, .argument = "F", .offset = AT(jitter),
+	{ .name = "jitter", .kind = TOOL_OPT_REAL, .argument = "F", .offset = AT(jitter),
 	  .fallback = "0", .min = 0, .max = 100,
 	  .help = "and up to F times T longer, at random, from --seed" },
-	{ .name = "slow", .kind = TT_OPT_TEXT, .argument = "R:F,..", .offset = AT(slow),
+	{ .name = "slow", .kind = TOOL_OPT_TEXT, .argument = "R:F,..", .offset = AT(slow),
 	  .help = "rank R takes F times as long to compute" },
-	{ .name = "kill", .kind = TT_OPT_TEXT, .argument = "R@STEP,..", .offset = AT(kill),
+	{ .name = "kill", .kind = TOOL_OPT_TEXT, .argument = "R@STEP,..", .offset = AT(kill),
 	  .help = "rank R kills itself in step STEP" },
-	{ .name = "check-replicas", .kind = TT_OPT_INT, .argument = "K",
+	{ .name = "check-replicas", .kind = TOOL_OPT_INT, .argument = "K",
 	  .offset = AT(check_replicas), .fallback = "100", .min = 0, .max = 1 << 30,
 	  .help = "every K steps and at the end: are the parameters equal\n"
 		  "on all ranks? 0: at the end only" },
-	{ .name = "eval-every", .kind = TT_OPT_INT, .argument = "N", .offset = AT(eval_every),
+	{ .name = "eval-every", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(eval_every),
 	  .fallback = "0", .min = 0, .max = 1 << 30,
 	  .help = "measure the accuracy every N steps; 0: after each epoch" },
-	{ .name = "metrics", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(metrics),
+	{ .name = "metrics", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(metrics),
 	  .help = "write a line of CSV for every step" },
-	{ .name = "jsonl", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(jsonl),
+	{ .name = "jsonl", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(jsonl),
 	  .help = "write a line of JSON for every step" },
-	{ .name = "timeline", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(timeline),
+	{ .name = "timeline", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(timeline),
 	  .help = "write what every rank did when, for chrome://tracing" },
-	{ .name = "hashes", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(hashes),
+	{ .name = "hashes", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(hashes),
 	  .help = "write hashes of the parameters for every step; see\n"
 		  "tutti hashdiff" },
-	{ .name = "hash-values", .kind = TT_OPT_INT, .argument = "STEP",
+	{ .name = "hash-values", .kind = TOOL_OPT_INT, .argument = "STEP",
 	  .offset = AT(hash_values), .fallback = "0", .min = 0, .max = 1 << 30,
 	  .help = "and the parameters themselves after STEP" },
-	{ .name = "save", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(save),
+	{ .name = "save", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(save),
 	  .help = "write a checkpoint at the end, and every --save-every steps" },
-	{ .name = "save-every", .kind = TT_OPT_INT, .argument = "N", .offset = AT(save_every),
+	{ .name = "save-every", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(save_every),
 	  .fallback = "0", .min = 0, .max = 1 << 30, .help = "0: at the end only" },
-	{ .name = "resume", .kind = TT_OPT_TEXT, .argument = "FILE", .offset = AT(resume),
+	{ .name = "resume", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(resume),
 	  .help = "go on from a checkpoint, with any number of ranks" },
 	{ 0 }
 };
 
-static const struct tt_usage usage = {
+static const struct tool_usage usage = {
 	.tool = "tutti-train",
 	.help = "Trains a network on images, data-parallel: every rank works on its share of a batch.\n"
 		"Every way to do so is a strategy; tutti-strategies(7) tells about them.",
@@ -170,26 +170,26 @@ static void add_line(char help[1024], const char *name, const char *what)
 
 static void list_tables(void)
 {
-	for (size_t i = 0; tt_data_sources[i]; i++)
-		add_line(data_help, tt_data_sources[i]->name, tt_data_sources[i]->help);
+	for (size_t i = 0; train_data_sources[i]; i++)
+		add_line(data_help, train_data_sources[i]->name, train_data_sources[i]->help);
 	add_line(data_help, "auto", "the first of these that is there");
-	for (size_t i = 0; tt_models[i]; i++)
-		add_line(model_help, tt_models[i]->syntax, tt_models[i]->help);
-	for (size_t i = 0; tt_strategies[i]; i++)
-		add_line(strategy_help, tt_strategies[i]->name, tt_strategies[i]->help);
-	for (size_t i = 0; tt_devices[i]; i++)
-		add_line(device_help, tt_devices[i]->name, tt_devices[i]->help);
+	for (size_t i = 0; train_models[i]; i++)
+		add_line(model_help, train_models[i]->syntax, train_models[i]->help);
+	for (size_t i = 0; train_strategies[i]; i++)
+		add_line(strategy_help, train_strategies[i]->name, train_strategies[i]->help);
+	for (size_t i = 0; train_devices[i]; i++)
+		add_line(device_help, train_devices[i]->name, train_devices[i]->help);
 }
 
-void tt_config_defaults(struct tt_config *ret_config)
+void train_config_defaults(struct train_config *ret_config)
 {
 	char *nothing[] = { (char[]){ "tutti-train" }, NULL };
 
-	tt_options_read(&usage, 1, nothing, ret_config);
+	tool_options_read(&usage, 1, nothing, ret_config);
 }
 
-int tt_config_read(int argc, char **argv, struct tt_config *ret_config)
+int train_config_read(int argc, char **argv, struct train_config *ret_config)
 {
 	list_tables();
-	return tt_options_read(&usage, argc, argv, ret_config);
+	return tool_options_read(&usage, argc, argv, ret_config);
 }

@@ -4,26 +4,26 @@
  * The table of options in train_config.c is the only place that knows them: parser, defaults, ranges and
  * --help come from it.
  */
-#ifndef TT_TRAINER_CONFIG_H
-#define TT_TRAINER_CONFIG_H
+#ifndef TRAIN_CONFIG_H
+#define TRAIN_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TT_FAILURE_STOP, TT_FAILURE_SHRINK };
-enum { TT_SCHEDULE_CONSTANT, TT_SCHEDULE_STEP, TT_SCHEDULE_LINEAR, TT_SCHEDULE_COSINE };
-enum { TT_AVERAGE_ALLREDUCE, TT_AVERAGE_SUPERVISOR, TT_AVERAGE_EASGD, TT_AVERAGE_DILOCO };
+enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
+enum { TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_STEP, TRAIN_SCHEDULE_LINEAR, TRAIN_SCHEDULE_COSINE };
+enum { TRAIN_AVERAGE_ALLREDUCE, TRAIN_AVERAGE_SUPERVISOR, TRAIN_AVERAGE_EASGD, TRAIN_AVERAGE_DILOCO };
 
-struct tt_config {
+struct train_config {
 	int64_t np; /* workers to start here; 0: join what the environment describes */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
-	int schedule;           /* TT_SCHEDULE_ */
+	int schedule;           /* TRAIN_SCHEDULE_ */
 	int64_t warmup;         /* steps */
-	int canonical;          /* enum tt_canonical */
+	int canonical;          /* enum train_canonical */
 	int64_t leaf;           /* samples of one */
-	int on_failure;         /* TT_FAILURE_ */
+	int on_failure;         /* TRAIN_FAILURE_ */
 	int64_t servers;        /* ranks that serve, behind the workers */
 	int64_t devices;        /* ps-strategy: ranks of a worker */
 	int64_t k;              /* spare: contributions of a step; 0: nine in ten */
@@ -31,7 +31,7 @@ struct tt_config {
 	int64_t stale_drop;     /* -1: none is dropped */
 	bool stale_scale;
 	int64_t local_steps;    /* average: H */
-	int average;            /* TT_AVERAGE_ */
+	int average;            /* TRAIN_AVERAGE_ */
 	double alpha, outer_lr, outer_momentum;
 	int64_t n_fetch, n_push;
 	bool adagrad;
@@ -46,9 +46,9 @@ struct tt_config {
 };
 
 /* Returns 0: go on | 1: help was printed | 2: a sentence went to stderr. */
-int tt_config_read(int argc, char **argv, struct tt_config *ret_config);
+int train_config_read(int argc, char **argv, struct train_config *ret_config);
 
 /* What it says when nothing is said. */
-void tt_config_defaults(struct tt_config *ret_config);
+void train_config_defaults(struct train_config *ret_config);
 
 #endif

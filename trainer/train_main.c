@@ -29,8 +29,8 @@
 #define TOOL "tutti-train"
 
 struct job {
-	struct tt_config config;
-	struct tt_data data;
+	struct train_config config;
+	struct train_data data;
 	tuttiUniqueId id; /* when --np starts the ranks */
 	int ranks;        /* that --np starts: workers and servers */
 	bool lenient;     /* a rank that is killed does not end the others */
@@ -39,7 +39,7 @@ struct job {
 /* rank < 0: not known, or not of one rank. Gives the exit status. */
 static int complain(int code, int rank)
 {
-	const char *text = tt_train_error();
+	const char *text = train_error();
 	char who[32] = "";
 
 	if (rank >= 0)
@@ -52,7 +52,7 @@ static int complain(int code, int rank)
 
 /* ---- one rank ------------------------------------------------------------------------------- */
 
-static void note_signal(int number) { tt_stop_signal = number; }
+static void note_signal(int number) { train_stop_signal = number; }
 
 static void catch_signals(void)
 {
@@ -66,9 +66,9 @@ static void catch_signals(void)
 
 static int passed_on(tuttiResult_t result)
 {
-	int code = tt_library(result, NULL);
+	int code = train_library(result, NULL);
 
-	return code && result == tuttiInvalidArgument ? TT_TRAIN_USAGE : code;
+	return code && result == tuttiInvalidArgument ? TRAIN_USAGE : code;
 }
 
 /* How many ranks of its host are before this one? */
@@ -82,7 +82,7 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	tuttiCommCount(comm, &nranks);
 	all = calloc((size_t)nranks, sizeof(*all));
 	if (!all)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the hosts of %d ranks",
+		return train_fail(TRAIN_FAILED, "no memory for the hosts of %d ranks",
 				     nranks);
 	rc = passed_on(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
 	*ret_rank = 0;
@@ -94,7 +94,7 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 
 /* Ranks that something else started join, learn their place on the host, take their devices, and
  * then join with them. */
-static int join_env(const struct tt_device_ops *device, const char *name, tuttiConfig_t *config,
+static int join_env(const struct train_device_ops *device, const char *name, tuttiConfig_t *config,
 		    tuttiComm_t *ret_comm)
 {
 	tuttiComm_t first;
@@ -120,9 +120,9 @@ static int join_env(const struct tt_device_ops *device, const char *name, tuttiC
 
 static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 {
-	const struct tt_device_ops *device = tt_device_find(job->config.device);
+	const struct train_device_ops *device = train_device_find(job->config.device);
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	config.transport = job->config.transport;
 	config.algo = job->config.algo;
@@ -136,9 +136,9 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 	return passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
 }
 
-static void print_result(const struct tt_trainer *t, const struct tt_result *r)
+static void print_result(const struct train_rank *t, const struct train_result *r)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 
 	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
@@ -161,19 +161,19 @@ static void print_result(const struct tt_trainer *t, const struct tt_result *r)
 /* Trains or serves as one rank of world, which is gone afterwards; gives the exit status. */
 static int train(const struct job *job, tuttiComm_t world)
 {
-	struct tt_trainer t;
-	struct tt_result result = { 0 };
-	int rc = tt_trainer_open(&t, &job->config, &job->data, world);
+	struct train_rank t;
+	struct train_result result = { 0 };
+	int rc = train_rank_open(&t, &job->config, &job->data, world);
 
 	if (!rc)
-		rc = tt_serves(&t) ? t.strategy->serve(&t) : tt_train(&t, &result);
+		rc = train_serves(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
 	if (result.steps && t.rank == 0)
 		print_result(&t, &result);
 	/* the ranks that --np starts find the same fault in the same values: it is said once */
-	if (rc && (rc != TT_TRAIN_USAGE || !job->config.np || t.rank == 0))
-		complain(rc, rc == TT_TRAIN_USAGE ? -1 : t.rank);
-	rc = t.rank == 0 ? tt_output_end(TOOL, -rc) : -rc;
-	tt_trainer_close(&t);
+	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.rank == 0))
+		complain(rc, rc == TRAIN_USAGE ? -1 : t.rank);
+	rc = t.rank == 0 ? tool_output_end(TOOL, -rc) : -rc;
+	train_rank_close(&t);
 	return rc;
 }
 
@@ -185,15 +185,15 @@ static int rank_main(int rank, void *ctx)
 
 	catch_signals();
 	rc = join(job, rank, &comm);
-	if (rc == TT_TRAIN_USAGE && rank > 0)
+	if (rc == TRAIN_USAGE && rank > 0)
 		return -rc;
 	if (rc)
-		return complain(rc, rc == TT_TRAIN_USAGE || !job->config.np ? -1 : rank);
+		return complain(rc, rc == TRAIN_USAGE || !job->config.np ? -1 : rank);
 	status = train(job, comm);
-	if (tt_stop_signal && !status) {
+	if (train_stop_signal && !status) {
 		fflush(NULL);
-		signal(tt_stop_signal, SIG_DFL);
-		raise(tt_stop_signal);
+		signal(train_stop_signal, SIG_DFL);
+		raise(train_stop_signal);
 	}
 	return status;
 }
@@ -203,38 +203,38 @@ static int rank_main(int rank, void *ctx)
 /* What can be found wrong without ranks. */
 static int check(struct job *job)
 {
-	struct tt_trainer t = { .config = &job->config };
-	int rc = tt_fault_check(&job->config);
+	struct train_rank t = { .config = &job->config };
+	int rc = train_fault_check(&job->config);
 
 	if (!rc)
-		rc = tt_strategy_find(&t);
+		rc = train_strategy_find(&t);
 	if (!rc)
-		rc = tt_sense_check(&job->config);
+		rc = train_option_check(&job->config);
 	if (!rc && job->config.np && t.strategy->serve)
-		rc = tt_arrivals_check(&job->config);
+		rc = train_arrival_order_check(&job->config);
 	if (!rc && job->config.np)
-		rc = tt_metrics_check(&job->config);
+		rc = train_metrics_check(&job->config);
 	if (!rc && job->config.np)
-		rc = tt_checkpoint_check(&job->config);
+		rc = train_checkpoint_check(&job->config);
 	if (!rc && job->config.np) {
 		job->ranks =
 			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
-		job->lenient = t.strategy->survives || job->config.on_failure == TT_FAILURE_SHRINK;
-		rc = tt_library(tuttiGetUniqueId(&job->id), NULL);
+		job->lenient = t.strategy->survives || job->config.on_failure == TRAIN_FAILURE_SHRINK;
+		rc = train_library(tuttiGetUniqueId(&job->id), NULL);
 	}
 	return rc;
 }
 
 static int start_ranks(struct job *job)
 {
-	struct tt_launch launch = { TOOL, 0, 1, rank_main, job, false };
+	struct tool_spawn launch = { TOOL, 0, 1, rank_main, job, false };
 	int rc = check(job);
 
 	if (rc)
 		return complain(rc, -1);
 	launch.processes = job->ranks;
 	launch.lenient = job->lenient;
-	return job->ranks < 2 ? rank_main(0, job) : tt_launch(&launch);
+	return job->ranks < 2 ? rank_main(0, job) : tool_spawn(&launch);
 }
 
 int main(int argc, char **argv)
@@ -242,15 +242,15 @@ int main(int argc, char **argv)
 	struct job job = { 0 };
 	int rc;
 
-	tt_output_begin();
-	rc = tt_config_read(argc, argv, &job.config);
+	tool_output_begin();
+	rc = train_config_read(argc, argv, &job.config);
 	if (rc)
-		return rc == 1 ? tt_output_end(TOOL, 0) : 2;
-	rc = tt_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
+		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
+	rc = train_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
 			  &job.data);
 	if (rc)
 		return complain(rc, -1);
 	rc = start_ranks(&job);
-	tt_data_free(&job.data);
+	train_data_free(&job.data);
 	return rc;
 }

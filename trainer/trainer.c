@@ -9,20 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-int tt_library(tuttiResult_t result, tuttiComm_t comm)
+int train_library(tuttiResult_t result, tuttiComm_t comm)
 {
 	const char *text = result == tuttiSuccess ? "" : tuttiGetLastError(comm);
 
 	if (result == tuttiSuccess)
-		return TT_TRAIN_OK;
-	return tt_train_fail(TT_TRAIN_FAILED, "%s", *text ? text : tuttiGetErrorString(result));
+		return TRAIN_OK;
+	return train_fail(TRAIN_FAILED, "%s", *text ? text : tuttiGetErrorString(result));
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static void free_share(struct tt_trainer *t)
+static void free_share(struct train_rank *t)
 {
-	const struct tt_device_ops *d = t->device.ops;
+	const struct train_device_ops *d = t->device.ops;
 
 	if (t->wire != t->gradients)
 		t->wire_on->ops->free(t->wire_on, t->wire);
@@ -37,49 +37,49 @@ static void free_share(struct tt_trainer *t)
 	t->sum.node = NULL;
 }
 
-int tt_trainer_share(struct tt_trainer *t)
+int train_rank_share(struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
-	const struct tt_device_ops *d = t->device.ops;
+	const struct train_config *c = t->config;
+	const struct train_device_ops *d = t->device.ops;
 	size_t ranks = (size_t)t->nranks, part, bytes, run;
 	bool reached;
 
 	free_share(t);
-	t->leaves = tt_leaves_of((enum tt_canonical)c->canonical, (size_t)c->global_batch,
+	t->leaves = train_leaves_of((enum train_canonical)c->canonical, (size_t)c->global_batch,
 				 (size_t)c->leaf, t->nranks);
-	t->floats = t->model.parameters + TT_TAIL;
+	t->floats = t->model.parameters + TRAIN_TAIL;
 	part = (t->floats + ranks - 1) / ranks;
-	t->sum = (struct tt_sum){ .leaves = &t->leaves, .device = &t->device };
-	if (!tt_serves(t))
-		t->sum.run = tt_leaves_share(&t->leaves, t->rank, t->nranks);
+	t->sum = (struct train_gradient_sum){ .leaves = &t->leaves, .device = &t->device };
+	if (!train_serves(t))
+		t->sum.run = train_leaves_share(&t->leaves, t->rank, t->nranks);
 	run = t->sum.run.last - t->sum.run.first;
 	t->sum.node = calloc(run ? run : 1, sizeof(*t->sum.node));
 	if (!t->sum.node)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu leaves", run);
-	t->sum.nodes = tt_leaves_nodes(&t->leaves, t->sum.run, t->sum.node);
+		return train_fail(TRAIN_FAILED, "no memory for %zu leaves", run);
+	t->sum.nodes = train_leaves_nodes(&t->leaves, t->sum.run, t->sum.node);
 	t->sum.stride = part * ranks; /* so that every rank's part of the array is as long */
 	t->sum.piece = t->model.piece;
 	bytes = (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride * sizeof(float);
 	t->gradients = d->alloc(&t->device, bytes);
-	t->host = (struct tt_device){ .ops = &tt_device_cpu };
+	t->host = (struct train_device){ .ops = &train_device_cpu };
 	reached = !d->apart || (d->reached && t->strategy->by_calls &&
-				c->canonical != TT_CANONICAL_FIXED64);
+				c->canonical != TRAIN_CANONICAL_FIXED64);
 	t->wire_on = reached ? &t->device : &t->host;
 	t->wire = reached ? t->gradients : t->host.ops->alloc(&t->host, bytes);
-	if (c->canonical != TT_CANONICAL_OFF)
+	if (c->canonical != TRAIN_CANONICAL_OFF)
 		t->sum.scratch = d->alloc(&t->device,
-					  TT_SUM_LEVELS * t->sum.piece * sizeof(float));
-	if (!t->gradients || !t->wire || (c->canonical != TT_CANONICAL_OFF && !t->sum.scratch))
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients of %zu floats",
+					  TRAIN_SUM_LEVELS * t->sum.piece * sizeof(float));
+	if (!t->gradients || !t->wire || (c->canonical != TRAIN_CANONICAL_OFF && !t->sum.scratch))
+		return train_fail(TRAIN_FAILED, "no memory for %zu gradients of %zu floats",
 				     t->sum.nodes, t->floats);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int open_memory(struct tt_trainer *t)
+static int open_memory(struct train_rank *t)
 {
-	const struct tt_device_ops *d = t->device.ops;
+	const struct train_device_ops *d = t->device.ops;
 	size_t bytes = t->model.parameters * sizeof(float);
-	bool apart = d->apart, moving = t->strategy->optimizer == TT_OPTIMIZER_RANKS;
+	bool apart = d->apart, moving = t->strategy->optimizer == TRAIN_OPTIMIZER_RANKS;
 
 	t->parameters = d->alloc(&t->device, bytes);
 	t->velocity = moving ? d->alloc(&t->device, bytes) : NULL;
@@ -89,96 +89,96 @@ static int open_memory(struct tt_trainer *t)
 		t->host_parameters = NULL;
 	if (!t->parameters || (moving && !t->velocity) || !t->x || !t->labels ||
 	    (apart && !t->host_parameters))
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to train %zu parameters",
+		return train_fail(TRAIN_FAILED, "no memory to train %zu parameters",
 				     t->model.parameters);
 	if (t->rank == 0) {
-		tt_model_start(&t->model, (uint64_t)t->config->seed, tt_parameters_out(t));
-		tt_parameters_in(t);
+		train_model_start(&t->model, (uint64_t)t->config->seed, train_parameters_out(t));
+		train_parameters_in(t);
 	}
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
 /* The last ranks of world serve, the others train. */
-static int part_ranks(struct tt_trainer *t)
+static int part_ranks(struct train_rank *t)
 {
-	int all, rc = tt_library(tuttiCommUserRank(t->world, &t->rank), t->world);
+	int all, rc = train_library(tuttiCommUserRank(t->world, &t->rank), t->world);
 
 	if (!rc)
-		rc = tt_library(tuttiCommCount(t->world, &all), t->world);
+		rc = train_library(tuttiCommCount(t->world, &all), t->world);
 	if (rc)
 		return rc;
 	t->world_rank = t->rank;
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--ps %d: of %d ranks in all none is left to train; start more", t->servers,
 			all);
 	t->comm = t->world;
 	if (!t->servers)
-		return TT_TRAIN_OK;
-	return tt_library(tuttiCommSplit(t->world, tt_serves(t), t->rank, &t->comm, NULL),
+		return TRAIN_OK;
+	return train_library(tuttiCommSplit(t->world, train_serves(t), t->rank, &t->comm, NULL),
 			  t->world);
 }
 
-static int open_model(struct tt_trainer *t)
+static int open_model(struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	size_t batch = (size_t)c->global_batch, leaf = (size_t)c->leaf;
-	struct tt_model_size size = { .inputs = t->data->pixels, .classes = t->data->classes };
+	struct train_model_size size = { .inputs = t->data->pixels, .classes = t->data->classes };
 
 	if (batch > t->data->train.samples)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--global-batch %zu: the training set has only %zu samples; "
 				     "use at most that",
 				     batch, t->data->train.samples);
 	size.leaf = leaf < batch ? leaf : batch;
 	/* what a rank has may grow: others may die */
 	size.max_rows = batch;
-	if (c->on_failure != TT_FAILURE_SHRINK && t->nranks > 1)
+	if (c->on_failure != TRAIN_FAILURE_SHRINK && t->nranks > 1)
 		size.max_rows = batch / (size_t)t->nranks + size.leaf + 1;
-	if (size.max_rows < TT_EVALUATE_ROWS)
-		size.max_rows = TT_EVALUATE_ROWS;
-	return tt_model_open(&t->model, c->model, &t->device, &size);
+	if (size.max_rows < TRAIN_EVALUATE_ROWS)
+		size.max_rows = TRAIN_EVALUATE_ROWS;
+	return train_model_open(&t->model, c->model, &t->device, &size);
 }
 
-int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
-		    const struct tt_data *data, tuttiComm_t world)
+int train_rank_open(struct train_rank *t, const struct train_config *config,
+		    const struct train_data *data, tuttiComm_t world)
 {
 	int rc;
 
-	*t = (struct tt_trainer){ .config = config, .data = data, .world = world };
+	*t = (struct train_rank){ .config = config, .data = data, .world = world };
 	t->rate = (float)config->lr;
 	t->timeline.on = config->timeline != NULL;
-	rc = tt_strategy_find(t);
+	rc = train_strategy_find(t);
 	if (!rc)
 		rc = part_ranks(t);
 	if (!rc)
-		rc = tt_agree(t);
+		rc = train_settings_agree(t);
 	if (!rc)
-		rc = tt_fault_check_ranks(t);
+		rc = train_fault_check_ranks(t);
 	if (!rc)
-		rc = tt_device_open(&t->device, config->device,
-				    config->canonical != TT_CANONICAL_OFF);
+		rc = train_device_open(&t->device, config->device,
+				    config->canonical != TRAIN_CANONICAL_OFF);
 	if (!rc)
 		rc = open_model(t);
 	if (!rc)
-		rc = tt_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples,
+		rc = train_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples,
 				     (size_t)config->global_batch);
 	if (!rc)
 		rc = open_memory(t);
 	if (!rc)
-		rc = tt_trainer_share(t);
+		rc = train_rank_share(t);
 	if (!rc)
-		rc = tt_checkpoint_resume(t);
+		rc = train_checkpoint_resume(t);
 	if (!rc)
-		rc = tt_fault_check_steps(t);
+		rc = train_fault_check_steps(t);
 	return rc ? rc : t->strategy->open(t);
 }
 
-void tt_trainer_close(struct tt_trainer *t)
+void train_rank_close(struct train_rank *t)
 {
 	if (t->strategy && t->strategy_state)
 		t->strategy->close(t);
@@ -191,10 +191,10 @@ void tt_trainer_close(struct tt_trainer *t)
 	}
 	free(t->labels);
 	free(t->resumed);
-	tt_timeline_close(&t->timeline);
-	tt_sampler_close(&t->sampler);
-	tt_model_close(&t->model);
-	tt_device_close(&t->device);
+	train_timeline_close(&t->timeline);
+	train_sampler_close(&t->sampler);
+	train_model_close(&t->model);
+	train_device_close(&t->device);
 	if (t->comm && t->comm != t->world)
 		tuttiCommDestroy(t->comm);
 	tuttiCommDestroy(t->world);

@@ -2,13 +2,13 @@
  * trainer.h - one rank that trains: its parts, and what strategies call
  *
  * train_main.c makes a trainer, train.c runs its steps, a strategy says what a step is. A device may have
- * memory that the host cannot touch; strategies therefore work on t->wire, which tt_gradient fills
- * and tt_descend reads, and on what tt_parameters_lend gives: memory of t->wire_on, which adds and
+ * memory that the host cannot touch; strategies therefore work on t->wire, which train_gradient fills
+ * and train_descend reads, and on what train_parameters_lend gives: memory of t->wire_on, which adds and
  * copies there. That is the device where the library's calls take its memory and nobody else
- * touches it (tt_strategy_ops.by_calls), and else the host.
+ * touches it (train_strategy_ops.by_calls), and else the host.
  */
-#ifndef TT_TRAINER_TRAINER_H
-#define TT_TRAINER_TRAINER_H
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
 
 #include "trainer/train_config.h"
 #include "trainer/data/data.h"
@@ -25,32 +25,32 @@
 #include <stdint.h>
 
 /* What follows the gradients in their array and is summed over the ranks with them. */
-enum { TT_TAIL_LOSS, TT_TAIL_STOP, TT_TAIL };
+enum { TRAIN_TAIL_LOSS, TRAIN_TAIL_STOP, TRAIN_TAIL };
 
-enum { TT_EVALUATE_ROWS = 256 }; /* test samples at once */
+enum { TRAIN_EVALUATE_ROWS = 256 }; /* test samples at once */
 
-struct tt_trainer {
-	const struct tt_config *config;
-	const struct tt_data *data;
+struct train_rank {
+	const struct train_config *config;
+	const struct train_data *data;
 	tuttiComm_t world;            /* workers, then servers */
 	tuttiComm_t comm;             /* the workers; without servers it is world */
 	int rank, nranks;             /* among the workers; a server counts on behind them */
 	int servers, first_server;    /* the latter in world */
 	int world_rank;               /* at the start: what --slow, --kill and messages mean */
-	struct tt_device device;
-	struct tt_model model;
-	struct tt_sampler sampler;
-	struct tt_leaves leaves;
-	struct tt_sum sum;            /* this rank's part of the leaves */
-	const struct tt_strategy_ops *strategy;
+	struct train_device device;
+	struct train_model model;
+	struct train_sampler sampler;
+	struct train_leaves leaves;
+	struct train_gradient_sum sum;            /* this rank's part of the leaves */
+	const struct train_strategy_ops *strategy;
 	void *strategy_state;         /* the strategy's own */
 	float *parameters, *velocity; /* device memory; velocity NULL: the optimizer is elsewhere */
 	float *gradients;             /* device memory, [sum.nodes, at least 1][sum.stride] */
-	size_t floats;                /* model.parameters + TT_TAIL, of each node in use */
+	size_t floats;                /* model.parameters + TRAIN_TAIL, of each node in use */
 	float *wire;                  /* as gradients; the same memory where that can be */
-	struct tt_device *wire_on;    /* which wire is memory of: device, or host */
-	struct tt_device host;        /* for a wire that is a copy of a device's memory */
-	tuttiStream_t beside;         /* NULL until tt_beside_open */
+	struct train_device *wire_on;    /* which wire is memory of: device, or host */
+	struct train_device host;        /* for a wire that is a copy of a device's memory */
+	tuttiStream_t beside;         /* NULL until train_overlap_open */
 	float *host_parameters;       /* of a device that is apart, else NULL */
 	int64_t *whole;               /* fixed64.h: as wire's first node; made when needed */
 	int32_t *exponent;            /* fixed64.h: of each tensor and of the tail */
@@ -66,11 +66,11 @@ struct tt_trainer {
 	uint64_t exposed_ns;          /* of waiting for others only */
 	uint64_t message_bytes;       /* sent as messages, which the library's counters leave out */
 	float *resumed;               /* rank 0 of a resumed training: its optimizer, or NULL */
-	struct tt_timeline timeline;
+	struct train_timeline timeline;
 };
 
 /* This rank's share of a step. */
-struct tt_batch {
+struct train_batch {
 	const uint32_t *samples; /* in data->train */
 	size_t rows;             /* may be 0 */
 	bool stop;               /* this rank was asked to end the training */
@@ -78,63 +78,63 @@ struct tt_batch {
 
 /* world is open already, and closed by close; config and data outlive the trainer. Rank 0 has the
  * parameters to start from, the others zeros: handing them out is the strategy's.
- * Returns 0 | TT_TRAIN_USAGE | TT_TRAIN_FAILED; close after a failure too. */
-int tt_trainer_open(struct tt_trainer *t, const struct tt_config *config,
-		    const struct tt_data *data, tuttiComm_t world);
-void tt_trainer_close(struct tt_trainer *t);
+ * Returns 0 | TRAIN_USAGE | TRAIN_FAILED; close after a failure too. */
+int train_rank_open(struct train_rank *t, const struct train_config *config,
+		    const struct train_data *data, tuttiComm_t world);
+void train_rank_close(struct train_rank *t);
 
 /* The host cannot touch wire. */
-static inline bool tt_wire_apart(const struct tt_trainer *t) { return t->wire_on->ops->apart; }
+static inline bool train_wire_apart(const struct train_rank *t) { return t->wire_on->ops->apart; }
 
-static inline bool tt_serves(const struct tt_trainer *t) { return t->rank >= t->nranks; }
+static inline bool train_serves(const struct train_rank *t) { return t->rank >= t->nranks; }
 
-/* This rank's part of the batch has changed, since t->comm has. Returns 0 | TT_TRAIN_FAILED. */
-int tt_trainer_share(struct tt_trainer *t);
+/* This rank's part of the batch has changed, since t->comm has. Returns 0 | TRAIN_FAILED. */
+int train_rank_share(struct train_rank *t);
 
 /* wire = the sums over this rank's rows, node by node, the tail
  * behind each. ready as in model.h, or NULL; the tail is final before
  * the first call of ready. Returns 0 or what ready->fn returned. */
-int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready);
+int train_gradient(struct train_rank *t, const struct train_batch *batch, const struct train_ready *ready);
 
 /* The tail of wire's first node. */
-void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL]);
+void train_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL]);
 
 /* A stream for the library's calls on wire beside the backward pass. lead:
  * the calls from now on come behind all that is computed. wait: until all calls are done. */
-int tt_beside_open(struct tt_trainer *t);
-void tt_beside_lead(struct tt_trainer *t);
-int tt_beside_wait(struct tt_trainer *t);
-void tt_beside_close(struct tt_trainer *t);
+int train_overlap_open(struct train_rank *t);
+void train_overlap_lead(struct train_rank *t);
+int train_overlap_wait(struct train_rank *t);
+void train_overlap_close(struct train_rank *t);
 
 /* One step of gradient descent by the first node of wire,
  * which holds the sums over `samples` samples. */
-void tt_descend(struct tt_trainer *t, size_t samples);
+void train_descend(struct train_rank *t, size_t samples);
 
 /* From since_ns until now this rank only waited for others. */
-void tt_exposed(struct tt_trainer *t, uint64_t since_ns);
+void train_exposed(struct train_rank *t, uint64_t since_ns);
 
 /* The parameters in memory that the host and the library can read and write; changes count after
- * tt_parameters_in. */
-float *tt_parameters_out(struct tt_trainer *t);
-void tt_parameters_in(struct tt_trainer *t);
+ * train_parameters_in. */
+float *train_parameters_out(struct train_rank *t);
+void train_parameters_in(struct train_rank *t);
 
 /* The same in memory of wire_on, for the library and for wire_on's operations; what wire_on is
  * still at has to settle before the library takes it. */
-float *tt_parameters_lend(struct tt_trainer *t);
-void tt_parameters_return(struct tt_trainer *t);
+float *train_parameters_lend(struct train_rank *t);
+void train_parameters_return(struct train_rank *t);
 
 /* These become the parameters; from is memory of wire_on. */
-void tt_parameters_adopt(struct tt_trainer *t, const float *host);
-void tt_parameters_take(struct tt_trainer *t, const float *from);
+void train_parameters_adopt(struct train_rank *t, const float *host);
+void train_parameters_take(struct train_rank *t, const float *from);
 
 /* Every worker gets rank 0's parameters, and its velocity where there is one. */
-int tt_parameters_share(struct tt_trainer *t);
-int tt_parameters_share_from(struct tt_trainer *t, int root);
+int train_parameters_share(struct train_rank *t);
+int train_parameters_share_from(struct train_rank *t, int root);
 
 /* How good are the parameters on the test set? Called by all workers, each works on its share. */
-int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss);
+int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss);
 
-/* Passes a result of the library on: 0, or TT_TRAIN_FAILED with the library's sentence. */
-int tt_library(tuttiResult_t result, tuttiComm_t comm);
+/* Passes a result of the library on: 0, or TRAIN_FAILED with the library's sentence. */
+int train_library(tuttiResult_t result, tuttiComm_t comm);
 
 #endif

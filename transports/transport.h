@@ -16,14 +16,14 @@
 #include "base/base.h"
 
 /* TUTTI_IB_...; -1: choose */
-struct tt_ib_settings {
+struct tt_verbs_settings {
 	const char *devices;             /* as TUTTI_SOCKET_IFNAME; "" all */
 	int gid_index, timeout, retries, service_level, traffic_class;
 	int registrations;               /* of callers' memory that are kept; 0: none is made */
 	size_t registered_bytes;         /* of those together; 0: any number */
 };
 
-/* What comm lends to a transport; the tests lend their own. Valid until close. */
+/* What comm can_zcopy to a transport; the tests lend their own. Valid until close. */
 struct tt_world {
 	int rank, nranks;
 	const int *host_of;              /* [nranks] equal numbers: ranks that share a host */
@@ -33,7 +33,7 @@ struct tt_world {
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
 	bool insist;                     /* the transport was asked for by name */
 	bool software;                   /* what is emulated by software may be of use, too */
-	const struct tt_ib_settings *ib; /* NULL: the defaults */
+	const struct tt_verbs_settings *ib; /* NULL: the defaults */
 	uint64_t deadline_ns;            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the
 	 * lower rank dials, the higher takes what was dialled. dial blocks until the deadline at
@@ -54,7 +54,7 @@ struct tt_endpoint {
 	const struct tt_transport *t;
 	const struct tt_world *world;
 	/* so far; read: also what was used where it lies (counted by run) */
-	uint64_t cast_bytes, read_bytes;
+	uint64_t slot_bytes, read_bytes;
 };
 
 /* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
@@ -69,32 +69,32 @@ struct tt_link {
 	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
 	/* bytes taken from the network, also of messages that are not complete */
 	uint64_t arrived;
-	/* messages released or received so far: "when was it last heard" */
+	/* messages released or received so far: "when was it last last_received" */
 	uint64_t received;
 };
 
-#define TT_NO_PLACE (-2)         /* there is nothing to read */
+#define TT_NO_SLOT (-2)         /* there is nothing to read */
 
 /* Where a piece of a rank's memory is, for the ranks of its host:
  * made by describe, carried to them in a cast. */
-struct tt_remote {
+struct tt_peer_memory {
 	uint64_t at;                     /* address in its process */
 	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
 	int32_t fd;
-	/* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_PLACE */
+	/* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_SLOT */
 	int16_t place;
 	bool fresh;                      /* shown for the first time: peers must reach it first */
 };
 
 enum {
 	TT_T_RESERVE = 1,    /* sends by reserve + commit */
-	TT_T_POST = 2        /* sends by post; exactly one of the two, but see lends */
+	TT_T_POST = 2        /* sends by post; exactly one of the two, but see can_zcopy */
 };
 
-#define TT_CAST_LINE 56        /* bytes of a small cast in each cache line */
-#define TT_CAST_SMALL (6 * TT_CAST_LINE)
-#define TT_CAST_BYTES (64u << 10)
-#define TT_CAST_RANKS 8        /* that can cast more than TT_CAST_SMALL */
+#define TT_SLOT_LINE 56        /* bytes of a small cast in each cache line */
+#define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
+#define TT_SLOT_BYTES (64u << 10)
+#define TT_SLOT_RANKS 8        /* that can cast more than TT_SLOT_SMALL */
 
 struct tt_transport {
 	const char *name, *help;
@@ -138,7 +138,7 @@ struct tt_transport {
 	/* RESERVE, optional: can these bytes be sent from where they lie? Then post may be used for
 	 * this message instead of reserve and commit; its order among them is that of the calls.
 	 * post copies what it cannot lend. */
-	bool (*lends)(struct tt_link *l, const void *buf, size_t bytes);
+	bool (*can_zcopy)(struct tt_link *l, const void *buf, size_t bytes);
 
 	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes
 	 * and is to be copied to dst, which nobody reads or writes until it has come: then peek may
@@ -161,16 +161,16 @@ struct tt_transport {
 	int (*peek)(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data);
 	void (*release)(struct tt_link *l);
 
-	/* Optional: the next message straight into dst. Called again with the same arguments until
+	/* Optional: the next message gdr into dst. Called again with the same arguments until
 	 * it is all there; dst may be half written meanwhile. Results as peek; no release. */
 	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
 
-	/* Optional: the same bytes (1..TT_CAST_BYTES; TT_CAST_SMALL where more than TT_CAST_RANKS
-	 * take part) to every rank that this endpoint reaches, at once. number counts the casts of
-	 * the endpoint from 1; every rank casts every number, the same length, and only when it has
+	/* Optional: the same bytes (1..TT_SLOT_BYTES; TT_SLOT_SMALL where more than TT_SLOT_RANKS
+	 * take part) to every rank that this endpoint reaches, at once. number counts the slot_posts of
+	 * the endpoint from 1; every rank slot_posts every number, the same length, and only when it has
 	 * seen the number before of all the others. Wakes dozing peers. seen: 1 it is there:
-	 * *ret_data are its bytes; up to TT_CAST_SMALL they are lines, TT_CAST_LINE bytes in each
-	 * 64; readable until this rank casts the next | 0 not yet | TT_USAGE: what came has another
+	 * *ret_data are its bytes; up to TT_SLOT_SMALL they are lines, TT_SLOT_LINE bytes in each
+	 * 64; readable until this rank slot_posts the next | 0 not yet | TT_USAGE: what came has another
 	 * stamp or length. */
 	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		     uint32_t stamp);
@@ -184,9 +184,9 @@ struct tt_transport {
 	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which
 	 * copies memory of any kind where ordinary memory can be. read: 0 | TT_REMOTE */
 	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
-			 struct tt_remote *ret);
-	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
-	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,
+			 struct tt_peer_memory *ret);
+	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
+	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 			  size_t bytes);
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 
@@ -194,10 +194,10 @@ struct tt_transport {
 	 * be read in call `number`, by whom the call says; the next offer comes only when all of
 	 * them have left. offered: 1 | 0 not yet | TT_USAGE: for another call. leave: this rank
 	 * reads nothing any more of call `number` or one before. left: has peer? */
-	void (*offer)(struct tt_endpoint *ep, const struct tt_remote *mine, uint64_t number,
+	void (*offer)(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		      uint32_t stamp);
 	int (*offered)(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
-		       struct tt_remote *ret);
+		       struct tt_peer_memory *ret);
 	void (*leave)(struct tt_endpoint *ep, uint64_t number);
 	bool (*left)(struct tt_endpoint *ep, int peer, uint64_t number);
 

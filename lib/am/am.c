@@ -24,7 +24,7 @@
 
 /* ---- who is gone ----------------------------------------------------------------------------- */
 
-void tt_mail_gone(struct tt_mail *mail, int rank, tuttiRankState_t how)
+void tt_am_gone(struct tt_am *mail, int rank, tuttiRankState_t how)
 {
 	if (!mail->gone[rank])                   /* who has left does not die any more */
 		mail->gone[rank] = (uint8_t)how;
@@ -34,7 +34,7 @@ void tt_mail_gone(struct tt_mail *mail, int rank, tuttiRankState_t how)
 		(void)!write(mail->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-tuttiRankState_t tt_mail_state(struct tt_mail *mail, int rank)
+tuttiRankState_t tt_am_state(struct tt_am *mail, int rank)
 {
 	tuttiRankState_t state;
 
@@ -49,22 +49,22 @@ tuttiRankState_t tt_mail_state(struct tt_mail *mail, int rank)
 /* Another rank dialled. Thread: control's. */
 static void on_socket(void *ctx, int peer, int fd)
 {
-	struct tt_mail *mail = ctx;
+	struct tt_am *mail = ctx;
 
 	pthread_mutex_lock(&mail->lock);
-	if (mail->stop || tt_mail_start(mail))
+	if (mail->stop || tt_am_start(mail))
 		tt_sock_close(fd);
 	else
-		tt_mail_conn_add(mail, peer, fd);
+		tt_am_conn_add(mail, peer, fd);
 	pthread_mutex_unlock(&mail->lock);
 }
 
 static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 {
-	struct tt_mail *mail = ctx;
+	struct tt_am *mail = ctx;
 
 	pthread_mutex_lock(&mail->lock);
-	tt_mail_gone(mail, rank, how);
+	tt_am_gone(mail, rank, how);
 	pthread_mutex_unlock(&mail->lock);
 }
 
@@ -81,7 +81,7 @@ static int sleep_ms(uint64_t due)
 
 static void *serve(void *arg)
 {
-	struct tt_mail *mail = arg;
+	struct tt_am *mail = arg;
 	struct epoll_event ev[EVENTS];
 	uint64_t count;
 
@@ -89,13 +89,13 @@ static void *serve(void *arg)
 	while (!mail->stop) {
 		int n, timeout_ms = sleep_ms(tt_quorum_timers(mail, tt_now_ns()));
 
-		tt_mail_bury(mail);
+		tt_am_bury(mail);
 		pthread_mutex_unlock(&mail->lock);
 		n = epoll_wait(mail->epoll, ev, EVENTS, timeout_ms);
 		pthread_mutex_lock(&mail->lock);
 		for (int i = 0; i < n; i++) {
 			if (ev[i].data.ptr)
-				tt_mail_conn_event(mail, ev[i].data.ptr, ev[i].events);
+				tt_am_conn_event(mail, ev[i].data.ptr, ev[i].events);
 			else
 				(void)!read(mail->wake, &count, sizeof(count));
 		}
@@ -104,7 +104,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-int tt_mail_start(struct tt_mail *mail)
+int tt_am_start(struct tt_am *mail)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 	sigset_t all, before;
@@ -131,7 +131,7 @@ int tt_mail_start(struct tt_mail *mail)
 	return 0;
 }
 
-bool tt_mail_await(struct tt_mail *mail, uint64_t deadline_ns)
+bool tt_am_await(struct tt_am *mail, uint64_t deadline_ns)
 {
 	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000),
 				  .tv_nsec = (long)(deadline_ns % 1000000000) };
@@ -144,9 +144,9 @@ bool tt_mail_await(struct tt_mail *mail, uint64_t deadline_ns)
 
 /* ---- make and close -------------------------------------------------------------------------- */
 
-static void release(struct tt_mail *mail)
+static void release(struct tt_am *mail)
 {
-	tt_box_free(mail);
+	tt_unexpected_free(mail);
 	tt_quorum_free(mail);
 	tt_sock_close(mail->wake);
 	tt_sock_close(mail->epoll);
@@ -158,10 +158,10 @@ static void release(struct tt_mail *mail)
 	free(mail);
 }
 
-int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
-		 struct tt_mail **ret_mail)
+int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
+		 struct tt_am **ret_mail)
 {
-	struct tt_mail *mail = calloc(1, sizeof(*mail));
+	struct tt_am *mail = calloc(1, sizeof(*mail));
 	pthread_condattr_t attr;
 
 	if (!mail)
@@ -187,12 +187,12 @@ int tt_mail_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
 	}
-	tt_control_on_mail(ctl, on_socket, on_gone, mail);
+	tt_control_on_am(ctl, on_socket, on_gone, mail);
 	*ret_mail = mail;
 	return 0;
 }
 
-void tt_mail_cut(struct tt_mail *mail)
+void tt_am_cut(struct tt_am *mail)
 {
 	pthread_mutex_lock(&mail->lock);
 	mail->cut = true;
@@ -200,11 +200,11 @@ void tt_mail_cut(struct tt_mail *mail)
 	pthread_mutex_unlock(&mail->lock);
 }
 
-static bool all_sent(struct tt_mail *mail)
+static bool all_sent(struct tt_am *mail)
 {
 	int pending;
 
-	for (struct tt_mail_conn *c = mail->conns; c; c = c->next)
+	for (struct tt_am_conn *c = mail->conns; c; c = c->next)
 		if (!c->dead && !mail->gone[c->peer] &&
 		    (c->out || (!ioctl(c->fd, SIOCOUTQ, &pending) && pending)))
 			return false;
@@ -212,16 +212,16 @@ static bool all_sent(struct tt_mail *mail)
 }
 
 /* After an abort nothing is waited for. */
-static void say_goodbye(struct tt_mail *mail)
+static void say_goodbye(struct tt_am *mail)
 {
 	uint64_t until =
 		tt_deadline_ns(tt_control_broken(mail->ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
-	struct tt_letter_head bye = { .kind = TT_M_BYE };
+	struct tt_am_header bye = { .kind = TT_AM_BYE };
 
 	pthread_mutex_lock(&mail->lock);
 	for (int r = 0; r < mail->nranks; r++)
 		if (mail->out[r] && !mail->out[r]->dead)
-			tt_mail_post(mail, r, &bye, NULL);
+			tt_am_post(mail, r, &bye, NULL);
 	while (!mail->cut && !all_sent(mail) && tt_now_ns() < until) {
 		pthread_mutex_unlock(&mail->lock);
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
@@ -234,20 +234,20 @@ static void say_goodbye(struct tt_mail *mail)
 }
 
 /* In a forked child everything but the memory is the parent's. */
-void tt_mail_close(struct tt_mail *mail)
+void tt_am_close(struct tt_am *mail)
 {
 	if (!mail || mail->pid != getpid())
 		return;
-	tt_control_on_mail(mail->ctl, NULL, NULL, NULL);
+	tt_control_on_am(mail->ctl, NULL, NULL, NULL);
 	if (mail->threaded)
 		say_goodbye(mail);
-	for (struct tt_mail_conn *c = mail->conns; c; c = c->next)
-		tt_mail_conn_end(mail, c, tuttiRankAlive);
-	tt_mail_bury(mail);
+	for (struct tt_am_conn *c = mail->conns; c; c = c->next)
+		tt_am_conn_end(mail, c, tuttiRankAlive);
+	tt_am_bury(mail);
 	release(mail);
 }
 
-void tt_mail_sent(struct tt_mail *mail, uint64_t *ret_bytes, uint64_t *ret_letters)
+void tt_am_sent(struct tt_am *mail, uint64_t *ret_bytes, uint64_t *ret_letters)
 {
 	pthread_mutex_lock(&mail->lock);
 	*ret_bytes = mail->sent_bytes;
@@ -255,13 +255,13 @@ void tt_mail_sent(struct tt_mail *mail, uint64_t *ret_bytes, uint64_t *ret_lette
 	pthread_mutex_unlock(&mail->lock);
 }
 
-size_t tt_mail_memory(struct tt_mail *mail)
+size_t tt_am_memory(struct tt_am *mail)
 {
 	size_t bytes = sizeof(*mail) + (size_t)mail->nranks * (sizeof(*mail->out) + 2);
 
 	pthread_mutex_lock(&mail->lock);
 	bytes += mail->box_bytes + tt_quorum_memory(mail);
-	for (const struct tt_mail_conn *c = mail->conns; c; c = c->next)
+	for (const struct tt_am_conn *c = mail->conns; c; c = c->next)
 		bytes += sizeof(*c);
 	pthread_mutex_unlock(&mail->lock);
 	return bytes;

@@ -19,7 +19,7 @@
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-void tt_letter_put(const struct tt_letter_head *h, uint8_t ret_raw[TT_HEAD_BYTES])
+void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_HEAD_BYTES])
 {
 	struct tt_writer w = { .data = ret_raw, .room = TT_HEAD_BYTES };
 
@@ -32,11 +32,11 @@ void tt_letter_put(const struct tt_letter_head *h, uint8_t ret_raw[TT_HEAD_BYTES
 		tt_put(&w, h->call[i], 4);
 }
 
-static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_letter_head *ret_head)
+static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_am_header *ret_head)
 {
 	struct tt_reader r = { .at = raw, .left = TT_HEAD_BYTES };
 
-	ret_head->kind = (enum tt_mail_kind)tt_get_upto(&r, 4, TT_M_KINDS - 1);
+	ret_head->kind = (enum tt_am_kind)tt_get_upto(&r, 4, TT_AM_KINDS - 1);
 	ret_head->tag = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_head->version = tt_get(&r, 8);
 	ret_head->bytes = tt_get_upto(&r, 8, SIZE_MAX / 4);
@@ -47,16 +47,16 @@ static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_letter_head *re
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-struct tt_mail_conn *tt_mail_live(const struct tt_mail *mail, int peer)
+struct tt_am_conn *tt_am_live(const struct tt_am *mail, int peer)
 {
-	struct tt_mail_conn *c = mail->conns;
+	struct tt_am_conn *c = mail->conns;
 
 	while (c && (c->dead || c->peer != peer))
 		c = c->next;
 	return c;
 }
 
-void tt_mail_conn_watch(struct tt_mail *mail, struct tt_mail_conn *c)
+void tt_am_conn_watch(struct tt_am *mail, struct tt_am_conn *c)
 {
 	struct epoll_event ev = { .events = (c->held ? 0u : EPOLLIN) | (c->out ? EPOLLOUT : 0u),
 				  .data.ptr = c };
@@ -68,9 +68,9 @@ void tt_mail_conn_watch(struct tt_mail *mail, struct tt_mail_conn *c)
 	c->watched = true;
 }
 
-int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd)
+int tt_am_conn_add(struct tt_am *mail, int peer, int fd)
 {
-	struct tt_mail_conn *c = calloc(1, sizeof(*c));
+	struct tt_am_conn *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		tt_sock_close(fd);
@@ -85,15 +85,15 @@ int tt_mail_conn_add(struct tt_mail *mail, int peer, int fd)
 	mail->conns = c;
 	if (!mail->out[peer])
 		mail->out[peer] = c;
-	tt_mail_conn_watch(mail, c);
+	tt_am_conn_watch(mail, c);
 	pthread_cond_broadcast(&mail->changed);
 	return 0;
 }
 
-static void finish(struct tt_mail *mail, struct tt_parcel *p, int rc)
+static void finish(struct tt_am *mail, struct tt_am_outgoing *p, int rc)
 {
 	if (p->shared)
-		tt_shared_drop(p->shared);
+		tt_am_payload_drop(p->shared);
 	if (!p->callers) {
 		free(p);
 		return;
@@ -103,9 +103,9 @@ static void finish(struct tt_mail *mail, struct tt_parcel *p, int rc)
 	pthread_cond_broadcast(&mail->changed);
 }
 
-void tt_mail_conn_end(struct tt_mail *mail, struct tt_mail_conn *c, tuttiRankState_t how)
+void tt_am_conn_end(struct tt_am *mail, struct tt_am_conn *c, tuttiRankState_t how)
 {
-	struct tt_parcel *p;
+	struct tt_am_outgoing *p;
 
 	if (c->dead)
 		return;
@@ -117,17 +117,17 @@ void tt_mail_conn_end(struct tt_mail *mail, struct tt_mail_conn *c, tuttiRankSta
 	}
 	c->out_last = &c->out;
 	if (c->in_body)
-		tt_box_lost(mail, c);
+		tt_unexpected_lost(mail, c);
 	if (mail->out[c->peer] == c)
-		mail->out[c->peer] = tt_mail_live(mail, c->peer);
-	if (how && !tt_mail_live(mail, c->peer))
-		tt_mail_gone(mail, c->peer, how);
+		mail->out[c->peer] = tt_am_live(mail, c->peer);
+	if (how && !tt_am_live(mail, c->peer))
+		tt_am_gone(mail, c->peer, how);
 	pthread_cond_broadcast(&mail->changed);
 }
 
-void tt_mail_bury(struct tt_mail *mail)
+void tt_am_bury(struct tt_am *mail)
 {
-	struct tt_mail_conn **at = &mail->conns, *c;
+	struct tt_am_conn **at = &mail->conns, *c;
 
 	while ((c = *at)) {
 		if (!c->dead) {
@@ -141,7 +141,7 @@ void tt_mail_bury(struct tt_mail *mail)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-void tt_shared_drop(struct tt_shared *shared)
+void tt_am_payload_drop(struct tt_am_payload *shared)
 {
 	if (--shared->users == 0)
 		free(shared);
@@ -149,9 +149,9 @@ void tt_shared_drop(struct tt_shared *shared)
 
 /* What the kernel takes now. A connection that fails is
  * found by the service thread when it reads it. */
-static void push(struct tt_mail *mail, struct tt_mail_conn *c)
+static void push(struct tt_am *mail, struct tt_am_conn *c)
 {
-	struct tt_parcel *p;
+	struct tt_am_outgoing *p;
 
 	while ((p = c->out)) {
 		size_t head = p->sent < TT_HEAD_BYTES ? TT_HEAD_BYTES - p->sent : 0,
@@ -178,10 +178,10 @@ static void push(struct tt_mail *mail, struct tt_mail_conn *c)
 		mail->letters++;
 		finish(mail, p, 0);
 	}
-	tt_mail_conn_watch(mail, c);
+	tt_am_conn_watch(mail, c);
 }
 
-void tt_mail_append(struct tt_mail *mail, struct tt_mail_conn *c, struct tt_parcel *p)
+void tt_am_append(struct tt_am *mail, struct tt_am_conn *c, struct tt_am_outgoing *p)
 {
 	bool idle = !c->out;
 
@@ -192,52 +192,52 @@ void tt_mail_append(struct tt_mail *mail, struct tt_mail_conn *c, struct tt_parc
 }
 
 /* Without memory for it the peer waits until its deadline. */
-void tt_mail_post(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
-		  struct tt_shared *shared)
+void tt_am_post(struct tt_am *mail, int peer, const struct tt_am_header *head,
+		  struct tt_am_payload *shared)
 {
-	struct tt_mail_conn *c = mail->out[peer];
-	struct tt_parcel *p = c ? calloc(1, sizeof(*p)) : NULL;
+	struct tt_am_conn *c = mail->out[peer];
+	struct tt_am_outgoing *p = c ? calloc(1, sizeof(*p)) : NULL;
 
 	if (!p)
 		return;
-	tt_letter_put(head, p->head);
+	tt_am_header_put(head, p->head);
 	p->bytes = TT_HEAD_BYTES + head->bytes;
 	if (shared) {
 		shared->users++;
 		p->shared = shared;
 		p->data = shared->data;
 	}
-	tt_mail_append(mail, c, p);
+	tt_am_append(mail, c, p);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static bool begin_body(struct tt_mail *mail, struct tt_mail_conn *c)
+static bool begin_body(struct tt_am *mail, struct tt_am_conn *c)
 {
 	c->head.source = c->peer;
 	if (!get_head(c->raw, &c->head)) {
 		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a letter that makes no sense",
 		       mail->rank, c->peer);
-		tt_mail_conn_end(mail, c, tuttiRankDead);
+		tt_am_conn_end(mail, c, tuttiRankDead);
 		return false;
 	}
 	c->in_body = true;
 	c->have = 0;
-	if (c->head.kind == TT_M_BYE)
-		tt_mail_gone(mail, c->peer, tuttiRankLeft);
-	else if (c->head.kind == TT_M_GIVE)
+	if (c->head.kind == TT_AM_BYE)
+		tt_am_gone(mail, c->peer, tuttiRankLeft);
+	else if (c->head.kind == TT_AM_GIVE)
 		c->to = tt_quorum_place(mail, &c->head);
 	else
-		tt_box_place(mail, c);
+		tt_unexpected_place(mail, c);
 	return !c->held;
 }
 
-static void end_body(struct tt_mail *mail, struct tt_mail_conn *c)
+static void end_body(struct tt_am *mail, struct tt_am_conn *c)
 {
-	if (c->head.kind == TT_M_GIVE && c->to)
+	if (c->head.kind == TT_AM_GIVE && c->to)
 		tt_quorum_arrived(mail, &c->head);
 	else if (c->letter || c->waiter)
-		tt_box_arrived(mail, c);
+		tt_unexpected_arrived(mail, c);
 	c->in_body = false;
 	c->to = NULL;
 	c->letter = NULL;
@@ -246,7 +246,7 @@ static void end_body(struct tt_mail *mail, struct tt_mail_conn *c)
 }
 
 /* > 0 bytes | 0 nothing there now, or it has ended */
-static size_t take(struct tt_mail *mail, struct tt_mail_conn *c, void *to, size_t want)
+static size_t take(struct tt_am *mail, struct tt_am_conn *c, void *to, size_t want)
 {
 	static __thread uint8_t nowhere[64 << 10];
 	ssize_t n;
@@ -259,11 +259,11 @@ static size_t take(struct tt_mail *mail, struct tt_mail_conn *c, void *to, size_
 	if (n > 0)
 		return (size_t)n;
 	if (n == 0 || errno != EAGAIN)
-		tt_mail_conn_end(mail, c, tuttiRankDead);
+		tt_am_conn_end(mail, c, tuttiRankDead);
 	return 0;
 }
 
-static void read_letters(struct tt_mail *mail, struct tt_mail_conn *c)
+static void read_letters(struct tt_am *mail, struct tt_am_conn *c)
 {
 	for (size_t done = 0, n; done < READ_AT_ONCE && !c->dead && !c->held; done += n) {
 		if (!c->in_body) {
@@ -284,7 +284,7 @@ static void read_letters(struct tt_mail *mail, struct tt_mail_conn *c)
 	}
 }
 
-void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *c, uint32_t events)
+void tt_am_conn_event(struct tt_am *mail, struct tt_am_conn *c, uint32_t events)
 {
 	if (!c->dead && (events & EPOLLOUT))
 		push(mail, c);
@@ -296,5 +296,5 @@ void tt_mail_conn_event(struct tt_mail *mail, struct tt_mail_conn *c, uint32_t e
 	}
 	if (!c->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		read_letters(mail, c);
-	tt_mail_conn_watch(mail, c);
+	tt_am_conn_watch(mail, c);
 }

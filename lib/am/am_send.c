@@ -12,18 +12,18 @@
 
 /* ---- dialling -------------------------------------------------------------------------------- */
 
-static int gone(struct tt_mail *mail, int peer)
+static int gone(struct tt_am *mail, int peer)
 {
 	return tt_fail(TT_REMOTE, "rank %d: rank %d %s", mail->rank, peer,
 		       mail->gone[peer] == tuttiRankLeft ? "has left" : "is dead");
 }
 
 /* A connection to peer; one caller dials, others wait for it. Locked, but not while it dials. */
-static int reach(struct tt_mail *mail, int peer, uint64_t deadline_ns)
+static int reach(struct tt_am *mail, int peer, uint64_t deadline_ns)
 {
 	int rc, fd;
 
-	while (mail->dialling[peer] && !mail->cut && tt_mail_await(mail, deadline_ns))
+	while (mail->dialling[peer] && !mail->cut && tt_am_await(mail, deadline_ns))
 		;
 	if (mail->cut)
 		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);
@@ -34,17 +34,17 @@ static int reach(struct tt_mail *mail, int peer, uint64_t deadline_ns)
 	if (mail->dialling[peer])
 		return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", mail->rank,
 			       peer);
-	if ((rc = tt_mail_start(mail)))
+	if ((rc = tt_am_start(mail)))
 		return rc;
 	mail->dialling[peer] = true;
 	pthread_mutex_unlock(&mail->lock);
-	rc = tt_control_dial_mail(mail->ctl, peer, deadline_ns, &fd);
+	rc = tt_control_dial_am(mail->ctl, peer, deadline_ns, &fd);
 	pthread_mutex_lock(&mail->lock);
 	mail->dialling[peer] = false;
 	if (!rc)
-		rc = tt_mail_conn_add(mail, peer, fd);
+		rc = tt_am_conn_add(mail, peer, fd);
 	else if (rc == TT_REMOTE && !mail->out[peer])
-		tt_mail_gone(mail, peer, tuttiRankDead);
+		tt_am_gone(mail, peer, tuttiRankDead);
 	pthread_cond_broadcast(&mail->changed);
 	return mail->out[peer] ? 0 : rc;
 }
@@ -52,17 +52,17 @@ static int reach(struct tt_mail *mail, int peer, uint64_t deadline_ns)
 /* ---- a caller's letter ----------------------------------------------------------------------- */
 
 /* The caller gives up: what has not begun is taken back, the rest of what has begun is copied. */
-static void leave_parcel(struct tt_mail *mail, struct tt_mail_conn *c, struct tt_parcel *mine)
+static void leave_parcel(struct tt_am *mail, struct tt_am_conn *c, struct tt_am_outgoing *mine)
 {
 	size_t body = mine->bytes - TT_HEAD_BYTES;
-	struct tt_parcel **at = &c->out, *copy;
+	struct tt_am_outgoing **at = &c->out, *copy;
 
 	while (*at != mine)
 		at = &(*at)->next;
 	if (mine->sent) {
 		copy = malloc(sizeof(*copy) + body);
 		if (!copy) {                     /* half a letter must not be followed by another */
-			tt_mail_conn_end(mail, c, tuttiRankDead);
+			tt_am_conn_end(mail, c, tuttiRankDead);
 			return;
 		}
 		*copy = *mine;
@@ -78,19 +78,19 @@ static void leave_parcel(struct tt_mail *mail, struct tt_mail_conn *c, struct tt
 		c->out_last = at;
 }
 
-static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+static int deliver(struct tt_am *mail, int peer, const struct tt_am_header *head,
 		   const void *data, uint64_t deadline_ns)
 {
-	struct tt_parcel p = { .data = data,
+	struct tt_am_outgoing p = { .data = data,
 			       .bytes = TT_HEAD_BYTES + head->bytes,
 			       .callers = true };
-	struct tt_mail_conn *c = mail->out[peer];
+	struct tt_am_conn *c = mail->out[peer];
 	uint64_t moved = 0, now = tt_now_ns(), wait_ns = deadline_ns > now ? deadline_ns - now : 0;
 
-	tt_letter_put(head, p.head);
-	tt_mail_append(mail, c, &p);
+	tt_am_header_put(head, p.head);
+	tt_am_append(mail, c, &p);
 	while (!p.done && !mail->cut) {
-		if (tt_mail_await(mail, deadline_ns))
+		if (tt_am_await(mail, deadline_ns))
 			continue;
 		if (p.done || p.sent == moved)
 			break;
@@ -109,13 +109,13 @@ static int deliver(struct tt_mail *mail, int peer, const struct tt_letter_head *
 				 (unsigned long long)(wait_ns / 1000000));
 }
 
-static int deliver_here(struct tt_mail *mail, const struct tt_letter_head *head, const void *data,
+static int deliver_here(struct tt_am *mail, const struct tt_am_header *head, const void *data,
 			uint64_t deadline_ns)
 {
 	int rc;
 
-	while (!(rc = tt_box_put(mail, head, data)) && !mail->cut)
-		if (!tt_mail_await(mail, deadline_ns))
+	while (!(rc = tt_unexpected_put(mail, head, data)) && !mail->cut)
+		if (!tt_am_await(mail, deadline_ns))
 			return tt_fail(TT_TIMEOUT,
 				"rank %d: no room for a message of %llu bytes to itself: it has %zu bytes "
 				"that it did not receive", mail->rank,
@@ -125,7 +125,7 @@ static int deliver_here(struct tt_mail *mail, const struct tt_letter_head *head,
 	return rc ? 0 : tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", mail->rank);
 }
 
-int tt_mail_send(struct tt_mail *mail, int peer, const struct tt_letter_head *head,
+int tt_am_send(struct tt_am *mail, int peer, const struct tt_am_header *head,
 		 const void *data, uint64_t deadline_ns)
 {
 	int rc;

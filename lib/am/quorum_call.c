@@ -12,7 +12,7 @@
 
 #define MASK_WORDS (TUTTI_QUORUM_RANKS / 64)
 
-static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_letter_head *v)
+static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_am_header *v)
 {
 	if (v->call[0] == TT_VERDICT_AHEAD)
 		return tt_fail(TT_USAGE,
@@ -28,11 +28,11 @@ static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct t
 /* No answer: rank 0 is gone, or does not get on. */
 static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint32_t waited_ms)
 {
-	if (rc == TT_REMOTE && tt_mail_state(c->mail, 0) != tuttiRankAlive && c->rank)
+	if (rc == TT_REMOTE && tt_am_state(c->mail, 0) != tuttiRankAlive && c->rank)
 		return tt_fail(TT_REMOTE,
 			"rank %d: quorum operation %llu: rank 0, whose library adds up, %s; the others can go on "
 			"by tuttiCommShrink", c->rank, (unsigned long long)q->number,
-			tt_mail_state(c->mail, 0) == tuttiRankLeft ? "has left" : "is dead");
+			tt_am_state(c->mail, 0) == tuttiRankLeft ? "has left" : "is dead");
 	if (rc <= 0 && rc != TT_TIMEOUT)
 		return rc;
 	return tt_fail(TT_TIMEOUT,
@@ -42,7 +42,7 @@ static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint
 
 static int give(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t patience_ms)
 {
-	struct tt_letter_head head = { .kind = TT_M_GIVE, .tag = c->quorum_tag,
+	struct tt_am_header head = { .kind = TT_AM_GIVE, .tag = c->quorum_tag,
 				       .version = q->number,
 				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
 
@@ -51,18 +51,18 @@ static int give(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t patience
 	head.call[1] = (uint32_t)q->op;
 	head.call[2] = (uint32_t)q->k;
 	head.call[3] = q->deadline_ms;
-	return tt_mail_send(c->mail, 0, &head, q->in, tt_deadline_ns(patience_ms));
+	return tt_am_send(c->mail, 0, &head, q->in, tt_deadline_ns(patience_ms));
 }
 
 /* The result into out; of another size it is taken out of the way. */
 static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadline_ns)
 {
 	size_t bytes = q->count * tt_type_bytes(q->type);
-	struct tt_mail_want want = {
-		.kind = TT_M_RESULT, .source = 0, .tag = c->quorum_tag, .to = q->out, .room = bytes
+	struct tt_am_match want = {
+		.kind = TT_AM_RESULT, .source = 0, .tag = c->quorum_tag, .to = q->out, .room = bytes
 	};
-	struct tt_letter_head head;
-	int rc = tt_mail_recv(c->mail, &want, deadline_ns, &head);
+	struct tt_am_header head;
+	int rc = tt_am_recv(c->mail, &want, deadline_ns, &head);
 
 	if (rc == TT_ARG || (!rc && head.bytes != bytes))
 		rc = tt_fail(TT_USAGE,
@@ -81,21 +81,21 @@ static void save_carry(const struct tt_quorum_call *q, bool in_place)
 int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 {
 	uint64_t mask[MASK_WORDS] = { 0 };
-	struct tt_mail_want want = {
-		.kind = TT_M_VERDICT, .source = 0, .to = mask, .room = sizeof(mask)
+	struct tt_am_match want = {
+		.kind = TT_AM_VERDICT, .source = 0, .to = mask, .room = sizeof(mask)
 	};
 	uint32_t patience_ms = q->deadline_ms + c->timeout_ms;
-	struct tt_letter_head verdict;
+	struct tt_am_header verdict;
 	int rc;
 
 	want.tag = ++c->quorum_tag;
 	q->number = c->quorum_done + 1;
-	tt_mail_forget(c->mail, TT_M_VERDICT);           /* of calls that timed out */
-	tt_mail_forget(c->mail, TT_M_RESULT);
+	tt_am_forget(c->mail, TT_AM_VERDICT);           /* of calls that timed out */
+	tt_am_forget(c->mail, TT_AM_RESULT);
 	save_carry(q, true);
 	rc = give(c, q, patience_ms);
 	if (!rc)
-		rc = tt_mail_recv(c->mail, &want, tt_deadline_ns(patience_ms), &verdict);
+		rc = tt_am_recv(c->mail, &want, tt_deadline_ns(patience_ms), &verdict);
 	if (!rc && verdict.call[0] >= TT_VERDICT_DIFFERS)
 		return differs(c, q, &verdict);
 	if (!rc && verdict.call[0] == tuttiQuorumLate)

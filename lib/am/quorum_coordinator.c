@@ -9,7 +9,7 @@
  * are answered at once by a result that is kept; their bytes are thrown away as they come.
  *
  *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type,
- *                 op, k, deadline; a wish only (nothing to contribute) has the flag WISH, EVERY
+ *                 op, k, deadline; a rtr only (nothing to contribute) has the flag WISH, EVERY
  *                 says which result a late one gets
  *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in
  *                 it, the newest number; the mask. Then RESULT: the bytes.
@@ -23,7 +23,7 @@
 #define KEPT_BYTES (64u << 20)
 #define TILE_BYTES (128u << 10)          /* summed at once, so that it stays in the cache */
 
-struct kept { uint64_t number; int count; struct tt_shared *mask, *result; };
+struct kept { uint64_t number; int count; struct tt_am_payload *mask, *result; };
 
 struct given {
 	uint8_t *data;                   /* kept from operation to operation */
@@ -37,7 +37,7 @@ struct given {
 struct tt_quorum {
 	uint64_t newest;                 /* complete */
 	bool open;
-	struct tt_letter_head first;     /* of the open one: what the others must equal */
+	struct tt_am_header first;     /* of the open one: what the others must equal */
 	uint64_t due_ns;
 	int here;
 	struct given *given;             /* [nranks] */
@@ -47,19 +47,19 @@ struct tt_quorum {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void post(struct tt_mail *mail, int to, const struct tt_letter_head *head,
-		 struct tt_shared *shared)
+static void post(struct tt_am *mail, int to, const struct tt_am_header *head,
+		 struct tt_am_payload *shared)
 {
 	if (to == mail->rank)
-		tt_box_put(mail, head, shared ? shared->data : NULL);
+		tt_unexpected_put(mail, head, shared ? shared->data : NULL);
 	else
-		tt_mail_post(mail, to, head, shared);
+		tt_am_post(mail, to, head, shared);
 }
 
-static void answer(struct tt_mail *mail, int to, const struct kept *k, uint32_t mine)
+static void answer(struct tt_am *mail, int to, const struct kept *k, uint32_t mine)
 {
 	struct tt_quorum *q = mail->quorum;
-	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+	struct tt_am_header head = { .kind = TT_AM_VERDICT,
 				       .tag = q->given[to].tag,
 				       .version = k->number,
 				       .bytes = k->mask->bytes,
@@ -68,16 +68,16 @@ static void answer(struct tt_mail *mail, int to, const struct kept *k, uint32_t 
 	head.call[2] = (uint32_t)q->newest;
 	head.call[3] = (uint32_t)(q->newest >> 32);
 	post(mail, to, &head, k->mask);
-	head.kind = TT_M_RESULT;
+	head.kind = TT_AM_RESULT;
 	head.bytes = k->result->bytes;
 	post(mail, to, &head, k->result);
 }
 
 /* Its call is another one: who differs, and what the first one's was. */
-static void refuse(struct tt_mail *mail, int to, uint32_t why)
+static void refuse(struct tt_am *mail, int to, uint32_t why)
 {
 	const struct tt_quorum *q = mail->quorum;
-	struct tt_letter_head head = { .kind = TT_M_VERDICT,
+	struct tt_am_header head = { .kind = TT_AM_VERDICT,
 				       .tag = q->given[to].tag,
 				       .version = q->newest + 1,
 				       .call = { why, (uint32_t)q->first.source,
@@ -86,7 +86,7 @@ static void refuse(struct tt_mail *mail, int to, uint32_t why)
 	post(mail, to, &head, NULL);
 }
 
-static void answer_late(struct tt_mail *mail, const struct tt_letter_head *h)
+static void answer_late(struct tt_am *mail, const struct tt_am_header *h)
 {
 	struct tt_quorum *q = mail->quorum;
 	const struct kept *k = &q->kept[h->version % TUTTI_QUORUM_KEPT];
@@ -137,9 +137,9 @@ static void sum(const struct tt_quorum *q, const uint8_t *const *from, int n, ui
 	tt_fpmode_leave(mode);
 }
 
-static struct tt_shared *shared_of(size_t bytes)
+static struct tt_am_payload *shared_of(size_t bytes)
 {
-	struct tt_shared *s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
+	struct tt_am_payload *s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
 
 	if (s) {
 		memset(s, 0, sizeof(*s));
@@ -154,16 +154,16 @@ static void forget(struct tt_quorum *q, struct kept *k)
 	if (!k->result)
 		return;
 	q->kept_bytes -= k->result->bytes;
-	tt_shared_drop(k->result);
-	tt_shared_drop(k->mask);
+	tt_am_payload_drop(k->result);
+	tt_am_payload_drop(k->mask);
 	memset(k, 0, sizeof(*k));
 }
 
 /* The result of the open operation, kept as the newest. false: no memory */
-static bool conclude(struct tt_mail *mail)
+static bool conclude(struct tt_am *mail)
 {
 	struct tt_quorum *q = mail->quorum;
-	struct tt_shared *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8),
+	struct tt_am_payload *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8),
 			 *result = shared_of(q->first.bytes);
 	const uint8_t **from = malloc((size_t)mail->nranks * sizeof(*from));
 	struct kept *k = &q->kept[(q->newest + 1) % TUTTI_QUORUM_KEPT];
@@ -195,14 +195,14 @@ static bool conclude(struct tt_mail *mail)
 }
 
 /* What is still coming is late: its bytes are thrown away. */
-static void throw_away(struct tt_mail *mail, int source)
+static void throw_away(struct tt_am *mail, int source)
 {
-	for (struct tt_mail_conn *c = mail->conns; c; c = c->next)
-		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_M_GIVE)
+	for (struct tt_am_conn *c = mail->conns; c; c = c->next)
+		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_AM_GIVE)
 			c->to = NULL;
 }
 
-static void complete(struct tt_mail *mail)
+static void complete(struct tt_am *mail)
 {
 	struct tt_quorum *q = mail->quorum;
 
@@ -226,7 +226,7 @@ static void complete(struct tt_mail *mail)
 }
 
 /* Enough, or nobody else who could come? */
-static void check(struct tt_mail *mail)
+static void check(struct tt_am *mail)
 {
 	struct tt_quorum *q = mail->quorum;
 	int awaited = 0;
@@ -242,7 +242,7 @@ static void check(struct tt_mail *mail)
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-static bool make_books(struct tt_mail *mail)
+static bool make_books(struct tt_am *mail)
 {
 	struct tt_quorum *q = mail->quorum;
 
@@ -251,7 +251,7 @@ static bool make_books(struct tt_mail *mail)
 	q = calloc(1, sizeof(*q));
 	if (q)
 		q->given = calloc((size_t)mail->nranks, sizeof(*q->given));
-	if (!q || !q->given || tt_mail_start(mail)) {
+	if (!q || !q->given || tt_am_start(mail)) {
 		if (q)
 			free(q->given);
 		free(q);
@@ -261,7 +261,7 @@ static bool make_books(struct tt_mail *mail)
 	return true;
 }
 
-static bool is_sane(const struct tt_letter_head *h)
+static bool is_sane(const struct tt_am_header *h)
 {
 	uint32_t type = h->call[0] & 0xff, op = h->call[1];
 
@@ -270,7 +270,7 @@ static bool is_sane(const struct tt_letter_head *h)
 	       h->bytes % tt_type_bytes((tuttiDataType_t)type) == 0 && h->version && h->call[2];
 }
 
-static void open_operation(struct tt_mail *mail, const struct tt_letter_head *h)
+static void open_operation(struct tt_am *mail, const struct tt_am_header *h)
 {
 	struct tt_quorum *q = mail->quorum;
 
@@ -281,7 +281,7 @@ static void open_operation(struct tt_mail *mail, const struct tt_letter_head *h)
 }
 
 /* Is it the call that the first one made? */
-static bool is_same(const struct tt_letter_head *a, const struct tt_letter_head *b)
+static bool is_same(const struct tt_am_header *a, const struct tt_am_header *b)
 {
 	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) &&
 	       a->call[1] == b->call[1] && a->call[2] == b->call[2];
@@ -301,7 +301,7 @@ static uint8_t *receive_into(struct given *g, size_t bytes)
 	return g->data;
 }
 
-uint8_t *tt_quorum_place(struct tt_mail *mail, const struct tt_letter_head *h)
+uint8_t *tt_quorum_place(struct tt_am *mail, const struct tt_am_header *h)
 {
 	struct tt_quorum *q;
 	struct given *g;
@@ -334,7 +334,7 @@ uint8_t *tt_quorum_place(struct tt_mail *mail, const struct tt_letter_head *h)
 	return receive_into(g, h->bytes);
 }
 
-void tt_quorum_arrived(struct tt_mail *mail, const struct tt_letter_head *h)
+void tt_quorum_arrived(struct tt_am *mail, const struct tt_am_header *h)
 {
 	struct given *g = &mail->quorum->given[h->source];
 
@@ -344,19 +344,19 @@ void tt_quorum_arrived(struct tt_mail *mail, const struct tt_letter_head *h)
 	check(mail);
 }
 
-void tt_quorum_lost(struct tt_mail *mail, int source)
+void tt_quorum_lost(struct tt_am *mail, int source)
 {
 	struct tt_quorum *q = mail->quorum;
 
 	if (!q)
 		return;
-	if (!tt_mail_live(mail, source))
+	if (!tt_am_live(mail, source))
 		q->given[source].coming = false;
 	q->given[source].asks = false;
 	check(mail);
 }
 
-uint64_t tt_quorum_timers(struct tt_mail *mail, uint64_t now)
+uint64_t tt_quorum_timers(struct tt_am *mail, uint64_t now)
 {
 	struct tt_quorum *q = mail->quorum;
 
@@ -367,7 +367,7 @@ uint64_t tt_quorum_timers(struct tt_mail *mail, uint64_t now)
 	return q->open ? q->due_ns : UINT64_MAX;
 }
 
-void tt_quorum_free(struct tt_mail *mail)
+void tt_quorum_free(struct tt_am *mail)
 {
 	struct tt_quorum *q = mail->quorum;
 
@@ -382,7 +382,7 @@ void tt_quorum_free(struct tt_mail *mail)
 	mail->quorum = NULL;
 }
 
-size_t tt_quorum_memory(const struct tt_mail *mail)
+size_t tt_quorum_memory(const struct tt_am *mail)
 {
 	const struct tt_quorum *q = mail->quorum;
 	size_t bytes = 0;

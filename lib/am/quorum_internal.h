@@ -1,7 +1,7 @@
 /* quorum_internal.h - what rank 0's books (quorum_coordinator.c) and
  * a caller (quorum_call.c) say to each other */
-#ifndef TT_QUORUM_INSIDE_H
-#define TT_QUORUM_INSIDE_H
+#ifndef TT_QUORUM_INTERNAL_H
+#define TT_QUORUM_INTERNAL_H
 
 #include <unistd.h>
 

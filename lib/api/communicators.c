@@ -277,11 +277,11 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 		return tt_result(rc);
 	atomic_store(&comm->finalized, true);
 	atomic_store(&comm->magic, 0);
-	tt_hush();
+	tt_asymmetric_fence();
 	/* before the others know: what is queued must not start and fail others with it */
 	tt_run_cancel(comm);
 	say_abort(comm);
-	tt_mail_cut(comm->mail);
+	tt_am_cut(comm->mail);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);
 	tt_comm_free(comm);

@@ -37,14 +37,14 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
-	tt_mail_sent(comm->mail, &n.sent_bytes, &n.messages);
+	tt_am_sent(comm->mail, &n.sent_bytes, &n.messages);
 	n.sent_bytes_tcp = n.sent_bytes;
 	for (int i = 0; i < comm->nep; i++) {
-		n.sent_bytes += comm->ep[i]->cast_bytes;
-		n.sent_bytes_shm += comm->ep[i]->cast_bytes;
+		n.sent_bytes += comm->ep[i]->slot_bytes;
+		n.sent_bytes_shm += comm->ep[i]->slot_bytes;
 		n.read_bytes += comm->ep[i]->read_bytes;
 	}
-	for (int i = 0; i < comm->nroads; i++)
+	for (int i = 0; i < comm->npaths; i++)
 		count_road(comm, i, &n);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
@@ -82,7 +82,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	size = count * tt_type_bytes(datatype);
 	if (which != TT_ALLREDUCE && which != TT_REDUCE && which != TT_BROADCAST)
 		size *= (size_t)comm->nranks;
-	rc = tt_keep_plan(comm, which, size, 0, &memo);
+	rc = tt_plan_cache_find(comm, which, size, 0, &memo);
 	if (rc)
 		return tt_result(rc);
 	plan = memo->kept->plan;

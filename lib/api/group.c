@@ -43,7 +43,7 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	for (size_t i = 0; i < n; i++)
 		if (tt_unlikely(requests[i].comm->gpu != NULL))
 			return tt_gpu_run(requests, n, stream);
-	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
+	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 }
 
 /* Calls of a group run later than they were made;
@@ -66,13 +66,13 @@ static int collect(const struct tt_request *r)
 {
 	if (group.nrequests == group.room) {
 		size_t room = group.room ? 2 * group.room : 16;
-		struct tt_request *more = tt_spare_take(r->comm, room * sizeof(*more));
+		struct tt_request *more = tt_pool_take(r->comm, room * sizeof(*more));
 
 		if (!more)
 			return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room);
 		if (group.room)
 			memcpy(more, group.requests, group.room * sizeof(*more));
-		tt_spare_give(group.requests);
+		tt_pool_give(group.requests);
 		group.requests = more;
 		group.room = room;
 	}
@@ -157,7 +157,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 /* Requests of one stream keep their order; the NULL stream is last, since only it blocks. */
 static int run_requests(struct tt_request *all, size_t n)
 {
-	struct tt_request *some = tt_spare_take(all[0].comm, n * sizeof(*some));
+	struct tt_request *some = tt_pool_take(all[0].comm, n * sizeof(*some));
 	tuttiStream_t stream = NULL;
 	int rc = 0;
 
@@ -175,7 +175,7 @@ static int run_requests(struct tt_request *all, size_t n)
 		if (k)
 			rc = run_later(some, k, stream);
 	}
-	tt_spare_give(some);
+	tt_pool_give(some);
 	return rc;
 }
 
@@ -236,6 +236,6 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 	if (!rc && g.nrequests)
 		rc = run_requests(g.requests, g.nrequests);
 	free(g.joining);
-	tt_spare_give(g.requests);
+	tt_pool_give(g.requests);
 	return tt_result(rc);
 }

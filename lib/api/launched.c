@@ -17,7 +17,7 @@ static atomic_uint joins;
 
 /* All that a join needs that may run only at the end of a group. */
 struct tt_launching {
-	struct tt_launch launch;
+	struct tt_rendezvous launch;
 	unsigned number;
 };
 
@@ -30,13 +30,13 @@ static int run_launched(struct tt_joining *j)
 	int rc = tt_env_read(&env);
 
 	if (!rc)
-		rc = tt_launch_open(&l->launch, &env, l->number,
+		rc = tt_rendezvous_open(&l->launch, &env, l->number,
 				    tt_deadline_ns(timeout_ms ? timeout_ms
 							      : (uint32_t)env.timeout_ms));
 	if (!rc) {
 		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank,
 				  j->configured ? &j->config : NULL, j->comm);
-		tt_launch_close(&l->launch);
+		tt_rendezvous_close(&l->launch);
 	}
 	free(l);
 	return rc;

@@ -17,7 +17,7 @@ static uint64_t of_plans(tuttiComm_t c)
 {
 	uint64_t bytes = 0;
 
-	for (const struct tt_kept *k = c->kept; k; k = k->next)
+	for (const struct tt_cached_plan *k = c->kept; k; k = k->next)
 		bytes += sizeof(*k) + sizeof(*k->plan) + k->plan->nsteps * sizeof(struct tt_step) +
 			 k->plan->npeers * sizeof(*k->plan->peers);
 	return bytes;
@@ -26,12 +26,12 @@ static uint64_t of_plans(tuttiComm_t c)
 static uint64_t of_control(tuttiComm_t c)
 {
 	size_t per_road = sizeof(*c->road->via) + TT_CHANNELS * sizeof(*c->road->links);
-	size_t per_rank = (size_t)c->nroads * per_road + sizeof(*c->p2p_sent) +
-			  sizeof(*c->p2p_received) + sizeof(*c->heard) +
+	size_t per_rank = (size_t)c->npaths * per_road + sizeof(*c->p2p_sent) +
+			  sizeof(*c->p2p_received) + sizeof(*c->last_received) +
 			  (c->group_of ? sizeof(*c->group_of) : 0);
 
 	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) +
-	       tt_mail_memory(c->mail);
+	       tt_am_memory(c->mail);
 }
 
 uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)

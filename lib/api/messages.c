@@ -43,8 +43,8 @@ static int check_tag(tuttiComm_t comm, const char *call, int tag, int least)
 TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, int tag,
 				     uint64_t version, tuttiComm_t comm)
 {
-	struct tt_letter_head head = {
-		.kind = TT_M_MESSAGE, .tag = tag, .version = version, .bytes = bytes
+	struct tt_am_header head = {
+		.kind = TT_AM_MESSAGE, .tag = tag, .version = version, .bytes = bytes
 	};
 	int rc = visit(comm, "tuttiMsgSend");
 
@@ -57,7 +57,7 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	if (!rc)
 		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
 	if (!rc)
-		rc = tt_mail_send(comm->mail, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
+		rc = tt_am_send(comm->mail, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
 	return done(comm, rc);
 }
 
@@ -77,10 +77,10 @@ static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
 	return tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
 }
 
-static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, int timeout_ms,
+static tuttiResult_t receive(const struct tt_am_match *want, const char *call, int timeout_ms,
 			     tuttiComm_t comm, tuttiMsg_t *msg)
 {
-	struct tt_letter_head head;
+	struct tt_am_header head;
 	int rc = visit(comm, call);
 
 	if (rc)
@@ -93,7 +93,7 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 	if (!rc)
 		rc = tt_gpu_refuse(comm, call, want->to);
 	if (!rc)
-		rc = tt_mail_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
+		rc = tt_am_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)
 		*msg = (tuttiMsg_t){ .source = head.source, .tag = head.tag,
 				     .version = head.version, .bytes = head.bytes };
@@ -103,8 +103,8 @@ static tuttiResult_t receive(const struct tt_mail_want *want, const char *call, 
 TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms,
 				     tuttiComm_t comm, tuttiMsg_t *msg)
 {
-	struct tt_mail_want want = {
-		.kind = TT_M_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes
+	struct tt_am_match want = {
+		.kind = TT_AM_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes
 	};
 
 	return receive(&want, "tuttiMsgRecv", timeout_ms, comm, msg);
@@ -113,8 +113,8 @@ TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int t
 TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tuttiComm_t comm,
 				      tuttiMsg_t *msg)
 {
-	struct tt_mail_want want = {
-		.kind = TT_M_MESSAGE, .source = source, .tag = tag, .look = true
+	struct tt_am_match want = {
+		.kind = TT_AM_MESSAGE, .source = source, .tag = tag, .look = true
 	};
 
 	return receive(&want, "tuttiMsgProbe", timeout_ms, comm, msg);
@@ -130,7 +130,7 @@ TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tu
 		return tt_result(rc);
 	if (!(rc = check_peer(comm, "tuttiMsgCancel", "source", source, TUTTI_ANY)) &&
 	    !(rc = check_tag(comm, "tuttiMsgCancel", tag, TUTTI_ANY)))
-		n = tt_mail_cancel(comm->mail, source, tag, version);
+		n = tt_am_cancel(comm->mail, source, tag, version);
 	if (!rc && dropped)
 		*dropped = n;
 	return done(comm, rc);
@@ -146,6 +146,6 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
 	if (!rc && !state)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRankState: state is NULL", comm->rank);
 	if (!rc)
-		*state = tt_mail_state(comm->mail, rank);
+		*state = tt_am_state(comm->mail, rank);
 	return done(comm, rc);
 }

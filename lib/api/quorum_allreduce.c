@@ -12,7 +12,7 @@
 static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum_t *quorum)
 {
 	tuttiComm_t c = r->comm;
-	bool wish = !r->in;
+	bool rtr = !r->in;
 	int rc;
 
 	if (tt_group_open())
@@ -35,10 +35,10 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 		return tt_fail(TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: %d is no operation of its own; pre-multiplied sums are for "
 			"collectives", c->rank, (int)r->op);
-	if (wish)
+	if (rtr)
 		r->in = r->out;
 	rc = tt_request_check(r, "tuttiAllReduceQuorum");
-	if (wish)
+	if (rtr)
 		r->in = NULL;
 	return rc;
 }
@@ -58,7 +58,7 @@ static int submit(struct tt_request *r, int k, int deadline_ms, tuttiQuorum_t *q
 	};
 	r->quorum = true;
 	r->scalar = (uintptr_t)q;
-	return r->stream ? tt_stream_submit(r->stream, r, 1) : tt_run_in_turn(r, 1);
+	return r->stream ? tt_stream_submit(r->stream, r, 1) : tt_run_in_order(r, 1);
 }
 
 TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuff, size_t count,

@@ -125,4 +125,7 @@ void tt_file_text(const char *path, char *ret_text, size_t bytes);
 /* "0-3,8,10-11". False when the file is not there, or does not look like that. */
 bool tt_cpus_read(const char *path, uint64_t ret_mask[TT_CPU_WORDS]);
 
+/* fork.c: how often the process forked since it was started: differs between parent and child. */
+unsigned tt_fork_count(void);
+
 #endif

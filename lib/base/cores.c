@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "base/cores.h"
 
 /* The first number of a file, and the second if it wants two; false: not there, or "max" */
 static bool read_numbers(const char *path, long *ret_a, long *ret_b)

@@ -28,4 +28,9 @@ static inline bool tt_membarrier(int command)
 	return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
+/* asymmetric_fence.c: on return, every thread of this process sees all earlier stores of the
+ * caller, and the caller sees theirs. prepare: once, before the first fence. */
+void tt_asymmetric_fence_prepare(void);
+void tt_asymmetric_fence(void);
+
 #endif

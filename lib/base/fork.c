@@ -5,8 +5,9 @@
  * in the child is cheaper than asking for the pid at every call.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
-#include "comm/comm.h"
+#include "base/base.h"
 
 static atomic_uint forks;
 

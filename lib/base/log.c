@@ -20,10 +20,10 @@ static atomic_int threshold = -1;         /* -1: TUTTI_LOG not looked at yet */
 /* A wrong TUTTI_LOG is silence here; tt_env_read is who complains about it. */
 static int threshold_from_env(void)
 {
-	const char *wish = getenv("TUTTI_LOG");
+	const char *rtr = getenv("TUTTI_LOG");
 
-	for (int i = 0; wish && i <= TT_LOG_DEBUG; i++)
-		if (!strcmp(wish, level_names[i]))
+	for (int i = 0; rtr && i <= TT_LOG_DEBUG; i++)
+		if (!strcmp(rtr, level_names[i]))
 			return i;
 	return 0;
 }

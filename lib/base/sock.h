@@ -82,7 +82,7 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 		  int *ret_fd, int *ret_port);
 
 /* What to do to a socket that such a listener accepted: congestion control, which only connections
- * inside the host go without. tt_sock_race does it itself. */
+ * inside the host go without. tt_sock_happy_eyeballs does it itself. */
 void tt_sock_settle(int fd);
 void tt_sock_unpace(int fd);             /* for a new socket, before it connects or listens */
 
@@ -90,13 +90,13 @@ void tt_sock_unpace(int fd);             /* for a new socket, before it connects
  * a head start each; the socket is non-blocking, without Nagle. Those that led nowhere are marked,
  * and why has the reason; so is the winner. 0 | TT_REMOTE: none is left | TT_TIMEOUT (also:
  * stopped) | TT_SYSTEM with the sentence: this host cannot go on */
-struct tt_door {
+struct tt_sock_target {
 	struct tt_address address;
 	int port;
 	bool tried;
 	char why[48];
 };
-int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience, int *ret_index,
+int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience, int *ret_index,
 		 int *ret_fd);
 
 /* Send or receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) |

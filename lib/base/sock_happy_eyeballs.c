@@ -20,7 +20,7 @@
 #define AT_ONCE 8
 
 struct runner {
-	struct tt_door *to;
+	struct tt_sock_target *to;
 	int fd;
 	uint64_t until_ns;
 };
@@ -43,13 +43,13 @@ static bool is_self(int fd)
 	       !memcmp(&mine, &other, a);
 }
 
-static void lose(struct tt_door *c, const char *why)
+static void lose(struct tt_sock_target *c, const char *why)
 {
 	snprintf(c->why, sizeof(c->why), "%s", why);
 	c->tried = true;
 }
 
-static int begin(const struct tt_door *c, int *ret_fd)
+static int begin(const struct tt_sock_target *c, int *ret_fd)
 {
 	struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)c->port) };
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
@@ -72,7 +72,7 @@ static int begin(const struct tt_door *c, int *ret_fd)
 	return errno;
 }
 
-static void start(struct race *r, struct tt_door *c, uint64_t until_ns)
+static void start(struct race *r, struct tt_sock_target *c, uint64_t until_ns)
 {
 	struct runner *runner = &r->running[r->n];
 	int why;
@@ -130,7 +130,7 @@ static void expire(struct race *r, uint64_t now)
 }
 
 /* End all but the winner; those that were still on their way may be tried again. */
-static int finish(struct race *r, int winner, const struct tt_door *list, int *ret_index,
+static int finish(struct race *r, int winner, const struct tt_sock_target *list, int *ret_index,
 		  int *ret_fd)
 {
 	for (int i = 0; i < (int)r->n; i++) {
@@ -146,7 +146,7 @@ static int finish(struct race *r, int winner, const struct tt_door *list, int *r
 	return 0;
 }
 
-int tt_sock_race(struct tt_door *list, int n, const struct tt_patience *patience, int *ret_index,
+int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience, int *ret_index,
 		 int *ret_fd)
 {
 	struct race r = { .n = 0 };

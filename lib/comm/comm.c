@@ -27,7 +27,7 @@ static int host_topology(tuttiComm_t c)
 /* What each rank tells the others about itself. */
 struct neighbour {
 	struct tt_cores cores;
-	struct tt_place place;
+	struct tt_locality place;
 	uint64_t tuning_bytes;
 	bool device;
 };
@@ -88,7 +88,7 @@ static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char
 /* Ranks that are bound to different parts of a host. Of two ranks there are no groups. */
 static int form_groups(tuttiComm_t c, const struct neighbour *all)
 {
-	struct tt_place *places = malloc((size_t)c->nranks * sizeof(*places));
+	struct tt_locality *places = malloc((size_t)c->nranks * sizeof(*places));
 
 	c->group_of = malloc((size_t)c->nranks * sizeof(*c->group_of));
 	if (!places || !c->group_of) {
@@ -118,7 +118,7 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	memset(&mine, 0, sizeof(mine));
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
-		mine.place = tt_place_read(TT_SYS, mine.cores.mask);
+		mine.place = tt_locality_read(TT_SYS, mine.cores.mask);
 	rc = tt_gpu_open(c, env);
 	mine.device = c->gpu && !c->gpu->staged_only;
 	if (!rc)
@@ -153,7 +153,7 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 {
 	tuttiComm_t c = ctx;
 
-	for (int i = 0; i < c->nroads; i++) {
+	for (int i = 0; i < c->npaths; i++) {
 		struct tt_endpoint *ep = c->road[i].via[peer];
 
 		if (ep->t->lost && ep->t->lost(ep, peer, text, bytes))
@@ -169,18 +169,18 @@ tuttiComm_t tt_comm_blank(int rank, int nranks)
 
 	if (!c)
 		return NULL;
-	tt_hush_prepare();
+	tt_asymmetric_fence_prepare();
 	c->magic = TT_COMM_MAGIC;
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
 	c->nranks = nranks;
 	c->maps = true;
-	c->nroads = tt_road_make(&c->road[0], nranks) == 0;
+	c->npaths = tt_path_make(&c->road[0], nranks) == 0;
 	c->p2p_sent = calloc(n, sizeof(uint64_t));
 	c->p2p_received = calloc(n, sizeof(uint64_t));
-	c->heard = calloc(n, sizeof(uint64_t));
+	c->last_received = calloc(n, sizeof(uint64_t));
 	pthread_mutex_init(&c->lock, NULL);
-	if (c->nroads && c->p2p_sent && c->p2p_received && c->heard)
+	if (c->npaths && c->p2p_sent && c->p2p_received && c->last_received)
 		return c;
 	tt_comm_free(c);
 	return NULL;
@@ -188,7 +188,7 @@ tuttiComm_t tt_comm_blank(int rank, int nranks)
 
 void tt_comm_free(tuttiComm_t c)
 {
-	struct tt_kept *next;
+	struct tt_cached_plan *next;
 
 	if (!c)
 		return;
@@ -198,12 +198,12 @@ void tt_comm_free(tuttiComm_t c)
 		tt_control_on_awaited(c->ctl, NULL, NULL);
 	}
 	tt_gpu_close(c);
-	tt_mail_close(c->mail);
-	tt_endpoints_close(c);
+	tt_am_close(c->mail);
+	tt_paths_close(c);
 	tt_comm_deregister_all(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
-	for (struct tt_kept *k = c->kept; k; k = next) {
+	for (struct tt_cached_plan *k = c->kept; k; k = next) {
 		next = k->next;
 		tt_plan_free(k->plan);
 		free(k);
@@ -212,13 +212,13 @@ void tt_comm_free(tuttiComm_t c)
 	free(c->stage);
 	free(c->repeats);
 	free(c->user_ops);
-	for (int i = 0; i < TT_ROADS; i++) {
+	for (int i = 0; i < TT_PATHS; i++) {
 		free(c->road[i].via);
 		free(c->road[i].links);
 	}
 	free(c->p2p_sent);
 	free(c->p2p_received);
-	free(c->heard);
+	free(c->last_received);
 	free(c->group_of);
 	tt_cost_free(c->cost);
 	pthread_mutex_destroy(&c->lock);
@@ -232,9 +232,9 @@ int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
 	int rc;
 
 	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
-	    (rc = tt_endpoints_open(c)) ||
-	    (rc = tt_mail_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
-	    (rc = tt_endpoints_agree(c))) {
+	    (rc = tt_paths_open(c)) ||
+	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
+	    (rc = tt_paths_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
 	}
@@ -324,7 +324,7 @@ void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 	return p;
 }
 
-void *tt_comm_stage(tuttiComm_t c, size_t bytes)
+void *tt_comm_bounce(tuttiComm_t c, size_t bytes)
 {
 	if (c->stage)
 		return c->stage;

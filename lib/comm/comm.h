@@ -13,6 +13,8 @@
 #include "algorithms/algorithm.h"
 #include "control/control.h"
 #include "am/am.h"
+#include "base/cores.h"
+#include "base/fence.h"
 #include "comm/locality.h"
 #include "mem/reduce.h"
 #include "plan/bind.h"
@@ -25,21 +27,21 @@
 #define TT_P2P_CHANNELS 4                      /* or, by cards of several ports, one for each */
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
-#define TT_ROADS 2
+#define TT_PATHS 2
 #define TT_MEMOS 64
 
 /* A built plan, kept for the life of the communicator. */
-struct tt_kept {
-	struct tt_kept *next;
+struct tt_cached_plan {
+	struct tt_cached_plan *next;
 	const struct tt_algorithm *algorithm;
 	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels[TT_ROADS];          /* of each road, links 0..channels-1 are connected */
+	int root, channels[TT_PATHS];          /* of each road, links 0..channels-1 are connected */
 	struct tt_plan *plan;
 };
 
 /* The answer to "which plan for this call", remembered so that a call looks nothing up by name. */
 struct tt_memo {
-	struct tt_kept *kept;
+	struct tt_cached_plan *kept;
 	size_t bytes;
 	uint8_t collective, road;
 	int root;
@@ -78,11 +80,11 @@ enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
 /* What was found about large calls of one collective and size (local/single_copy_choice.c).
  * What counts calls is agreed. */
-#define TT_WAY_SIZES 6
-struct tt_ways {
+#define TT_SINGLE_COPY_SIZES 6
+struct tt_single_copy_history {
 	/* meetings in a row that led to nothing; calls that did without */
 	unsigned in_vain, passed_by;
-	struct tt_trial {
+	struct tt_single_copy_trial {
 		/* this rank's last two calls, by messages and by reading */
 		uint32_t ns[2][2];
 		bool timed;                    /* the call at hand goes there */
@@ -95,7 +97,7 @@ struct tt_ways {
 };
 
 /* One way to every peer. A call takes one of them, all ranks the same. */
-struct tt_road {
+struct tt_path {
 	struct tt_endpoint **via;              /* [nranks] */
 	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
 	bool expects;                          /* one of them wants to know where messages belong */
@@ -113,11 +115,11 @@ struct tuttiComm {
 	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
-	struct tt_mail *mail;                  /* goes on when calls cannot (am/am.h) */
+	struct tt_am *mail;                  /* goes on when calls cannot (am/am.h) */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
 
 	/* how each pair is reached */
-	struct tt_world world, card_world;     /* card_world: what verbs is lent */
+	struct tt_world world, nic_world;     /* nic_world: what verbs is lent */
 	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
 	int *group_of;                         /* [nranks], groups' */
 	bool one_host, over_tcp;               /* agreed facts for the choice of a plan; and: */
@@ -127,8 +129,8 @@ struct tuttiComm {
 	int nep;
 	/* [0] by the first transport that reaches the peer; [1] like it, but between hosts by
 	 * cards, when all hosts reach each other so; then [0] is tcp there */
-	struct tt_road road[TT_ROADS];
-	int nroads, p2p_road;                  /* agreed, and: */
+	struct tt_path road[TT_PATHS];
+	int npaths, p2p_road;                  /* agreed, and: */
 	/* class (cost.h) of the cards for all messages to other hosts, 0: there are none */
 	uint8_t card;
 
@@ -136,28 +138,28 @@ struct tuttiComm {
 	uint64_t seq;                          /* collectives started */
 	/* a digest of all of them; its high half is the stamp of the newest */
 	uint64_t history;
-	struct tt_endpoint *caster;            /* reaches all and can cast, or NULL; agreed */
-	uint64_t casts;
+	struct tt_endpoint *slots;            /* reaches all and can cast, or NULL; agreed */
+	uint64_t slot_posts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_ways ways[TT_SENDRECV][TT_WAY_SIZES];
+	struct tt_single_copy_history ways[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; devices points to: */
-	struct tt_ib_settings ib;
+	struct tt_verbs_settings ib;
 	char ib_devices[128];
 	bool maps;                             /* the same for windows; agreed */
 	void *stage;                           /* where it is read to */
 	size_t stage_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
 	/* [nranks] the last collective in which a message of theirs came */
-	uint64_t *heard;
-	struct tt_kept *kept;
+	uint64_t *last_received;
+	struct tt_cached_plan *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
 	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	/* 1 + number of the candidate, + TT_CHOSE_CARD, or 0 */
+	/* 1 + number of the candidate, + TT_CHOSE_NIC, or 0 */
 	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
-#define TT_CHOSE_CARD 0x80
+#define TT_CHOSE_NIC 0x80
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* under lock */
@@ -275,8 +277,8 @@ void tt_comm_free(tuttiComm_t comm);
 
 /* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns.
  * in: what this rank is in meanwhile. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, const struct tt_road *road, int peer, int channel,
-		    const struct tt_stuck *in, uint64_t deadline_ns);
+int tt_comm_connect(tuttiComm_t comm, const struct tt_path *road, int peer, int channel,
+		    const struct tt_blocked *in, uint64_t deadline_ns);
 
 /* registration.c. 0 | TT_SYSTEM; 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);
@@ -291,25 +293,6 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 
 /* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */
-void *tt_comm_stage(tuttiComm_t comm, size_t bytes);
-
-/* cores.c: processors that the ranks of this host may use together; each rank calls it with its own
- * mask first. */
-struct tt_cores {
-	uint64_t mask[TT_CPU_WORDS];
-	uint32_t quota;                        /* of its control groups, in cores; 0 none */
-};
-void tt_cores_mine(struct tt_cores *ret_cores);
-/* the least of /proc's and /sys's below root ("": this machine's) */
-uint32_t tt_cores_quota(const char *root);
-int tt_cores_count(const struct tt_cores *cores, int n);
-
-/* membarrier.c: afterwards every thread of this process sees what this one stored before, and this one
- * what they did. */
-void tt_hush_prepare(void);
-void tt_hush(void);
-
-/* fork.c */
-unsigned tt_fork_count(void);
+void *tt_comm_bounce(tuttiComm_t comm, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* comm_internal.h - what makes a communicator, for those of comm's files that make one: comm.c,
  * split.c, shrink.c */
-#ifndef TT_COMM_INSIDE_H
-#define TT_COMM_INSIDE_H
+#ifndef TT_COMM_INTERNAL_H
+#define TT_COMM_INTERNAL_H
 
 #include "comm/comm.h"
 

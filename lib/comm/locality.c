@@ -79,12 +79,12 @@ static void l3_file(const char *sys, int cpu, char *path, size_t bytes)
 	snprintf(path, bytes, "%s/cpu/cpu%d/cache/index%d/shared_cpu_list", sys, cpu, i);
 }
 
-struct tt_place tt_place_read(const char *sys, const uint64_t mask[TT_CPU_WORDS])
+struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_WORDS])
 {
 	static void (*const file_of[TT_LEVELS])(const char *, int, char *, size_t) = {
 		[TT_PACKAGE] = package_file, [TT_NUMA_NODE] = node_file, [TT_L3_CACHE] = l3_file,
 	};
-	struct tt_place place = { { -1, -1, -1 } };
+	struct tt_locality place = { { -1, -1, -1 } };
 	int cpu = lowest(mask);
 	char path[256];
 

@@ -5,8 +5,8 @@
  * bytes travel more slowly than inside. Each rank finds its own place (locality.c) and tells it the
  * others when it joins; all come to the same groups (locality_groups.c). Called by comm.c and `tutti info`.
  */
-#ifndef TT_PLACE_H
-#define TT_PLACE_H
+#ifndef TT_LOCALITY_H
+#define TT_LOCALITY_H
 
 #include "base/base.h"
 
@@ -17,21 +17,21 @@ const char *tt_level_name(enum tt_level level);      /* "package" ... */
 /* Of each level, the lowest processor of the one that holds all
  * processors of the rank; -1: they are in several, or it is not known.
  * Processors in several packages are in several of everything. */
-struct tt_place { int16_t in[TT_LEVELS]; };
+struct tt_locality { int16_t in[TT_LEVELS]; };
 
 #define TT_SYS "/sys/devices/system"
 
 /* Reads as few files as tell it: one when the processors are in several packages, else up to a
  * dozen, 10 us each. sys: TT_SYS, or a folder that looks like it. */
-struct tt_place tt_place_read(const char *sys, const uint64_t mask[TT_CPU_WORDS]);
+struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_WORDS]);
 
 /* The group of every rank: [n], numbered 0.. in order of their lowest rank; a group lies within a
  * host. Each host is divided at the outermost level at which its ranks differ and some are
  * together; ranks that are not bound at that level form one group. Returns their number: nhosts
  * when no host is divided. */
-int tt_groups_form(const struct tt_place *places, const int *host_of, int n, int *ret_group_of);
+int tt_groups_form(const struct tt_locality *places, const int *host_of, int n, int *ret_group_of);
 
 /* The level at which the host of `rank`, its lowest, is divided; TT_LEVELS: it is not. */
-int tt_groups_level(const struct tt_place *places, const int *host_of, int n, int rank);
+int tt_groups_level(const struct tt_locality *places, const int *host_of, int n, int rank);
 
 #endif

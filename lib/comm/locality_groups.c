@@ -7,14 +7,14 @@
 #include "comm/locality.h"
 
 /* Is rank r on that host, and in one place of this level with rank `like`? */
-static bool together(const struct tt_place *places, const int *host_of, int like, int r, int level)
+static bool together(const struct tt_locality *places, const int *host_of, int like, int r, int level)
 {
 	return host_of[r] == host_of[like] &&
 	       (level == TT_LEVELS || places[r].in[level] == places[like].in[level]);
 }
 
 /* The outermost level at which ranks differ, if it does not leave every one alone. */
-int tt_groups_level(const struct tt_place *places, const int *host_of, int n, int first)
+int tt_groups_level(const struct tt_locality *places, const int *host_of, int n, int first)
 {
 	for (int level = 0; level < TT_LEVELS; level++) {
 		bool divides = false, joins = false;
@@ -33,7 +33,7 @@ int tt_groups_level(const struct tt_place *places, const int *host_of, int n, in
 }
 
 /* Gives the ranks of the host of rank `first`, its lowest, their groups. */
-static void divide_host(const struct tt_place *places, const int *host_of, int n, int first,
+static void divide_host(const struct tt_locality *places, const int *host_of, int n, int first,
 			int *group_of, int *ngroups)
 {
 	int level = tt_groups_level(places, host_of, n, first);
@@ -67,7 +67,7 @@ static void renumber(int n, int *group_of)
 		group_of[r] = -1 - group_of[r];
 }
 
-int tt_groups_form(const struct tt_place *places, const int *host_of, int n, int *ret_group_of)
+int tt_groups_form(const struct tt_locality *places, const int *host_of, int n, int *ret_group_of)
 {
 	int ngroups = 0;
 

@@ -101,7 +101,7 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	}
 	/* open is collective: a rank that cannot use the transport still takes part and reaches
 	 * nobody by it */
-	rc = t->open(t == &tt_verbs ? &c->card_world : &c->world, &c->ep[c->nep]);
+	rc = t->open(t == &tt_verbs ? &c->nic_world : &c->world, &c->ep[c->nep]);
 	if (!rc)
 		c->nep++;
 	return rc;
@@ -126,7 +126,7 @@ static bool is_software_worth(tuttiComm_t c)
 
 /* ---- roads ----------------------------------------------------------------------------------- */
 
-int tt_road_make(struct tt_road *road, int nranks)
+int tt_path_make(struct tt_path *road, int nranks)
 {
 	road->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
 	road->links = calloc((size_t)nranks * TT_CHANNELS, sizeof(struct tt_link *));
@@ -149,7 +149,7 @@ static bool is_emulated(const struct tt_endpoint *ep, int peer)
 /* The first transport that reaches a peer carries the pair; NULL where none does. */
 static void choose_ways(tuttiComm_t c)
 {
-	struct tt_road *road = &c->road[0];
+	struct tt_path *road = &c->road[0];
 
 	for (int peer = 0; peer < c->nranks; peer++)
 		for (int i = 0; i < c->nep && !road->via[peer]; i++)
@@ -166,14 +166,14 @@ static enum tt_link_class card_to_all(tuttiComm_t c)
 	enum tt_link_class class = TT_LINK_VERBS;
 
 	if (!ep || c->nranks == 1)
-		return TT_NO_CARD;
+		return TT_NO_NIC;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
 
 		if (peer == c->rank || (near && !insists_on(c, &tt_verbs)))
 			continue;
 		if (!ep->t->reaches(ep, peer))
-			return TT_NO_CARD;
+			return TT_NO_NIC;
 		if (is_emulated(ep, peer))
 			class = TT_LINK_SOFT;
 	}
@@ -186,10 +186,10 @@ static int fork_road(tuttiComm_t c)
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 	struct tt_endpoint *tcp = endpoint_of(c, &tt_tcp), *verbs = endpoint_of(c, &tt_verbs);
 
-	if (tt_road_make(&c->road[1], c->nranks))
+	if (tt_path_make(&c->road[1], c->nranks))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
-	c->nroads = 2;
+	c->npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
 
@@ -202,7 +202,7 @@ static int fork_road(tuttiComm_t c)
 }
 
 /* What a road is like, now that it is known where it leads. */
-static void look_at(tuttiComm_t c, struct tt_road *road)
+static void look_at(tuttiComm_t c, struct tt_path *road)
 {
 	for (int peer = 0; peer < c->nranks; peer++) {
 		const struct tt_transport *t = road->via[peer]->t;
@@ -215,26 +215,26 @@ static void look_at(tuttiComm_t c, struct tt_road *road)
 
 static void look_at_roads(tuttiComm_t c)
 {
-	const struct tt_road *road = c->road;
+	const struct tt_path *road = c->road;
 
-	for (int i = 0; i < c->nroads; i++)
+	for (int i = 0; i < c->npaths; i++)
 		look_at(c, &c->road[i]);
 	for (int peer = 0; peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s", c->rank, peer,
-		       road[c->nroads - 1].via[peer]->t->name,
-		       road[0].via[peer] != road[c->nroads - 1].via[peer] ? " or tcp" : "");
+		       road[c->npaths - 1].via[peer]->t->name,
+		       road[0].via[peer] != road[c->npaths - 1].via[peer] ? " or tcp" : "");
 	c->spins = road[0].spins;
-	c->caster = c->nranks > 1 ? road[0].via[c->rank ? 0 : 1] : NULL;
-	for (int peer = 0; c->caster && peer < c->nranks; peer++)
-		if (!c->caster->t->cast || (peer != c->rank && road[0].via[peer] != c->caster))
-			c->caster = NULL;
+	c->slots = c->nranks > 1 ? road[0].via[c->rank ? 0 : 1] : NULL;
+	for (int peer = 0; c->slots && peer < c->nranks; peer++)
+		if (!c->slots->t->cast || (peer != c->rank && road[0].via[peer] != c->slots))
+			c->slots = NULL;
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-int tt_endpoints_open(tuttiComm_t c)
+int tt_paths_open(tuttiComm_t c)
 {
-	struct tt_paths paths;
+	struct tt_placement_facts paths;
 	/* a tile must not end within an element */
 	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
@@ -242,14 +242,14 @@ int tt_endpoints_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->over_tcp = insists_on(c, &tt_tcp) || insists_on(c, &tt_verbs);
-	paths = (struct tt_paths){ .nranks = c->nranks, .one_host = c->one_host,
+	paths = (struct tt_placement_facts){ .nranks = c->nranks, .one_host = c->one_host,
 				   .over_tcp = c->over_tcp, .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
-		.message_bytes = tile_bytes ? tile_bytes : tt_paths_message_bytes(&paths),
+		.message_bytes = tile_bytes ? tile_bytes : tt_placement_message_bytes(&paths),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.cma = c->cma,
 		.crowded = c->crowded,
@@ -261,11 +261,11 @@ int tt_endpoints_open(tuttiComm_t c)
 		.fetch = fetch,
 		.ctx = c,
 	};
-	c->card_world = c->world;
-	c->card_world.nchannels = TT_CHANNELS;
-	c->card_world.dial = dial_card;
-	c->card_world.take = take_card;
-	c->card_world.software = is_software_worth(c);
+	c->nic_world = c->world;
+	c->nic_world.nchannels = TT_CHANNELS;
+	c->nic_world.dial = dial_card;
+	c->nic_world.take = take_card;
+	c->nic_world.software = is_software_worth(c);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
@@ -276,7 +276,7 @@ int tt_endpoints_open(tuttiComm_t c)
 /* A rank that reaches nobody by the transport that was asked for may
  * have said why, and is the cause; so who is not reached says so
  * only when all have come this far, and then all say the same. */
-int tt_endpoints_agree(tuttiComm_t c)
+int tt_paths_agree(tuttiComm_t c)
 {
 	struct word { int32_t lost, card; } mine = { -1, (int32_t)card_to_all(c) }, *all;
 	bool cards = true;
@@ -295,13 +295,13 @@ int tt_endpoints_agree(tuttiComm_t c)
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
 				"or tcp where ranks are on several hosts", r, all[r].lost,
 				c->transport);
-		cards &= all[r].card != TT_NO_CARD;
+		cards &= all[r].card != TT_NO_NIC;
 		if (!rc && all[r].card > c->card)
 			c->card = (uint8_t)all[r].card;
 	}
 	free(all);
 	if (!cards)
-		c->card = TT_NO_CARD;
+		c->card = TT_NO_NIC;
 	if (!rc && c->card && !insists_on(c, &tt_verbs))
 		rc = fork_road(c);
 	if (!rc)
@@ -309,7 +309,7 @@ int tt_endpoints_agree(tuttiComm_t c)
 	return rc;
 }
 
-void tt_endpoints_close(tuttiComm_t c)
+void tt_paths_close(tuttiComm_t c)
 {
 	while (c->nep > 0) {
 		c->nep--;
@@ -319,16 +319,16 @@ void tt_endpoints_close(tuttiComm_t c)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Break the communicator with who is missing, or else with what the dial heard last. */
-static int late(tuttiComm_t c, int peer, const struct tt_stuck *stuck)
+/* Break the communicator with who is missing, or else with what the dial last_received last. */
+static int late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
 {
-	char heard[512], missing[512] = "", text[900];
+	char last_received[512], missing[512] = "", text[900];
 	int who;
 
-	snprintf(heard, sizeof(heard), "%s", tt_error_text());
+	snprintf(last_received, sizeof(last_received), "%s", tt_error_text());
 	who = tt_control_missing(c->ctl, c->seq, stuck, missing, sizeof(missing));
-	if (who < 0 && c->rank < peer && heard[0])
-		snprintf(missing, sizeof(missing), "%s", heard);
+	if (who < 0 && c->rank < peer && last_received[0])
+		snprintf(missing, sizeof(missing), "%s", last_received);
 	else if (who < 0)
 		snprintf(missing, sizeof(missing), "rank %d has made no call that needs it", peer);
 	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
@@ -338,7 +338,7 @@ static int late(tuttiComm_t c, int peer, const struct tt_stuck *stuck)
 }
 
 /* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
-static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stuck *stuck,
+static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blocked *stuck,
 		 uint64_t deadline_ns)
 {
 	uint64_t began_ns = tt_now_ns(), pause_ns = PAUSE_MIN_NS;
@@ -363,16 +363,16 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_stu
 	return rc < 0 ? rc : 0;
 }
 
-int tt_comm_connect(tuttiComm_t c, const struct tt_road *road, int peer, int channel,
-		    const struct tt_stuck *in, uint64_t deadline_ns)
+int tt_comm_connect(tuttiComm_t c, const struct tt_path *road, int peer, int channel,
+		    const struct tt_blocked *in, uint64_t deadline_ns)
 {
 	struct tt_link **l = &road->links[channel * c->nranks + peer];
 	struct tt_endpoint *ep = road->via[peer];
-	struct tt_stuck stuck = *in;
+	struct tt_blocked stuck = *in;
 	int rc;
 
 	stuck.awaited = peer;
-	stuck.heard = c->heard[peer];
+	stuck.last_received = c->last_received[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
 		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? late(c, peer, &stuck) : rc;
 	return await(c, *l, peer, &stuck, deadline_ns);

@@ -36,7 +36,7 @@ static int set_names(tuttiComm_t c, const char *transport, const char *algo)
 static void set_ib(tuttiComm_t c, const struct tt_env *env)
 {
 	snprintf(c->ib_devices, sizeof(c->ib_devices), "%s", env->ib_hca);
-	c->ib = (struct tt_ib_settings){
+	c->ib = (struct tt_verbs_settings){
 		.devices = c->ib_devices,
 		.gid_index = (int)env->ib_gid_index,
 		.timeout = (int)env->ib_timeout,

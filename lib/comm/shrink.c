@@ -60,7 +60,7 @@ static int left_out(struct attempt *a)
 
 static bool is_gone(const struct attempt *a, int rank)
 {
-	return rank != a->parent->rank && tt_mail_state(a->parent->mail, rank) != tuttiRankAlive;
+	return rank != a->parent->rank && tt_am_state(a->parent->mail, rank) != tuttiRankAlive;
 }
 
 static int chair(const struct attempt *a)
@@ -74,19 +74,19 @@ static int chair(const struct attempt *a)
 
 /* ---- letters --------------------------------------------------------------------------------- */
 
-static int send_letter(struct attempt *a, int to, enum tt_mail_kind kind, struct tt_writer *w)
+static int send_letter(struct attempt *a, int to, enum tt_am_kind kind, struct tt_writer *w)
 {
-	struct tt_letter_head head = { .kind = kind, .version = a->parent->shrinks,
+	struct tt_am_header head = { .kind = kind, .version = a->parent->shrinks,
 				       .bytes = w->have };
 	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a letter", a->parent->rank)
-			   : tt_mail_send(a->parent->mail, to, &head, w->data,
+			   : tt_am_send(a->parent->mail, to, &head, w->data,
 					  tt_now_ns() + a->half_ns);
 
 	free(w->data);
 	return rc;
 }
 
-/* port 0: no offer, but the wish for a decision that stands */
+/* port 0: no offer, but the rtr for a decision that stands */
 static int send_offer(struct attempt *a, int to, int port)
 {
 	struct tt_writer w = { 0 };
@@ -94,7 +94,7 @@ static int send_offer(struct attempt *a, int to, int port)
 	tt_put(&w, (uint16_t)port, 2);
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, a->digest, 8);
-	return send_letter(a, to, TT_M_OFFER, &w);
+	return send_letter(a, to, TT_AM_OFFER, &w);
 }
 
 /* code 0: who is in it; else why nothing comes of it */
@@ -117,21 +117,21 @@ static void send_decision(struct attempt *a, int to, int code, const char *text)
 {
 	struct tt_writer w = write_decision(a, code, text);
 
-	send_letter(a, to, TT_M_DECISION, &w);   /* one that is gone now shows when they connect */
+	send_letter(a, to, TT_AM_DECISION, &w);   /* one that is gone now shows when they connect */
 }
 
 /* The next letter of source (-1: any) within so long;
- * letters of earlier shrinkings are dropped. As tt_mail_recv. */
-static int next_letter(struct attempt *a, enum tt_mail_kind kind, int source, int ms,
-		       struct tt_letter_head *ret_head, struct tt_reader *ret_r)
+ * letters of earlier shrinkings are dropped. As tt_am_recv. */
+static int next_letter(struct attempt *a, enum tt_am_kind kind, int source, int ms,
+		       struct tt_am_header *ret_head, struct tt_reader *ret_r)
 {
-	struct tt_mail_want want = { .kind = kind, .source = source, .tag = -1, .to = a->letter,
+	struct tt_am_match want = { .kind = kind, .source = source, .tag = -1, .to = a->letter,
 				     .room = DECISION_BYTES(a->parent->nranks) };
 	uint64_t until = tt_deadline_ns((uint32_t)ms);
 	int rc;
 
 	do
-		rc = tt_mail_recv(a->parent->mail, &want, until, ret_head);
+		rc = tt_am_recv(a->parent->mail, &want, until, ret_head);
 	while (!rc && ret_head->version < a->parent->shrinks);
 	*ret_r = (struct tt_reader){ .at = a->letter, .left = rc ? 0 : ret_head->bytes };
 	return rc;
@@ -182,7 +182,7 @@ static bool missing(const void *ctx, int rank)
 static int gather(struct attempt *a)
 {
 	uint64_t until = tt_now_ns() + a->half_ns;
-	struct tt_letter_head head;
+	struct tt_am_header head;
 	struct tt_reader r;
 	char ranks[256];
 	int rc, lost = -1;
@@ -192,7 +192,7 @@ static int gather(struct attempt *a)
 	while (!(rc = left_out(a))) {
 		bool waits = count_awaited(a, &lost) > 0 && lost < 0 && tt_now_ns() < until;
 
-		rc = next_letter(a, TT_M_OFFER, -1, waits ? SLICE_MS : 0, &head, &r);
+		rc = next_letter(a, TT_AM_OFFER, -1, waits ? SLICE_MS : 0, &head, &r);
 		if (!rc && (rc = note_offer(a, head.source, &r)))
 			return rc;
 		if (rc && !waits)
@@ -236,7 +236,7 @@ static int preside(struct attempt *a)
 		a->in.port[a->in.n++] = a->port_of[r];
 	}
 	for (int r = 0; !rc && a->tried && r < a->parent->nranks; r++)
-		if (tt_mail_state(a->parent->mail, r) == tuttiRankLeft)
+		if (tt_am_state(a->parent->mail, r) == tuttiRankLeft)
 			rc = tt_fail(TT_REMOTE,
 				"rank %d: rank %d left the old communicator while this rank still shrank it: the "
 				"others went on", a->parent->rank, r);
@@ -281,12 +281,12 @@ static int get_decision(struct attempt *a, struct tt_reader *r)
 static int attend(struct attempt *a, int chair_rank)
 {
 	uint64_t until = tt_now_ns() + 3 * a->half_ns;
-	struct tt_letter_head head;
+	struct tt_am_header head;
 	struct tt_reader r;
 	int rc = send_offer(a, chair_rank, a->port);
 
 	while (!rc && !(rc = left_out(a))) {
-		rc = next_letter(a, TT_M_DECISION, chair_rank, SLICE_MS, &head, &r);
+		rc = next_letter(a, TT_AM_DECISION, chair_rank, SLICE_MS, &head, &r);
 		if (!rc && (rc = get_decision(a, &r)) <= 0)
 			return rc;
 		if (rc < 0 || tt_now_ns() > until)
@@ -321,7 +321,7 @@ static int decide(struct attempt *a)
 static bool others_are_through(struct attempt *a)
 {
 	uint64_t until = tt_deadline_ns(ALONE_MS), newest;
-	struct tt_letter_head head;
+	struct tt_am_header head;
 	struct tt_reader r;
 
 	for (int i = 0; i < a->in.n; i++)
@@ -330,7 +330,7 @@ static bool others_are_through(struct attempt *a)
 	do {
 		tt_control_excluded(a->parent->ctl, &newest);
 		if (newest >= a->epoch ||
-		    (!next_letter(a, TT_M_DECISION, -1, 5, &head, &r) && tt_get(&r, 8) >= a->epoch))
+		    (!next_letter(a, TT_AM_DECISION, -1, 5, &head, &r) && tt_get(&r, 8) >= a->epoch))
 			return true;
 	} while (tt_now_ns() < until);
 	return false;
@@ -342,7 +342,7 @@ static void tell_all(struct attempt *a)
 	struct tt_writer w = write_decision(a, 0, "");
 
 	if (!w.failed)
-		tt_mail_stand(a->parent->mail, a->parent->shrinks, w.data, w.have);
+		tt_am_decide(a->parent->mail, a->parent->shrinks, w.data, w.have);
 	free(w.data);
 	tt_control_tell_shrunk(a->parent->ctl, a->epoch, &a->in);
 }
@@ -385,7 +385,7 @@ static int shrink(struct attempt *a, const tuttiConfig_t *config, tuttiComm_t *r
 	int rc;
 
 	a->parent->shrinks++;
-	tt_mail_stand(a->parent->mail, 0, NULL, 0);
+	tt_am_decide(a->parent->mail, 0, NULL, 0);
 	while ((rc = try_once(a, config, ret_comm)) > 0)
 		if (tt_now_ns() > until)
 			return tt_fail(TT_TIMEOUT, "rank %d: tuttiCommShrink: %s", a->parent->rank,

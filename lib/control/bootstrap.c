@@ -21,7 +21,7 @@
 
 static int fill_card(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_card *card = &ctl->cards[ctl->rank];
+	struct tt_business_card *card = &ctl->cards[ctl->rank];
 	int rc = tt_address_list(join->ifname, card->addresses, &card->naddresses);
 
 	card->rank = ctl->rank;
@@ -47,7 +47,7 @@ static int check_network(const struct tt_control *ctl)
 /* The id says where rank 0 is to be found, so rank 0 must be there. */
 static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 {
-	const struct tt_card *me = &ctl->cards[0];
+	const struct tt_business_card *me = &ctl->cards[0];
 
 	if (id->from_root || id->place == me->place)
 		return 0;
@@ -61,9 +61,9 @@ static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 }
 
 /* Rank 0's card as far as the id tells it. */
-static void card_of_root(const struct tt_id *id, struct tt_card *ret_card)
+static void card_of_root(const struct tt_id *id, struct tt_business_card *ret_card)
 {
-	*ret_card = (struct tt_card){ .port = id->port,
+	*ret_card = (struct tt_business_card){ .port = id->port,
 				      .place = id->place,
 				      .naddresses = id->naddresses };
 	snprintf(ret_card->name, sizeof(ret_card->name), "where the ranks meet");
@@ -95,7 +95,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns,
 		     int *ret_fd)
 {
-	struct tt_card root;
+	struct tt_business_card root;
 	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
 				.nports = id->nports, .deadline_ns = deadline_ns };
 
@@ -115,7 +115,7 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 		if (tt_control_await(ctl, until))
 			continue;
 		if (ctl->rank == 0)
-			tt_desk_missing(ctl, ctl->missing, sizeof(ctl->missing));
+			tt_bootstrap_missing(ctl, ctl->missing, sizeof(ctl->missing));
 		rc = tt_fail(TT_TIMEOUT, "rank %d: joining timed out after %u ms: %s", ctl->rank,
 			     join->timeout_ms,
 			     ctl->missing[0] ? ctl->missing : "no word from rank 0");
@@ -141,7 +141,7 @@ static int meet(struct tt_control *ctl, const struct tt_join *join, const struct
 		    ((rc = await(ctl, &ctl->has_parent, join, deadline_ns)) ||
 		     (rc = tt_join_tree(ctl, &ctl->parent, deadline_ns))))
 			return rc;
-	} else if ((rc = check_home(ctl, id)) || (rc = tt_desk_open(ctl, join)) ||
+	} else if ((rc = check_home(ctl, id)) || (rc = tt_bootstrap_open(ctl, join)) ||
 		   (rc = tt_control_start(ctl))) {
 		return rc;
 	}
@@ -159,7 +159,7 @@ static int part(struct tt_control *ctl, int code)
 	if (ctl->threaded) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		pthread_mutex_lock(&ctl->lock);
-		while (code != TT_TIMEOUT && ctl->desk && !tt_desk_seen_all(ctl) &&
+		while (code != TT_TIMEOUT && ctl->desk && !tt_bootstrap_seen_all(ctl) &&
 		       tt_control_await(ctl, until))
 			;
 		pthread_mutex_unlock(&ctl->lock);

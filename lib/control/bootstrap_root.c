@@ -16,7 +16,7 @@
 #define WORD_NS TT_SECOND                /* how often the waiting ranks hear who is missing ... */
 #define LOG_NS (5 * TT_SECOND)           /* ... and the log */
 
-struct tt_desk {
+struct tt_bootstrap {
 	char settings[TT_SETTINGS];
 	/* [nranks] registered; somebody without the secret claimed to be it */
 	bool *here, *stranger;
@@ -24,9 +24,9 @@ struct tt_desk {
 	uint64_t word_ns, log_ns;        /* when the next one is due */
 };
 
-int tt_desk_open(struct tt_control *ctl, const struct tt_join *join)
+int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_desk *desk = calloc(1, sizeof(*desk));
+	struct tt_bootstrap *desk = calloc(1, sizeof(*desk));
 
 	if (desk) {
 		desk->here = calloc((size_t)ctl->nranks, sizeof(*desk->here));
@@ -43,7 +43,7 @@ int tt_desk_open(struct tt_control *ctl, const struct tt_join *join)
 	return 0;
 }
 
-void tt_desk_close(struct tt_control *ctl)
+void tt_bootstrap_close(struct tt_control *ctl)
 {
 	if (!ctl->desk)
 		return;
@@ -53,12 +53,12 @@ void tt_desk_close(struct tt_control *ctl)
 	ctl->desk = NULL;
 }
 
-bool tt_desk_seen_all(const struct tt_control *ctl)
+bool tt_bootstrap_seen_all(const struct tt_control *ctl)
 {
 	return ctl->desk->seen >= ctl->nranks - 1;
 }
 
-void tt_desk_stranger(struct tt_control *ctl, int claimed)
+void tt_bootstrap_stranger(struct tt_control *ctl, int claimed)
 {
 	if (ctl->desk && claimed < ctl->nranks)
 		ctl->desk->stranger[claimed] = true;
@@ -92,8 +92,8 @@ static void differing(const char *a, const char *b, char *text, size_t bytes)
 /* What is wrong with this registration, in words; false: nothing. */
 static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *text, size_t bytes)
 {
-	struct tt_desk *desk = ctl->desk;
-	const struct tt_card *card = &reg->card, *other;
+	struct tt_bootstrap *desk = ctl->desk;
+	const struct tt_business_card *card = &reg->card, *other;
 	char mine[256], theirs[256];
 	int r = card->rank;
 
@@ -139,7 +139,7 @@ static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const
 
 /* Somebody is about to register. If there is no job any more, that is said before rank 0 leaves,
  * which it may do before the registration comes. */
-void tt_desk_entered(struct tt_control *ctl, struct tt_conn *conn)
+void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
 {
 	int culprit;
 
@@ -160,7 +160,7 @@ static void name_parent(struct tt_control *ctl, int rank)
 		conn = conn->next;
 	if (!conn || !parent || !ctl->desk->here[parent])
 		return;
-	tt_put_card(&w, &ctl->cards[parent]);
+	tt_put_business_card(&w, &ctl->cards[parent]);
 	tt_conn_send(ctl, conn, TT_F_PARENT, w.data, w.have);
 	free(w.data);
 }
@@ -170,14 +170,14 @@ static void send_table(struct tt_control *ctl)
 	struct tt_writer w = { 0 };
 
 	for (int r = 0; r < ctl->nranks; r++)
-		tt_put_card(&w, &ctl->cards[r]);
+		tt_put_business_card(&w, &ctl->cards[r]);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_TABLE, w.data, w.have);
 	free(w.data);
 	ctl->has_table = true;
 	pthread_cond_broadcast(&ctl->changed);
 }
 
-void tt_desk_attached(struct tt_control *ctl, int rank)
+void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 {
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		if (!c->dead && c->peer == rank && c->registered && (c->roles & TT_ROLE_REGISTER)) {
@@ -190,7 +190,7 @@ void tt_desk_attached(struct tt_control *ctl, int rank)
 	send_table(ctl);
 }
 
-bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
 	struct tt_register reg;
@@ -230,7 +230,7 @@ bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 }
 
 /* A rank that failed before it could register: everybody may know at once, and why. */
-bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
@@ -278,7 +278,7 @@ static int unmoved(const struct tt_control *ctl)
 	return tt_tree_parent(r);
 }
 
-void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
+void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 {
 	char ranks[280];
 	size_t have = 0;
@@ -298,9 +298,9 @@ void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes)
 		snprintf(text + have, bytes - have, "; %s", ctl->accept_trouble);
 }
 
-uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now)
+uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
 {
-	struct tt_desk *desk = ctl->desk;
+	struct tt_bootstrap *desk = ctl->desk;
 	struct tt_writer w = { 0 };
 	char text[500];
 
@@ -308,7 +308,7 @@ uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now)
 		return TT_NEVER;
 	if (now < desk->word_ns)
 		return desk->word_ns;
-	tt_desk_missing(ctl, text, sizeof(text));
+	tt_bootstrap_missing(ctl, text, sizeof(text));
 	tt_put_text(&w, text);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD | TT_ROLE_REGISTER, NULL, TT_F_MISSING, w.data, w.have);
 	free(w.data);

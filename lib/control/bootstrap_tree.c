@@ -30,12 +30,12 @@ void tt_join_attached(struct tt_control *ctl, int rank)
 		return;
 	ctl->attached[rank] = true;
 	if (ctl->desk)
-		tt_desk_attached(ctl, rank);
+		tt_bootstrap_attached(ctl, rank);
 	else if (!ctl->has_table)
 		report(ctl, rank);
 }
 
-int tt_join_tree(struct tt_control *ctl, const struct tt_card *parent, uint64_t deadline_ns)
+int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent, uint64_t deadline_ns)
 {
 	struct tt_dial dial = { .to = parent, .purpose = TT_P_TREE, .deadline_ns = deadline_ns };
 	int fd, rc = tt_control_connect(ctl, &dial, &fd);
@@ -121,9 +121,9 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	struct tt_card card;
+	struct tt_business_card card;
 
-	tt_get_card(&r, &card);
+	tt_get_business_card(&r, &card);
 	if (!tt_get_end(&r) || card.rank != tt_tree_parent(ctl->rank) || ctl->has_parent)
 		return false;
 	ctl->parent = card;
@@ -162,12 +162,12 @@ static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t byte
 static bool got_table(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	struct tt_card card;
+	struct tt_business_card card;
 
 	if (ctl->has_table)
 		return false;
 	for (int rank = 0; rank < ctl->nranks; rank++) {
-		tt_get_card(&r, &card);
+		tt_get_business_card(&r, &card);
 		if (r.failed || card.rank != rank || !card.port)
 			return false;
 		ctl->cards[rank] = card;
@@ -188,10 +188,10 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 	switch (kind) {
 	case TT_F_REGISTER:
 		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
-		       tt_desk_register(ctl, conn, data, bytes);
+		       tt_bootstrap_register(ctl, conn, data, bytes);
 	case TT_F_DECLINE:
 		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
-		       tt_desk_declined(ctl, conn, data, bytes);
+		       tt_bootstrap_declined(ctl, conn, data, bytes);
 	case TT_F_PARENT:
 		return from_above && got_parent(ctl, data, bytes);
 	case TT_F_RELEASE:

@@ -15,7 +15,7 @@
 
 /* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
  * word must also see the 0 before it. */
-static inline void put_line(struct tt_board_line *line, uint64_t seq, const struct tt_call *call)
+static inline void put_line(struct tt_call_log_entry *line, uint64_t seq, const struct tt_call *call)
 {
 	uint64_t word[2];
 
@@ -27,7 +27,7 @@ static inline void put_line(struct tt_board_line *line, uint64_t seq, const stru
 	atomic_store_explicit(&line->seq, seq, memory_order_release);
 }
 
-static bool get_line(struct tt_board_line *line, uint64_t seq, struct tt_call *ret_call)
+static bool get_line(struct tt_call_log_entry *line, uint64_t seq, struct tt_call *ret_call)
 {
 	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
 
@@ -41,7 +41,7 @@ static bool get_line(struct tt_board_line *line, uint64_t seq, struct tt_call *r
 
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
 {
-	put_line(&ctl->board[seq % TT_HISTORY], seq, call);
+	put_line(&ctl->board[seq % TT_CALL_LOG_ENTRIES], seq, call);
 	atomic_store_explicit(&ctl->started, seq, memory_order_release);
 	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
 		pthread_mutex_lock(&ctl->lock);
@@ -55,9 +55,9 @@ void tt_control_done(struct tt_control *ctl, uint64_t seq)
 	atomic_store_explicit(&ctl->finished, seq, memory_order_release);
 }
 
-bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
+bool tt_call_log_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
 {
-	return get_line(&ctl->board[seq % TT_HISTORY], seq, ret_call);
+	return get_line(&ctl->board[seq % TT_CALL_LOG_ENTRIES], seq, ret_call);
 }
 
 /* Without memory for it the pair is not remembered: texts become poorer. */
@@ -83,7 +83,7 @@ void tt_control_done_message(struct tt_control *ctl)
 	atomic_store_explicit(&ctl->messages_done, done + 1, memory_order_release);
 }
 
-bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+bool tt_call_log_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 		      struct tt_call *ret_call)
 {
 	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_acquire);
@@ -91,11 +91,11 @@ bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t numb
 	return pair && get_line(&pair->line[send][number % TT_MESSAGES], number, ret_call);
 }
 
-void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+void tt_call_log_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
 {
 	struct tt_call call;
 
-	if (tt_board_read(ctl, seq, &call))
+	if (tt_call_log_read(ctl, seq, &call))
 		tt_call_text(&call, seq, text, bytes);
 	else
 		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
@@ -104,18 +104,18 @@ void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t byte
 /* ---- trails ---------------------------------------------------------------------------------- */
 
 /* false: number last has been overwritten */
-bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail)
+bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_history *ret_trail)
 {
-	struct tt_trail *t = ret_trail;
+	struct tt_call_history *t = ret_trail;
 	struct tt_call call;
 
 	t->nruns = 0;
-	for (uint64_t seq = last; seq && tt_board_read(ctl, seq, &call); seq--) {
+	for (uint64_t seq = last; seq && tt_call_log_read(ctl, seq, &call); seq--) {
 		if (t->nruns && tt_call_equal(&call, &t->run[t->nruns - 1].call)) {
 			t->run[t->nruns - 1].times++;
 			continue;
 		}
-		if (t->nruns == TT_TRAIL)
+		if (t->nruns == TT_HISTORY_RUNS)
 			break;
 		t->run[t->nruns].call = call;
 		t->run[t->nruns++].times = 1;
@@ -123,7 +123,7 @@ bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_
 	return !last || t->nruns;
 }
 
-uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail,
+uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last, const struct tt_call_history *trail,
 			  struct tt_call *ret_mine, struct tt_call *ret_theirs)
 {
 	uint64_t seq = last, found = 0;
@@ -131,7 +131,7 @@ uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt
 
 	for (int i = 0; i < trail->nruns; i++)
 		for (int k = 0; k < trail->run[i].times; k++, seq--) {
-			if (!tt_board_read(ctl, seq, &mine) ||
+			if (!tt_call_log_read(ctl, seq, &mine) ||
 			    tt_call_equal(&mine, &trail->run[i].call))
 				continue;
 			found = seq;
@@ -161,7 +161,7 @@ void tt_get_call(struct tt_reader *r, struct tt_call *ret_call)
 	ret_call->count = tt_get(r, 8);
 }
 
-void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail)
+void tt_put_call_history(struct tt_writer *w, const struct tt_call_history *trail)
 {
 	tt_put(w, (uint64_t)trail->nruns, 1);
 	for (int i = 0; i < trail->nruns; i++) {
@@ -170,11 +170,11 @@ void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail)
 	}
 }
 
-void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail)
+void tt_get_call_history(struct tt_reader *r, struct tt_call_history *ret_trail)
 {
-	ret_trail->nruns = (int)tt_get_upto(r, 1, TT_TRAIL);
+	ret_trail->nruns = (int)tt_get_upto(r, 1, TT_HISTORY_RUNS);
 	for (int i = 0; i < ret_trail->nruns; i++) {
-		ret_trail->run[i].times = (uint8_t)tt_get_upto(r, 1, TT_HISTORY);
+		ret_trail->run[i].times = (uint8_t)tt_get_upto(r, 1, TT_CALL_LOG_ENTRIES);
 		tt_get_call(r, &ret_trail->run[i].call);
 	}
 }

@@ -75,7 +75,7 @@ static void details(const struct tt_call *call, bool with_algorithm, const char 
 			 algorithm_name(call->algorithm));
 }
 
-void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes)
+void tt_call_describe(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes)
 {
 	char more[96];
 

@@ -39,12 +39,12 @@ static bool allocate(struct tt_control *ctl)
 	ctl->gather_have = calloc(n, sizeof(*ctl->gather_have));
 	ctl->status = calloc(n, sizeof(*ctl->status));
 	ctl->status_at_ns = calloc(n, sizeof(*ctl->status_at_ns));
-	ctl->heard = calloc(n, sizeof(*ctl->heard));
+	ctl->last_received = calloc(n, sizeof(*ctl->last_received));
 	ctl->pair = calloc(n, sizeof(*ctl->pair));
-	ctl->doomed = calloc(n, sizeof(*ctl->doomed));
+	ctl->deadlocked = calloc(n, sizeof(*ctl->deadlocked));
 	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead &&
 	       ctl->left_after && ctl->left_at_ns && ctl->gather_have && ctl->status &&
-	       ctl->status_at_ns && ctl->heard && ctl->pair && ctl->doomed;
+	       ctl->status_at_ns && ctl->last_received && ctl->pair && ctl->deadlocked;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
@@ -52,7 +52,7 @@ size_t tt_control_memory(struct tt_control *ctl)
 	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) +
 			  sizeof(*ctl->attached) + sizeof(*ctl->left) + sizeof(*ctl->left_after) +
 			  sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
-			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->heard);
+			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->last_received);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	pthread_mutex_lock(&ctl->lock);
@@ -149,7 +149,7 @@ static void close_sockets(struct tt_control *ctl)
 		tt_sock_close(p->fd);
 		free(p);
 	}
-	tt_desk_close(ctl);
+	tt_bootstrap_close(ctl);
 	tt_sock_close(ctl->listener);
 	tt_sock_close(ctl->spare);
 	tt_sock_close(ctl->wake);
@@ -173,11 +173,11 @@ void tt_control_free(struct tt_control *ctl)
 	free(ctl->gather_have);
 	free(ctl->status);
 	free(ctl->status_at_ns);
-	free(ctl->heard);
+	free(ctl->last_received);
 	for (int r = 0; r < ctl->nranks && ctl->pair; r++)
 		free(atomic_load(&ctl->pair[r]));
 	free(ctl->pair);
-	free(ctl->doomed);
+	free(ctl->deadlocked);
 	free(ctl);
 }
 
@@ -299,7 +299,7 @@ static int timers(struct tt_control *ctl)
 
 	if ((d = tt_status_timers(ctl, now)) < due)
 		due = d;
-	if ((d = tt_desk_timers(ctl, now)) < due)
+	if ((d = tt_bootstrap_timers(ctl, now)) < due)
 		due = d;
 	if (due == TT_NEVER)
 		return -1;

@@ -141,8 +141,8 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
 /* Sockets of the same kind for mail, also when the control is broken; a peer that is gone is
  * TT_REMOTE. What others dial, and who died or left, is told to mail by the service thread, which
  * holds control's lock then; NULL: no more. A second call tells again who is gone already. */
-int tt_control_dial_mail(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd);
-void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
+int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd);
+void tt_control_on_am(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
 			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx);
 
 /* ---- the call board: cheap, every call ------------------------------------------------------- */
@@ -168,28 +168,28 @@ const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit);
 void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text);
 
 /* What a rank is in while nothing moves, besides its collective, which is on the board. */
-#define TT_WANTS 4
+#define TT_WAIT_EDGES 4
 /* a message of that pair */
-struct tt_want { bool send; int peer; uint64_t number; struct tt_call call; };
-struct tt_stuck {
+struct tt_wait_edge { bool send; int peer; uint64_t number; struct tt_call call; };
+struct tt_blocked {
 	int awaited;                 /* the rank it waits for, -1: several */
-	uint64_t heard;              /* the last operation in which this rank heard of it */
+	uint64_t last_received;              /* the last operation in which this rank last_received of it */
 	/* it may begin more operations before these end, so nothing certain follows */
 	bool open;
 	bool differs;                /* something else came, wherever its sender is now */
 	int nwants;                  /* as many as fit */
-	struct tt_want want[TT_WANTS];
+	struct tt_wait_edge want[TT_WAIT_EDGES];
 };
 
 /* This rank waits long: tell all, ask all. Cheap to call often; sends once a second. When the ranks
  * turn out to wait for each other for ever, the communicator breaks (TT_USAGE). */
-void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck);
+void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *stuck);
 
 /* At a deadline: who is missing for operation seq, or for the messages of stuck if it has some, and
  * what it did last, as a sentence. Returns the first missing rank, or -1 when every rank answers
  * and is in this operation. Blocks: until all have answered, 1 s at most. When the communicator
  * broke meanwhile, that is what to tell instead. */
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck,
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
 		       char *text, size_t bytes);
 
 /* Called by the service thread right after the communicator broke (run wakes its sleepers). Set

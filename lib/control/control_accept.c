@@ -220,7 +220,7 @@ static void seat(struct tt_control *ctl, const struct tt_hello *h, int fd)
 	case TT_P_REGISTER:
 		conn = tt_conn_add(ctl, fd, h->from, TT_ROLE_REGISTER);
 		if (conn)
-			tt_desk_entered(ctl, conn);
+			tt_bootstrap_entered(ctl, conn);
 		break;
 	case TT_P_TREE:
 		if (tt_conn_add(ctl, fd, h->from, TT_ROLE_CHILD))
@@ -232,9 +232,9 @@ static void seat(struct tt_control *ctl, const struct tt_hello *h, int fd)
 	case TT_P_DATA:
 		park(ctl, h->from, h->channel, fd);
 		break;
-	case TT_P_MAIL:
+	case TT_P_AM:
 		if (ctl->on_socket)
-			ctl->on_socket(ctl->mail_ctx, h->from, fd);
+			ctl->on_socket(ctl->am_ctx, h->from, fd);
 		else
 			tt_sock_close(fd);
 		break;
@@ -254,7 +254,7 @@ static void check_proof(struct tt_control *ctl, struct tt_guest *g)
 		tt_log(TT_LOG_WARN,
 		       "rank %d: a connection as rank %d was refused: it has another secret",
 		       ctl->rank, g->hello.from);
-		tt_desk_stranger(ctl, g->hello.from);
+		tt_bootstrap_stranger(ctl, g->hello.from);
 	}
 }
 

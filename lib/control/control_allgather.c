@@ -200,7 +200,7 @@ static int too_late(struct tt_control *ctl)
 
 	for (int r = 0; r < ctl->nranks && !in[0]; r++)
 		if (absent(ctl, r))
-			tt_waits_words(ctl, first = r, in, sizeof(in));
+			tt_deadlock_text(ctl, first = r, in, sizeof(in));
 	if (in[0])
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)

@@ -21,7 +21,7 @@
 #define CANDIDATES 96                    /* addresses times ports */
 
 struct attempt {
-	struct tt_door list[CANDIDATES];
+	struct tt_sock_target list[CANDIDATES];
 	int n;
 	char last[160];                  /* what the one that answered last said */
 	char full[160];                  /* somebody said that it has no descriptor left */
@@ -53,14 +53,14 @@ static void add(struct attempt *a, const struct tt_dial *dial, const struct tt_a
 {
 	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
 		a->list[a->n++] =
-			(struct tt_door){ .address = *address, .port = dial->to->port + i };
+			(struct tt_sock_target){ .address = *address, .port = dial->to->port + i };
 }
 
 /* Loopback where it is the same place, then addresses of a common subnet, then the others, which
  * the kernel may have a route to. What this rank reached the other at before comes first. */
 static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
 {
-	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	const struct tt_business_card *me = &ctl->cards[ctl->rank], *to = dial->to;
 	bool same_place = me->place == to->place;
 	bool known = to >= ctl->cards && to < ctl->cards + ctl->nranks;
 	int best = known ? ctl->best[to - ctl->cards] - 1 : -1;
@@ -87,14 +87,14 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 		}
 }
 
-static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_door *c)
+static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_sock_target *c)
 {
 	static const char *const purposes[] = {
 		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring",
 		[TT_P_DATA] = "data",
-		[TT_P_MAIL] = "messages",
+		[TT_P_AM] = "messages",
 	};
-	const struct tt_card *to = dial->to;
+	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
 	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses;
@@ -108,7 +108,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 /* Is this the rank that was meant?
  * 0 | TT_USAGE: no use in going on, in words | others: somebody else */
 static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
-		 struct tt_door *c, int fd)
+		 struct tt_sock_target *c, int fd)
 {
 	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
 	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
@@ -159,7 +159,7 @@ static int refusals(const struct attempt *a)
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
 {
-	const struct tt_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	const struct tt_business_card *me = &ctl->cards[ctl->rank], *to = dial->to;
 	bool root = dial->purpose == TT_P_REGISTER;
 	char tried[600];
 
@@ -236,7 +236,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 	a->answered = false;
 	for (i = 0; i < a->n; i++)
 		a->list[i].tried = false;
-	while (!(rc = tt_sock_race(a->list, a->n, &patience, &i, &fd))) {
+	while (!(rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd))) {
 		rc = greet(ctl, dial, a, &a->list[i], fd);
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
@@ -288,9 +288,9 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 	return rc;
 }
 
-int tt_control_dial_mail(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
+int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_MAIL, .anyway = true,
+	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_AM, .anyway = true,
 				.deadline_ns = deadline_ns };
 
 	return tt_control_connect(ctl, &dial, ret_fd);

@@ -26,20 +26,20 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 	tt_put_text(w, text);
 }
 
-/* "; the last heard of it is operation 4 (...)":
+/* "; the last last_received of it is operation 4 (...)":
  * only for a rank that cannot say so itself any more */
 static void add_last(struct tt_control *ctl, uint64_t last)
 {
 	size_t have = strlen(ctl->text);
 	char name[128];
 
-	tt_board_name(ctl, last, name, sizeof(name));
+	tt_call_log_name(ctl, last, name, sizeof(name));
 	if (last)
-		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last heard of it is %s",
+		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last last_received of it is %s",
 			 name);
 	else if (atomic_load(&ctl->started))
 		snprintf(ctl->text + have, sizeof(ctl->text) - have,
-			 "; it was not heard of in any operation");
+			 "; it was not last_received of in any operation");
 }
 
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
@@ -179,7 +179,7 @@ static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *fr
 	free(w.data);
 	break_child(ctl, rank);
 	if (ctl->on_gone)
-		ctl->on_gone(ctl->mail_ctx, rank, tuttiRankDead);
+		ctl->on_gone(ctl->am_ctx, rank, tuttiRankDead);
 }
 
 bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
@@ -193,13 +193,13 @@ bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *
 	return true;
 }
 
-void tt_control_on_mail(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
+void tt_control_on_am(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
 			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx)
 {
 	pthread_mutex_lock(&ctl->lock);
 	ctl->on_socket = socket;
 	ctl->on_gone = gone;
-	ctl->mail_ctx = ctx;
+	ctl->am_ctx = ctx;
 	for (int r = 0; r < ctl->nranks && gone; r++)
 		if (ctl->left[r] || ctl->dead[r])
 			gone(ctx, r, ctl->left[r] ? tuttiRankLeft : tuttiRankDead);
@@ -234,7 +234,7 @@ static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 {
 	char text[512], name[160];
 
-	tt_board_name(ctl, seq, name, sizeof(name));
+	tt_call_log_name(ctl, seq, name, sizeof(name));
 	snprintf(text, sizeof(text),
 		 "rank %d left after operation %llu; %s of rank %d waits for it", rank,
 		 (unsigned long long)ctl->left_after[rank], name, ctl->rank);
@@ -268,9 +268,9 @@ bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 	ctl->left_after[origin] = after;
 	ctl->left_at_ns[origin] = tt_now_ns();
 	if (ctl->on_gone)
-		ctl->on_gone(ctl->mail_ctx, origin, tuttiRankLeft);
-	if (after > ctl->heard[origin])
-		ctl->heard[origin] = after;
+		ctl->on_gone(ctl->am_ctx, origin, tuttiRankLeft);
+	if (after > ctl->last_received[origin])
+		ctl->last_received[origin] = after;
 	if (after < atomic_load(&ctl->gone_after))
 		atomic_store(&ctl->gone_after, after);
 	tt_conn_send_all(ctl, EVERYBODY, conn, TT_F_GOODBYE, data, bytes);

@@ -21,8 +21,8 @@
  *   control_status.c   statuses, who is missing; control_status_format.c: as bytes
  *   deadlock.c    who waits for whom for ever
  */
-#ifndef TT_CONTROL_INSIDE_H
-#define TT_CONTROL_INSIDE_H
+#ifndef TT_CONTROL_INTERNAL_H
+#define TT_CONTROL_INTERNAL_H
 
 #include <pthread.h>
 #include <sys/types.h>
@@ -32,8 +32,8 @@
 #include "control/frame.h"
 
 #define TT_FANOUT 8
-#define TT_HISTORY 64            /* calls that the board remembers */
-#define TT_TRAIL 8               /* runs of equal calls that a status tells */
+#define TT_CALL_LOG_ENTRIES 64            /* calls that the board remembers */
+#define TT_HISTORY_RUNS 8               /* runs of equal calls that a status tells */
 #define TT_MESSAGES 16           /* messages that a pair remembers, each way */
 #define TT_PAIRS 8               /* pairs that a status tells */
 #define TT_GUESTS 64             /* handshakes under way, at most */
@@ -81,18 +81,18 @@ struct tt_parked {               /* an accepted data socket that tt_control_take
 
 /* One line of the board: seq is 0 while the words change.
  * Written by the calling thread, read by any. */
-struct tt_board_line { atomic_uint_fast64_t seq, word[2]; };
+struct tt_call_log_entry { atomic_uint_fast64_t seq, word[2]; };
 
 /* Messages with one rank; [0] received, [1] sent. Made by the first. */
 struct tt_pair {
 	atomic_uint_fast64_t started[2];
-	struct tt_board_line line[2][TT_MESSAGES];
+	struct tt_call_log_entry line[2][TT_MESSAGES];
 };
 
 /* The newest calls, newest first; calls that repeat are told once. */
-struct tt_trail {
+struct tt_call_history {
 	int nruns;
-	struct { uint8_t times; struct tt_call call; } run[TT_TRAIL];
+	struct { uint8_t times; struct tt_call call; } run[TT_HISTORY_RUNS];
 };
 
 struct tt_status {
@@ -100,23 +100,23 @@ struct tt_status {
 	uint32_t serial;
 	bool urgent;                     /* at a deadline: answer at once */
 	uint64_t started, finished;      /* collective numbers */
-	struct tt_trail trail;           /* number `started` and those before it */
-	uint64_t heard;                  /* last operation in which awaited was heard of */
-	/* nothing moves; OPEN as in struct tt_stuck */
-	enum { TT_STUCK_NO, TT_STUCK_OPEN, TT_STUCK } stuck;
+	struct tt_call_history trail;           /* number `started` and those before it */
+	uint64_t last_received;                  /* last operation in which awaited was last_received of */
+	/* nothing moves; OPEN as in struct tt_blocked */
+	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } stuck;
 	bool exchanging;                 /* in exchange number `exchanges`: a split */
 	uint64_t exchanges;
 	int nwants, npairs;
-	struct tt_want want[TT_WANTS];
+	struct tt_wait_edge want[TT_WAIT_EDGES];
 	/* with ranks that want a message of it */
 	struct { int peer; uint64_t started[2]; } pair[TT_PAIRS];
 };
 
-struct tt_desk;
+struct tt_bootstrap;
 
 struct tt_control {
 	/* what a call touches */
-	struct tt_board_line board[TT_HISTORY] __attribute__((aligned(TT_APART)));
+	struct tt_call_log_entry board[TT_CALL_LOG_ENTRIES] __attribute__((aligned(TT_APART)));
 	atomic_uint_fast64_t started, finished;
 	_Atomic(struct tt_pair *) *pair;         /* [nranks] NULL until a message */
 	atomic_uint_fast64_t messages_done;
@@ -131,7 +131,7 @@ struct tt_control {
 	int epoch;
 	struct tt_ports ports;                   /* for listeners */
 	uint64_t splits;                         /* begun; calling thread */
-	struct tt_card *cards;                   /* [nranks] */
+	struct tt_business_card *cards;                   /* [nranks] */
 	/* [nranks] 1 + number of the address that reached it; 0: none yet */
 	_Atomic uint8_t *best;
 	int *host_of, nhosts;
@@ -159,9 +159,9 @@ struct tt_control {
 	/* joining */
 	bool joined;                             /* tree and ring stand */
 	bool all_listen;                         /* every rank does, or it is gone */
-	struct tt_desk *desk;                    /* rank 0 */
+	struct tt_bootstrap *desk;                    /* rank 0 */
 	bool has_parent, has_table;
-	struct tt_card parent;
+	struct tt_business_card parent;
 	bool *attached;                          /* [nranks] in the tree below this rank */
 	char missing[512];                       /* rank 0's latest word on who is not there */
 
@@ -173,7 +173,7 @@ struct tt_control {
 	bool *dead;                              /* [nranks] seen by any rank, at any time */
 	void (*on_socket)(void *ctx, int peer, int fd);                  /* mail's */
 	void (*on_gone)(void *ctx, int rank, tuttiRankState_t how);
-	void *mail_ctx;
+	void *am_ctx;
 	bool (*lost)(void *ctx, int peer, char *text, size_t bytes);     /* of transports */
 	void *lost_ctx;
 	uint64_t *left_after, *left_at_ns;
@@ -202,14 +202,14 @@ struct tt_control {
 	/* statuses */
 	struct tt_status *status;                /* [nranks] the latest of each */
 	uint64_t *status_at_ns;                  /* 0 none yet */
-	uint64_t *heard;                         /* [nranks] last operation any rank heard it in */
+	uint64_t *last_received;                         /* [nranks] last operation any rank last_received it in */
 	uint32_t serial;
 	uint64_t told_ns, told_started, answer_due_ns;
-	struct tt_stuck stuck;                   /* as of: */
+	struct tt_blocked stuck;                   /* as of: */
 	uint64_t stuck_started, stuck_done;
 	bool is_stuck;
 	uint64_t look_due_ns;                    /* at who waits for whom */
-	bool *doomed;                            /* [nranks] scratch of that look */
+	bool *deadlocked;                            /* [nranks] scratch of that look */
 	atomic_uint_fast64_t asked_ns;           /* when tt_control_waiting last did something */
 };
 
@@ -266,7 +266,7 @@ void tt_guest_bury(struct tt_control *ctl, bool all);
 /* control_connect.c; not locked. An authenticated connection to a rank whose card is known. 0 |
  * TT_REMOTE, TT_TIMEOUT, TT_SYSTEM | what broke the control. */
 struct tt_dial {
-	const struct tt_card *to;
+	const struct tt_business_card *to;
 	enum tt_purpose purpose;
 	int channel;
 	bool named;                      /* the user named the addresses: loopback ones are meant */
@@ -278,7 +278,7 @@ struct tt_dial {
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
 
 /* control_flood.c, locked. The first break wins; from: where it came from, NULL this rank. last:
- * the last operation in which culprit was heard of. */
+ * the last operation in which culprit was last_received of. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, const struct tt_conn *from);
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
@@ -308,20 +308,20 @@ void tt_gather_gone(struct tt_control *ctl, int rank);                  /* said 
 
 /* call_log.c: the call that this rank made as operation seq, or for a message (false: not
  * remembered); the calls up to last */
-bool tt_board_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
-bool tt_board_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
+bool tt_call_log_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call);
+bool tt_call_log_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 		      struct tt_call *ret_call);
-bool tt_board_trail(struct tt_control *ctl, uint64_t last, struct tt_trail *ret_trail);
+bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_history *ret_trail);
 /* The earliest call of a trail that ends at last, and that this rank made differently: its number,
  * 0: none known. */
-uint64_t tt_board_differs(struct tt_control *ctl, uint64_t last, const struct tt_trail *trail,
+uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last, const struct tt_call_history *trail,
 			  struct tt_call *ret_mine, struct tt_call *ret_theirs);
 void tt_put_call(struct tt_writer *w, const struct tt_call *call);
 void tt_get_call(struct tt_reader *r, struct tt_call *ret_call);
-void tt_put_trail(struct tt_writer *w, const struct tt_trail *trail);
-void tt_get_trail(struct tt_reader *r, struct tt_trail *ret_trail);
+void tt_put_call_history(struct tt_writer *w, const struct tt_call_history *trail);
+void tt_get_call_history(struct tt_reader *r, struct tt_call_history *ret_trail);
 /* "operation 4 (allreduce of ...)", or only the number when the call is not remembered */
-void tt_board_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
+void tt_call_log_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes);
 
 /* control_split.c, locked */
 bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
@@ -337,7 +337,7 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		     size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
-/* The last operation in which rank was heard of by anybody this rank knows of. */
+/* The last operation in which rank was last_received of by anybody this rank knows of. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);
 
 /* what this rank is doing now */
@@ -347,32 +347,32 @@ bool tt_status_needs_all(const struct tt_call *call);
 
 /* deadlock.c, locked. Break the communicator if this
  * rank and others wait for each other for ever. */
-void tt_waits_check(struct tt_control *ctl);
+void tt_deadlock_check(struct tt_control *ctl);
 /* Does a message that the origin of a status wants differ from the one this rank made of it? Then
  * that breaks it. */
-void tt_waits_compare(struct tt_control *ctl, const struct tt_status *status);
+void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *status);
 /* What rank is in beside its collective, as far as its status tells:
  * "a receive of ...", "" if nothing */
-void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t bytes);
+void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes);
 /* The other half of want, a message of this rank, has been begun by its peer? */
-bool tt_waits_met(const struct tt_control *ctl, const struct tt_want *want);
-void tt_want_words(const struct tt_want *want, char *text, size_t bytes);
+bool tt_deadlock_met(const struct tt_control *ctl, const struct tt_wait_edge *want);
+void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes);
 
 /* bootstrap_root.c, locked, rank 0: register ranks, tell them their parents, hand out the table */
-int tt_desk_open(struct tt_control *ctl, const struct tt_join *join);
-void tt_desk_close(struct tt_control *ctl);
-void tt_desk_entered(struct tt_control *ctl, struct tt_conn *conn);
-bool tt_desk_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join);
+void tt_bootstrap_close(struct tt_control *ctl);
+void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn);
+bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes);
-bool tt_desk_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes);
-void tt_desk_attached(struct tt_control *ctl, int rank);
-void tt_desk_stranger(struct tt_control *ctl, int claimed);             /* had another secret */
+void tt_bootstrap_attached(struct tt_control *ctl, int rank);
+void tt_bootstrap_stranger(struct tt_control *ctl, int claimed);             /* had another secret */
 /* as many as there are have come */
-bool tt_desk_seen_all(const struct tt_control *ctl);
+bool tt_bootstrap_seen_all(const struct tt_control *ctl);
 /* "ranks 2, 5 never came" */
-void tt_desk_missing(struct tt_control *ctl, char *text, size_t bytes);
-uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now);
+void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes);
+uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now);
 
 /* bootstrap_tree.c: frames of joining, and a rank that now hangs below this one (locked); connect to
  * the parent of the tree; to the neighbours of the ring, and wait until all have (not locked,
@@ -380,11 +380,11 @@ uint64_t tt_desk_timers(struct tt_control *ctl, uint64_t now);
 bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
 		   const uint8_t *data, size_t bytes);
 void tt_join_attached(struct tt_control *ctl, int rank);
-int tt_join_tree(struct tt_control *ctl, const struct tt_card *parent, uint64_t deadline_ns);
+int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent, uint64_t deadline_ns);
 int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns);
 
 /* call_text.c: "allreduce of 1024 float32 (sum)" */
-void tt_call_words(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes);
+void tt_call_describe(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes);
 bool tt_call_equal(const struct tt_call *a, const struct tt_call *b);
 
 #endif

@@ -51,13 +51,13 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 	do
 		s.started = atomic_load(&ctl->started);
 	/* overtaken by 64 calls meanwhile */
-	while (!tt_board_trail(ctl, s.started, &s.trail));
+	while (!tt_call_log_history(ctl, s.started, &s.trail));
 	s.exchanging = ctl->gathering && !ctl->gathered;
 	if (ctl->is_stuck && ctl->stuck_started == s.started &&
 	    ctl->stuck_done == s.finished + atomic_load(&ctl->messages_done)) {
-		s.stuck = ctl->stuck.open ? TT_STUCK_OPEN : TT_STUCK;
+		s.stuck = ctl->stuck.open ? TT_BLOCKED_OPEN : TT_BLOCKED;
 		s.awaited = ctl->stuck.awaited;
-		s.heard = s.awaited >= 0 ? ctl->stuck.heard : 0;
+		s.last_received = s.awaited >= 0 ? ctl->stuck.last_received : 0;
 		s.nwants = ctl->stuck.nwants;
 		memcpy(s.want, ctl->stuck.want, sizeof(s.want));
 	}
@@ -94,15 +94,15 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 		tell(ctl, now, false);
 	if (ctl->look_due_ns <= now) {
 		ctl->look_due_ns = TT_NEVER;
-		tt_waits_check(ctl);
+		tt_deadlock_check(ctl);
 	}
 	return ctl->answer_due_ns < ctl->look_due_ns ? ctl->answer_due_ns : ctl->look_due_ns;
 }
 
 static void hear(struct tt_control *ctl, int rank, uint64_t seq)
 {
-	if (rank >= 0 && ctl->heard[rank] < seq)
-		ctl->heard[rank] = seq;
+	if (rank >= 0 && ctl->last_received[rank] < seq)
+		ctl->last_received[rank] = seq;
 }
 
 bool tt_status_needs_all(const struct tt_call *call)
@@ -117,10 +117,10 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank)
 	uint64_t seq = atomic_load(&ctl->finished);
 	struct tt_call call;
 
-	for (; seq > ctl->heard[rank] && tt_board_read(ctl, seq, &call); seq--)
+	for (; seq > ctl->last_received[rank] && tt_call_log_read(ctl, seq, &call); seq--)
 		if (tt_status_needs_all(&call))
 			hear(ctl, rank, seq);
-	return ctl->heard[rank];
+	return ctl->last_received[rank];
 }
 
 /* Both of two ranks that differ find it; they say the same, the lower rank first. */
@@ -128,16 +128,16 @@ static void compare(struct tt_control *ctl, const struct tt_status *s)
 {
 	struct tt_call mine, theirs, *low = ctl->rank < s->origin ? &mine : &theirs,
 				     *high = low == &mine ? &theirs : &mine;
-	uint64_t seq = tt_board_differs(ctl, s->started, &s->trail, &mine, &theirs);
+	uint64_t seq = tt_call_log_differs(ctl, s->started, &s->trail, &mine, &theirs);
 	char a[128], b[128], text[400];
 
 	if (!seq)
 		return;
-	tt_call_words(low, false, a, sizeof(a));
-	tt_call_words(high, false, b, sizeof(b));
+	tt_call_describe(low, false, a, sizeof(a));
+	tt_call_describe(high, false, b, sizeof(b));
 	if (!strcmp(a, b)) {
-		tt_call_words(low, true, a, sizeof(a));
-		tt_call_words(high, true, b, sizeof(b));
+		tt_call_describe(low, true, a, sizeof(a));
+		tt_call_describe(high, true, b, sizeof(b));
 	}
 	snprintf(text, sizeof(text), "rank %d called %s as operation %llu, rank %d called %s",
 		 low == &mine ? ctl->rank : s->origin, a, (unsigned long long)seq,
@@ -160,11 +160,11 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	ctl->status[s.origin] = s;
 	ctl->status_at_ns[s.origin] = now;
 	hear(ctl, s.origin, s.started);
-	hear(ctl, s.awaited, s.heard);
+	hear(ctl, s.awaited, s.last_received);
 	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
 	pthread_cond_broadcast(&ctl->changed);
 	compare(ctl, &s);
-	tt_waits_compare(ctl, &s);
+	tt_deadlock_compare(ctl, &s);
 	for (int i = 0; i < s.nwants; i++)
 		wants |= s.want[i].peer == ctl->rank;
 	if ((s.nwants || s.exchanging || ctl->stuck.nwants) && now + LOOK_NS < ctl->look_due_ns)
@@ -193,16 +193,16 @@ static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
 }
 
-static void remember(struct tt_control *ctl, const struct tt_stuck *stuck)
+static void remember(struct tt_control *ctl, const struct tt_blocked *stuck)
 {
 	ctl->stuck = *stuck;
 	ctl->stuck_started = atomic_load(&ctl->started);
 	ctl->stuck_done = atomic_load(&ctl->finished) + atomic_load(&ctl->messages_done);
 	ctl->is_stuck = true;
-	hear(ctl, stuck->awaited, stuck->heard);
+	hear(ctl, stuck->awaited, stuck->last_received);
 }
 
-void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
+void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *stuck)
 {
 	uint64_t now = tt_now_ns(),
 		 asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
@@ -213,7 +213,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_stuck *stuck)
 	pthread_mutex_lock(&ctl->lock);
 	remember(ctl, stuck);
 	tell(ctl, now, false);
-	tt_waits_check(ctl);
+	tt_deadlock_check(ctl);
 	if (!stuck->differs)
 		check_peer(ctl, stuck->awaited, now);
 	pthread_mutex_unlock(&ctl->lock);
@@ -254,7 +254,7 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 
 /* What is wrong with rank, for operation seq,
  * or for a message that it is wanted for; false: nothing */
-static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_want *want,
+static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_wait_edge *want,
 		     uint64_t since_ns, char *text, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
@@ -266,8 +266,8 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 	else if (last == s->started && s->trail.nruns)
 		tt_call_text(&s->trail.run[0].call, last, name, sizeof(name));
 	else
-		tt_board_name(ctl, last, name, sizeof(name));
-	tt_waits_words(ctl, rank, other, sizeof(other));
+		tt_call_log_name(ctl, last, name, sizeof(name));
+	tt_deadlock_text(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
 	if (ctl->left[rank]) {
 		snprintf(text, bytes, "rank %d left after operation %llu", rank,
@@ -277,17 +277,17 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 	if (!answers(ctl, rank, since_ns)) {
 		why_silent(ctl, rank, in, sizeof(in));
 		snprintf(text, bytes,
-			"rank %d is not answering%s; the last operation it was heard of in: %s",
+			"rank %d is not answering%s; the last operation it was last_received of in: %s",
 			rank, in, name);
 		return true;
 	}
 	if (want) {
-		tt_want_words(&(struct tt_want){ !want->send, ctl->rank, want->number, want->call },
+		tt_wait_edge_text(&(struct tt_wait_edge){ !want->send, ctl->rank, want->number, want->call },
 			      half, sizeof(half));
 		snprintf(text, bytes,
 			 "rank %d has not made the matching call, %s; its last operation was: %s%s",
 			 rank, half, name, in);
-		return !tt_waits_met(ctl, want);
+		return !tt_deadlock_met(ctl, want);
 	}
 	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank,
 		 (unsigned long long)seq, name, in);
@@ -311,7 +311,7 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 }
 
 /* The first message that rank is wanted for */
-static const struct tt_want *want_of(const struct tt_stuck *stuck, int rank)
+static const struct tt_wait_edge *want_of(const struct tt_blocked *stuck, int rank)
 {
 	for (int i = 0; i < stuck->nwants; i++)
 		if (stuck->want[i].peer == rank)
@@ -320,7 +320,7 @@ static const struct tt_want *want_of(const struct tt_stuck *stuck, int rank)
 }
 
 /* In a collective every rank may be missing; otherwise those that messages are expected of. */
-static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck,
+static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
 			uint64_t since_ns, char *text, size_t bytes)
 {
 	bool collective =
@@ -330,7 +330,7 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_st
 	char one[600];
 
 	for (int r = 0; r < ctl->nranks; r++) {
-		const struct tt_want *want = collective ? NULL : want_of(stuck, r);
+		const struct tt_wait_edge *want = collective ? NULL : want_of(stuck, r);
 
 		if ((!collective && !want) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
@@ -349,7 +349,7 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_st
 	return first;
 }
 
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stuck *stuck,
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
 		       char *text, size_t bytes)
 {
 	uint64_t now = tt_now_ns();
@@ -361,7 +361,7 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_stu
 	tell(ctl, now, true);
 	await_answers(ctl, now, now + ASK_NS);
 	if (!ctl->broken)
-		tt_waits_check(ctl);
+		tt_deadlock_check(ctl);
 	first = describe_all(ctl, seq, stuck, now, text, bytes);
 	pthread_mutex_unlock(&ctl->lock);
 	return first;

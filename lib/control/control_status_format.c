@@ -12,9 +12,9 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put(w, s->urgent, 1);
 	tt_put(w, s->started, 8);
 	tt_put(w, s->finished, 8);
-	tt_put_trail(w, &s->trail);
+	tt_put_call_history(w, &s->trail);
 	tt_put(w, (uint32_t)s->awaited, 4);
-	tt_put(w, s->heard, 8);
+	tt_put(w, s->last_received, 8);
 	tt_put(w, s->stuck, 1);
 	tt_put(w, s->exchanging, 1);
 	tt_put(w, s->exchanges, 8);
@@ -35,10 +35,10 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 
 static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 {
-	s->stuck = (unsigned)tt_get_upto(r, 1, TT_STUCK);
+	s->stuck = (unsigned)tt_get_upto(r, 1, TT_BLOCKED);
 	s->exchanging = tt_get_upto(r, 1, 1);
 	s->exchanges = tt_get(r, 8);
-	s->nwants = (int)tt_get_upto(r, 1, TT_WANTS);
+	s->nwants = (int)tt_get_upto(r, 1, TT_WAIT_EDGES);
 	for (int i = 0; i < s->nwants; i++) {
 		s->want[i].send = tt_get_upto(r, 1, 1);
 		s->want[i].peer = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
@@ -64,9 +64,9 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	s->urgent = tt_get_upto(&r, 1, 1);
 	s->started = tt_get(&r, 8);
 	s->finished = tt_get(&r, 8);
-	tt_get_trail(&r, &s->trail);
+	tt_get_call_history(&r, &s->trail);
 	s->awaited = (int)tt_get(&r, 4);
-	s->heard = tt_get(&r, 8);
+	s->last_received = tt_get(&r, 8);
 	get_messages(&r, nranks, s);
 	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 &&
 	       s->awaited < nranks;

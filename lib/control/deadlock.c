@@ -20,20 +20,20 @@
 
 /* ---- in words -------------------------------------------------------------------------------- */
 
-void tt_want_words(const struct tt_want *want, char *text, size_t bytes)
+void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes)
 {
 	struct tt_call call = want->call;
 	char what[96];
 
 	call.root = -1;
 	call.collective = TT_SENDRECV;
-	tt_call_words(&call, false, what, sizeof(what));         /* "sendrecv of 5 float32" */
+	tt_call_describe(&call, false, what, sizeof(what));         /* "sendrecv of 5 float32" */
 	snprintf(text, bytes, "%s%s %s rank %d (number %llu)", want->send ? "send" : "receive",
 		 strchr(what, ' '), want->send ? "to" : "from", want->peer,
 		 (unsigned long long)want->number);
 }
 
-void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t bytes)
+void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
 	const struct tt_status *s = &ctl->status[rank];
 
@@ -44,7 +44,7 @@ void tt_waits_words(const struct tt_control *ctl, int rank, char *text, size_t b
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)",
 			 (unsigned long long)s->exchanges);
 	else if (s->nwants)
-		tt_want_words(&s->want[0], text, bytes);
+		tt_wait_edge_text(&s->want[0], text, bytes);
 }
 
 /* ---- messages that differ -------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ void tt_control_on_awaited(struct tt_control *ctl,
 	pthread_mutex_unlock(&ctl->lock);
 }
 
-void tt_waits_compare(struct tt_control *ctl, const struct tt_status *s)
+void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 {
 	struct tt_call mine;
 	char a[128], b[128], text[400];
@@ -76,20 +76,20 @@ void tt_waits_compare(struct tt_control *ctl, const struct tt_status *s)
 	look_for_lost(ctl, s);
 
 	for (int i = 0; i < s->nwants; i++) {
-		const struct tt_want *w = &s->want[i];
-		struct tt_want sent = { true, w->send ? ctl->rank : s->origin, w->number, w->call },
+		const struct tt_wait_edge *w = &s->want[i];
+		struct tt_wait_edge sent = { true, w->send ? ctl->rank : s->origin, w->number, w->call },
 			       got;
 
 		if (w->peer != ctl->rank || w->call.collective != TT_SENDRECV ||
-		    !tt_board_message(ctl, !w->send, s->origin, w->number, &mine) ||
+		    !tt_call_log_message(ctl, !w->send, s->origin, w->number, &mine) ||
 		    (mine.type == w->call.type && mine.count == w->call.count))
 			continue;
-		got = (struct tt_want){ false, w->send ? s->origin : ctl->rank, w->number,
+		got = (struct tt_wait_edge){ false, w->send ? s->origin : ctl->rank, w->number,
 					w->send ? mine : w->call };
 		if (!w->send)
 			sent.call = mine;
-		tt_want_words(&sent, a, sizeof(a));
-		tt_want_words(&got, b, sizeof(b));
+		tt_wait_edge_text(&sent, a, sizeof(a));
+		tt_wait_edge_text(&got, b, sizeof(b));
 		snprintf(text, sizeof(text), "rank %d called %s, rank %d called %s", got.peer, a,
 			 sent.peer, b);
 		tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
@@ -99,7 +99,7 @@ void tt_waits_compare(struct tt_control *ctl, const struct tt_status *s)
 /* ---- for ever -------------------------------------------------------------------------------- */
 
 /* Has rank begun the other half of a message that peer wants of it? Not known counts as yes. */
-static bool begun(const struct tt_control *ctl, int peer, const struct tt_want *want)
+static bool begun(const struct tt_control *ctl, int peer, const struct tt_wait_edge *want)
 {
 	const struct tt_status *s = &ctl->status[want->peer];
 
@@ -109,7 +109,7 @@ static bool begun(const struct tt_control *ctl, int peer, const struct tt_want *
 	return true;
 }
 
-bool tt_waits_met(const struct tt_control *ctl, const struct tt_want *want)
+bool tt_deadlock_met(const struct tt_control *ctl, const struct tt_wait_edge *want)
 {
 	return begun(ctl, ctl->rank, want);
 }
@@ -137,7 +137,7 @@ static bool waits_for(const struct tt_control *ctl, int rank, int other)
 
 	if (s->exchanging && o->exchanges < s->exchanges)
 		return true;
-	if (s->stuck != TT_STUCK)
+	if (s->stuck != TT_BLOCKED)
 		return false;
 	if (s->started > s->finished && o->started < s->started && s->trail.nruns &&
 	    needs(&s->trail.run[0].call, rank, other))
@@ -152,7 +152,7 @@ static bool waits_for(const struct tt_control *ctl, int rank, int other)
 static int next(const struct tt_control *ctl, int rank)
 {
 	for (int other = 0; other < ctl->nranks; other++)
-		if (ctl->doomed[other] && waits_for(ctl, rank, other))
+		if (ctl->deadlocked[other] && waits_for(ctl, rank, other))
 			return other;
 	return -1;
 }
@@ -163,13 +163,13 @@ static void find_doomed(struct tt_control *ctl)
 	bool changed = true;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		ctl->doomed[r] = (r == ctl->rank || ctl->status_at_ns[r]) && !ctl->left[r] &&
-				 (ctl->status[r].stuck == TT_STUCK || ctl->status[r].exchanging);
+		ctl->deadlocked[r] = (r == ctl->rank || ctl->status_at_ns[r]) && !ctl->left[r] &&
+				 (ctl->status[r].stuck == TT_BLOCKED || ctl->status[r].exchanging);
 	while (changed) {
 		changed = false;
 		for (int r = 0; r < ctl->nranks; r++)
-			if (ctl->doomed[r] && next(ctl, r) < 0) {
-				ctl->doomed[r] = false;
+			if (ctl->deadlocked[r] && next(ctl, r) < 0) {
+				ctl->deadlocked[r] = false;
 				changed = true;
 			}
 	}
@@ -191,12 +191,12 @@ static size_t tell_wait(struct tt_control *ctl, int rank, int other, char *text,
 		for (int i = s->nwants - 1; i >= 0; i--)
 			if (!s->want[i].send && s->want[i].peer == other &&
 			    !begun(ctl, rank, &s->want[i]))
-				tt_want_words(&s->want[i], what, sizeof(what));
+				tt_wait_edge_text(&s->want[i], what, sizeof(what));
 	return (size_t)snprintf(text, bytes, "; rank %d is in %s and waits for rank %d", rank, what,
 				other);
 }
 
-void tt_waits_check(struct tt_control *ctl)
+void tt_deadlock_check(struct tt_control *ctl)
 {
 	char text[900] = "these ranks wait for each other, and none can go on";
 	size_t have = strlen(text);
@@ -212,7 +212,7 @@ void tt_waits_check(struct tt_control *ctl)
 	if (!messages)
 		return;
 	find_doomed(ctl);
-	if (!ctl->doomed[ctl->rank])
+	if (!ctl->deadlocked[ctl->rank])
 		return;
 	first = ctl->rank;
 	/* as far as the circle that this rank is in, or waits for */

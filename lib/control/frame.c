@@ -140,7 +140,7 @@ int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, siz
 	return 1;
 }
 
-void tt_put_card(struct tt_writer *w, const struct tt_card *card)
+void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *card)
 {
 	tt_put(w, (uint32_t)card->rank, 4);
 	tt_put(w, (uint16_t)card->port, 2);
@@ -156,7 +156,7 @@ void tt_put_card(struct tt_writer *w, const struct tt_card *card)
 	}
 }
 
-void tt_get_card(struct tt_reader *r, struct tt_card *ret_card)
+void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_card)
 {
 	memset(ret_card, 0, sizeof(*ret_card));
 	ret_card->rank = (int)tt_get_upto(r, 4, INT32_MAX);
@@ -181,7 +181,7 @@ void tt_put_register(struct tt_writer *w, const struct tt_register *reg)
 	tt_put(w, reg->version, 4);
 	tt_put(w, reg->nranks, 4);
 	tt_put_text(w, reg->settings);
-	tt_put_card(w, &reg->card);
+	tt_put_business_card(w, &reg->card);
 }
 
 bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg)
@@ -191,6 +191,6 @@ bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg
 	ret_reg->version = (uint32_t)tt_get(&r, 4);
 	ret_reg->nranks = (uint32_t)tt_get_upto(&r, 4, INT32_MAX);
 	tt_get_text(&r, ret_reg->settings, sizeof(ret_reg->settings));
-	tt_get_card(&r, &ret_reg->card);
+	tt_get_business_card(&r, &ret_reg->card);
 	return tt_get_end(&r);
 }

@@ -5,8 +5,8 @@
  * Called by everything in comm that speaks to another rank. Errors are sticky: write or read a
  * whole message, then look at `failed` once.
  */
-#ifndef TT_WIRE_H
-#define TT_WIRE_H
+#ifndef TT_FRAME_H
+#define TT_FRAME_H
 
 #include "base/sock.h"
 
@@ -68,20 +68,20 @@ int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, siz
 
 /* Where and what a rank is. place: equal numbers share a loopback interface. host: equal numbers
  * count as one host. */
-struct tt_card {
+struct tt_business_card {
 	int rank, port, naddresses;
 	uint32_t pid;
 	uint64_t place, host;
 	char name[TT_HOST_NAME];
 	struct tt_address addresses[TT_ADDRESSES];
 };
-void tt_put_card(struct tt_writer *w, const struct tt_card *card);
-void tt_get_card(struct tt_reader *r, struct tt_card *ret_card);
+void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *card);
+void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_card);
 
 struct tt_register {
 	uint32_t version, nranks;
 	char settings[TT_SETTINGS];
-	struct tt_card card;
+	struct tt_business_card card;
 };
 void tt_put_register(struct tt_writer *w, const struct tt_register *reg);
 bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg);

@@ -24,7 +24,7 @@
 #define TT_HELLO_BYTES 48
 #define TT_REPLY_BYTES 56
 
-enum tt_purpose { TT_P_REGISTER = 1, TT_P_TREE, TT_P_RING, TT_P_DATA, TT_P_MAIL };
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_TREE, TT_P_RING, TT_P_DATA, TT_P_AM };
 
 enum tt_verdict {
 	TT_V_WELCOME = 1,                /* go on; after the proof: come in */

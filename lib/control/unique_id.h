@@ -3,8 +3,8 @@
  *
  * Called by bootstrap. An id names where rank 0 listens and holds the secret of the job.
  */
-#ifndef TT_ID_H
-#define TT_ID_H
+#ifndef TT_UNIQUE_ID_H
+#define TT_UNIQUE_ID_H
 
 #include "base/sock.h"
 #include "tutti.h"

@@ -35,7 +35,7 @@ struct tt_gpu {
 	uint32_t blocks;                       /* of a rank whose kernels meet others', at most */
 	int holds;                             /* of the device's */
 	const struct tt_kernels *k;
-	struct tt_area *area;
+	struct tt_ipc_buffer *area;
 	tt_cuptr at[TT_DEV_RANKS];             /* of every rank, as it is seen here */
 	size_t opened[TT_DEV_RANKS];           /* bytes that are to be closed, 0: none */
 	bool by_fd;                            /* areas come by descriptor: IPC was refused */
@@ -53,11 +53,11 @@ struct tt_gpu {
 	void (*give_turns)(struct tt_gpu *d, int trouble);     /* the device failed */
 
 	/* past the stages: cards read and write device memory (gpu/gpu_direct_rdma.c) */
-	enum { TT_STRAIGHT_UNKNOWN, TT_STRAIGHT_NO, TT_STRAIGHT_YES } straight;
+	enum { TT_GDR_UNKNOWN, TT_GDR_NO, TT_GDR_YES } gdr;
 	bool flushes;                          /* what cards wrote must be made visible */
-	/* for tests and the log: calls that went straight, and that would have but for a refusal;
+	/* for tests and the log: calls that went gdr, and that would have but for a refusal;
 	 * their messages that had to be copied after all; bytes that were staged */
-	atomic_uint_fast64_t went_straight, refused, bounced, staged_bytes;
+	atomic_uint_fast64_t gdr_calls, refused, bounced, staged_bytes;
 
 	/* watching */
 	pthread_t thread;
@@ -111,9 +111,9 @@ void tt_gpu_unwatch(struct tt_gpu *d);
 
 /* lib/gpu/ipc_buffer.c: areas. take: an unused one of this context, zeroed by stream; give: for
  * the next one. */
-struct tt_area {
-	struct tt_area *next;
-	enum { TT_AREA_USED, TT_AREA_UNUSED, TT_AREA_LOST } use;
+struct tt_ipc_buffer {
+	struct tt_ipc_buffer *next;
+	enum { TT_IPC_BUFFER_USED, TT_IPC_BUFFER_UNUSED, TT_IPC_BUFFER_LOST } use;
 	tt_cuctx ctx;
 	int device;
 	tt_cuptr at;
@@ -124,25 +124,25 @@ struct tt_area {
 	struct tt_dev_report *report;
 	tt_cuptr report_at;
 };
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
-		 tt_custream stream, struct tt_area **ret_area);
-void tt_area_give(struct tt_area *area);
+int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
+		 tt_custream stream, struct tt_ipc_buffer **ret_area);
+void tt_ipc_buffer_give(struct tt_ipc_buffer *area);
 /* The same for one that is never to be used again, because a peer may still write into it. */
-void tt_area_lose(struct tt_area *area);
+void tt_ipc_buffer_lose(struct tt_ipc_buffer *area);
 /* How peers come to it: told in an exchange among all ranks. */
-struct tt_area_card {
+struct tt_ipc_record {
 	uint64_t process, at, ctx, bytes;
 	int32_t device;
 	uint32_t ok;
 	struct tt_cuipc handle;
 };
-void tt_area_describe(const struct tt_area *area, struct tt_area_card *ret_card);
-/* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_area_shut, 0: none. fd: of the
+void tt_ipc_buffer_describe(const struct tt_ipc_buffer *area, struct tt_ipc_record *ret_card);
+/* A pointer to a peer's area; *ret_opened: bytes to be closed by tt_ipc_buffer_shut, 0: none. fd: of the
  * peer's area if areas are shared so, else -1. 0 | TT_CUDA, also of a card that cannot be */
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
+int tt_ipc_buffer_reach(const struct tt_cuda *cu, int device, const struct tt_ipc_record *card, bool by_fd,
 		  int fd, tt_cuptr *ret_at, size_t *ret_opened);
-void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd);
-uint64_t tt_area_process(void);                /* of this process; others have another */
+void tt_ipc_buffer_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd);
+uint64_t tt_ipc_buffer_process(void);                /* of this process; others have another */
 
 /* lib/gpu/ipc_fd.c. Memory of the current device that has a descriptor; somebody else's; for
  * another device of the process too; away with the mapping. Driver's codes. */
@@ -154,11 +154,11 @@ void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
 
 /* Where descriptors of all ranks come together. Cards are told in an exchange; after a second one
  * all were sent. 0 | < 0 */
-struct tt_fd_card { uint64_t name, token; };
-struct tt_fd_box { int socket; struct tt_fd_card card; int fd[TT_DEV_RANKS]; };
-int tt_fd_box_open(struct tt_fd_box *box);
-int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_card *to, int fd);
-void tt_fd_box_collect(struct tt_fd_box *box);
-void tt_fd_box_close(struct tt_fd_box *box);
+struct tt_fd_address { uint64_t name, token; };
+struct tt_fd_exchange { int socket; struct tt_fd_address card; int fd[TT_DEV_RANKS]; };
+int tt_fd_exchange_open(struct tt_fd_exchange *box);
+int tt_fd_exchange_send(const struct tt_fd_exchange *box, int rank, const struct tt_fd_address *to, int fd);
+void tt_fd_exchange_collect(struct tt_fd_exchange *box);
+void tt_fd_exchange_close(struct tt_fd_exchange *box);
 
 #endif

@@ -217,7 +217,7 @@ static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 	mode = tt_gpu_enter(d->ctx);
 	rc = begin(d, stream, &capturing);
 	for (size_t i = 0; i < n && !rc; i++)
-		tt_straight_choose(&calls[i]);
+		tt_gdr_choose(&calls[i]);
 	if (!rc)
 		rc = tt_gpu_stage(d, calls, n, stream, capturing);
 	if (!rc)
@@ -323,7 +323,7 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	if (stream && !tt_handle_is(stream))
 		return put(calls, n, stream);
 	if (!device)
-		return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_turn(requests, n);
+		return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 	return run_and_wait(calls, n);
 }
 
@@ -340,7 +340,7 @@ static tt_cuctx context_of(const struct tt_request *requests, size_t n)
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	struct tt_gpu_call one,
-		*calls = n == 1 ? &one : tt_spare_take(requests[0].comm, n * sizeof(*calls));
+		*calls = n == 1 ? &one : tt_pool_take(requests[0].comm, n * sizeof(*calls));
 	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	tt_cuctx ctx = context_of(requests, n);
 	int mode = tt_gpu_enter(ctx);
@@ -353,6 +353,6 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 		rc = choose(calls, requests, n, stream);
 	tt_gpu_leave(ctx, mode);
 	if (calls != &one)
-		tt_spare_give(calls);
+		tt_pool_give(calls);
 	return rc;
 }

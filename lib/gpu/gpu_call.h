@@ -3,8 +3,8 @@
  *
  * Included as "gpu/gpu_call.h"; gpu/gpu.h has the record of the device.
  */
-#ifndef TT_RUN_GPU_H
-#define TT_RUN_GPU_H
+#ifndef TT_GPU_CALL_H
+#define TT_GPU_CALL_H
 
 #include "gpu/gpu.h"
 #include "run/host_stream.h"
@@ -21,7 +21,7 @@ struct tt_gpu_call {
 	struct tt_mem in, out;                 /* HOST: also where there is nothing */
 	bool in_device, out_device;
 	uint64_t in_id, out_id;                /* of allocations that may have a dma-buf; else 0 */
-	bool straight;                         /* cards read and write it where it lies */
+	bool gdr;                         /* cards read and write it where it lies */
 };
 
 /* gpu_job.c: the part of a job that is the same whichever way it runs;
@@ -62,14 +62,14 @@ struct tt_gpu_act {
 };
 struct tt_gpu_program {
 	struct tt_gpu_program *next;           /* of the device's; freed with it */
-	const struct tt_kept *kept;
+	const struct tt_cached_plan *kept;
 	uint32_t sent;                         /* blocks in the messages that this rank sends */
 	/* blocks in messages and scratch of the rank that has most of them */
 	uint32_t places;
 	uint32_t nacts;
 	struct tt_gpu_act acts[];
 };
-int tt_gpu_program(const struct tt_kept *kept, const struct tt_topology *topology,
+int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
 		   struct tt_gpu_program **ret_program);
 
 /* gpu_plan.c: is this call to run by its plan; that plan, kept; run it */
@@ -78,8 +78,8 @@ int tt_gpu_plan_keep(const struct tt_request *request, const struct tt_gpu_progr
 int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
 		const struct tt_dev_job *job, tt_custream stream);
 
-/* gpu_direct_rdma.c: can it? Sets the call's straight. Its context is current. */
-void tt_straight_choose(struct tt_gpu_call *call);
+/* gpu_direct_rdma.c: can it? Sets the call's gdr. Its context is current. */
+void tt_gdr_choose(struct tt_gpu_call *call);
 
 /* gpu_staging.c: calls by the host's way, with copies from and to device memory around them, on a
  * CUDA stream */

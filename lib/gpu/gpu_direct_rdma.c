@@ -3,12 +3,12 @@
  * it (GPUDirect)
  *
  * choose is called by gpu_call.c for each call that would be staged, the rest by step.c and operation.c
- * while it runs. A call goes straight if it only copies, all its peers are behind one transport
+ * while it runs. A call goes gdr if it only copies, all its peers are behind one transport
  * that takes device memory (verbs), and each of its device buffers lies in a range of
  * tuttiCommRegister, of one allocation that a card takes (transports/verbs/verbs_rcache.c). Steps are
  * those of any call, so other ranks need not know. Nearly all of their messages are posts from the
- * buffer and wishes for it, which no processor touches. What is left is copied by the device: a
- * rank's own block, messages whose wish came too late or that are small, scratch.
+ * buffer and rtrs for it, which no processor touches. What is left is copied by the device: a
+ * rank's own block, messages whose rtr came too late or that are small, scratch.
  *
  * A card's writes and a device's reads take different ways. Where the device says that it does not
  * put them in order (dirty), it is told to, before it or a card reads what came, and at the end.
@@ -25,15 +25,15 @@ static bool is_able(struct tt_gpu *d)
 {
 	const char *why = NULL;
 
-	if (d->straight == TT_STRAIGHT_UNKNOWN) {
+	if (d->gdr == TT_GDR_UNKNOWN) {
 		why = tt_dmabuf_missing(d->cu, d->device, &d->flushes);
-		d->straight = why ? TT_STRAIGHT_NO : TT_STRAIGHT_YES;
+		d->gdr = why ? TT_GDR_NO : TT_GDR_YES;
 	}
 	if (why)
 		tt_log(TT_LOG_INFO,
 		       "rank %d: cards cannot use the memory of device %d, it goes through the host: %s",
 		       d->comm->rank, d->device, why);
-	return d->straight == TT_STRAIGHT_YES;
+	return d->gdr == TT_GDR_YES;
 }
 
 /* Nothing is added up, and messages are large, also where a root's block is cut into one for each
@@ -45,11 +45,11 @@ static bool is_kind(const struct tt_request *r)
 }
 
 /* That by cards, if there are two: which of them a collective takes is chosen when it runs. */
-static const struct tt_road *road_of(const struct tt_request *r)
+static const struct tt_path *road_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->road[r->collective == TT_SENDRECV ? c->p2p_road : c->nroads - 1];
+	return &c->road[r->collective == TT_SENDRECV ? c->p2p_road : c->npaths - 1];
 }
 
 /* What carries all messages of the call, if that takes device memory; else NULL. */
@@ -71,7 +71,7 @@ static struct tt_endpoint *way_of(const struct tt_request *r)
 /* A buffer of the call; not of the device: there is nothing to ask. */
 static bool lasts(bool device, const void *p, size_t bytes)
 {
-	return !device || tt_lasting_find(p, bytes, NULL, NULL);
+	return !device || tt_registered_find(p, bytes, NULL, NULL);
 }
 
 /* Do the cards take it, likewise? */
@@ -80,7 +80,7 @@ static bool takes(struct tt_endpoint *ep, bool device, const void *p, size_t byt
 	return !device || (id && ep->t->device(ep, p, bytes, id));
 }
 
-void tt_straight_choose(struct tt_gpu_call *call)
+void tt_gdr_choose(struct tt_gpu_call *call)
 {
 	const struct tt_request *r = call->request;
 	struct tt_gpu *d = r->comm->gpu;
@@ -90,14 +90,14 @@ void tt_straight_choose(struct tt_gpu_call *call)
 	    !lasts(call->in_device, r->in, call->in_bytes) ||
 	    !lasts(call->out_device, r->out, call->out_bytes) || !is_able(d))
 		return;
-	call->straight = takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
+	call->gdr = takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
 			 takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
-	atomic_fetch_add(call->straight ? &d->went_straight : &d->refused, 1);
+	atomic_fetch_add(call->gdr ? &d->gdr_calls : &d->refused, 1);
 }
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
-static bool on_device(const struct tt_straight *s, const void *p)
+static bool on_device(const struct tt_gdr *s, const void *p)
 {
 	uint64_t at = (uintptr_t)p;
 
@@ -107,7 +107,7 @@ static bool on_device(const struct tt_straight *s, const void *p)
 /* What cards wrote so far is there for all who read the device's memory from now on. */
 static int settle(struct tt_op *op)
 {
-	struct tt_straight *s = op->straight;
+	struct tt_gdr *s = op->gdr;
 	int mode, rc;
 
 	if (!s->dirty)
@@ -121,15 +121,15 @@ static int settle(struct tt_op *op)
 		  : 0;
 }
 
-int tt_straight_reads(struct tt_op *op, const void *p)
+int tt_gdr_reads(struct tt_op *op, const void *p)
 {
-	return on_device(op->straight, p) ? settle(op) : 0;
+	return on_device(op->gdr, p) ? settle(op) : 0;
 }
 
 /* By the device, and waited for */
 static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
-	struct tt_straight *s = op->straight;
+	struct tt_gdr *s = op->gdr;
 	const struct tt_cuda *cu = s->d->cu;
 	tt_custream stream = s->d->copies_in;
 	bool reads = on_device(s, from), writes = on_device(s, to);
@@ -154,9 +154,9 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 		  : 0;
 }
 
-int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
+int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
 {
-	struct tt_straight *s = op->straight;
+	struct tt_gdr *s = op->gdr;
 	int rc = 0;
 
 	if (on_device(s, src) && (dst == src || !dst))     /* it landed there, or is to be sent */
@@ -173,7 +173,7 @@ int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, s
 /* Waited for. The host's part of a call on another road: in, then out */
 static int exchange(struct tt_op *op, bool back)
 {
-	struct tt_straight *s = op->straight;
+	struct tt_gdr *s = op->gdr;
 	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 	int mode = tt_gpu_enter(s->d->ctx), rc = 0;
@@ -190,9 +190,9 @@ static int exchange(struct tt_op *op, bool back)
 		  : 0;
 }
 
-int tt_straight_begin(struct tt_op *op)
+int tt_gdr_begin(struct tt_op *op)
 {
-	struct tt_straight *s = op->straight;
+	struct tt_gdr *s = op->gdr;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 
 	if (op->road == road_of(op->request))
@@ -209,7 +209,7 @@ int tt_straight_begin(struct tt_op *op)
 	return exchange(op, false);
 }
 
-void tt_straight_end(struct tt_op *op)
+void tt_gdr_end(struct tt_op *op)
 {
-	op->straight->failed = settle(op) || (op->straight->host && exchange(op, true));
+	op->gdr->failed = settle(op) || (op->gdr->host && exchange(op, true));
 }

@@ -81,7 +81,7 @@ int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
 	d->ctx = ctx;
 	d->staged_only = !strcmp(env->gpu, "staged");
 	if (d->staged_only || !strcmp(env->gpudirect, "off"))
-		d->straight = TT_STRAIGHT_NO;
+		d->gdr = TT_GDR_NO;
 	if ((rc = cu->ctx_device(&d->device)) ||
 	    (rc = cu->stream_create(&d->own, TT_CU_STREAM_APART)) ||
 	    (rc = cu->event_create(&d->last, TT_CU_EVENT_UNTIMED))) {
@@ -102,8 +102,8 @@ int tt_gpu_open(tuttiComm_t c, const struct tt_env *env)
 /* ---- can everybody reach everybody? ---------------------------------------------------------- */
 
 struct card {
-	struct tt_area_card area;
-	struct tt_fd_card box;
+	struct tt_ipc_record area;
+	struct tt_fd_address box;
 	int32_t blocks;
 	uint32_t ok;
 	uint64_t proof;
@@ -116,7 +116,7 @@ static uint64_t proof_of(uint64_t proof, int reader)
 
 static tt_cuptr proof_at(tt_cuptr area, int slot)
 {
-	return area + offsetof(struct tt_dev_desk, proof) + (uint64_t)slot * sizeof(uint64_t);
+	return area + offsetof(struct tt_dev_signals, proof) + (uint64_t)slot * sizeof(uint64_t);
 }
 
 static int copy_back(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
@@ -135,7 +135,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	void *params[] = { &job };
 	int rc = tt_kernels_load(d->cu, d->ctx, &d->k);
 
-	if (rc || (rc = tt_area_take(d->cu, d->ctx, d->device, d->by_fd, d->own, &d->area)))
+	if (rc || (rc = tt_ipc_buffer_take(d->cu, d->ctx, d->device, d->by_fd, d->own, &d->area)))
 		return rc;
 	job.desk[0] = d->area->at;
 	job.report = d->area->report_at;
@@ -149,7 +149,7 @@ static int prepare(struct tt_gpu *d, struct card *mine)
 	if (rc || (rc = d->cu->stream_synchronize(d->own)))
 		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank,
 				    d->device);
-	tt_area_describe(d->area, &mine->area);
+	tt_ipc_buffer_describe(d->area, &mine->area);
 	mine->blocks = tt_kernels_free(d->k);
 	return 0;
 }
@@ -181,7 +181,7 @@ static int try_peer(struct tt_gpu *d, int peer, const struct card *card, int fd)
 {
 	tuttiComm_t c = d->comm;
 	uint64_t read = 0;
-	int rc = tt_area_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer],
+	int rc = tt_ipc_buffer_reach(d->cu, d->device, &card->area, d->by_fd, fd, &d->at[peer],
 			       &d->opened[peer]);
 
 	if (rc)
@@ -267,32 +267,32 @@ static void shut_peers(struct tt_gpu *d)
 {
 	for (int p = 0; p < TT_DEV_RANKS; p++)
 		if (d->opened[p]) {
-			tt_area_shut(d->cu, d->at[p], d->opened[p], d->by_fd);
+			tt_ipc_buffer_shut(d->cu, d->at[p], d->opened[p], d->by_fd);
 			d->opened[p] = 0;
 		}
 }
 
 /* Hand this rank's descriptor to all others; after an exchange all have come. */
-static int swap_descriptors(struct tt_gpu *d, struct tt_fd_box *box, struct card *mine,
+static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *box, struct card *mine,
 			    struct card *all, bool *ret_yes)
 {
 	tuttiComm_t c = d->comm;
 	int rc = 0;
 
 	for (int p = 0; p < c->nranks && !rc; p++)
-		if (all[p].area.process != tt_area_process())
-			rc = tt_fd_box_send(box, c->rank, &all[p].box, d->area->fd);
+		if (all[p].area.process != tt_ipc_buffer_process())
+			rc = tt_fd_exchange_send(box, c->rank, &all[p].box, d->area->fd);
 	rc = all_agree(c, mine, all, rc, ret_yes);
-	tt_fd_box_collect(box);
+	tt_fd_exchange_collect(box);
 	return rc;
 }
 
 /* Areas, tried by copies. *ret_yes: everybody reaches everybody. */
-static int reach_all(struct tt_gpu *d, struct tt_fd_box *box, struct card *all, bool *ret_yes)
+static int reach_all(struct tt_gpu *d, struct tt_fd_exchange *box, struct card *all, bool *ret_yes)
 {
 	struct card mine = { .ok = 0 };
 	tuttiComm_t c = d->comm;
-	int rc = d->by_fd ? tt_fd_box_open(box) : 0;
+	int rc = d->by_fd ? tt_fd_exchange_open(box) : 0;
 
 	mine.box = box->card;
 	rc = all_agree(c, &mine, all, rc ? rc : prepare(d, &mine), ret_yes);
@@ -312,7 +312,7 @@ static int reach_all(struct tt_gpu *d, struct tt_fd_box *box, struct card *all, 
 /* Once more by descriptors, if ranks are processes and handles did not do. */
 static int reach_by_fd(struct tt_gpu *d, struct card *all, bool *ret_yes)
 {
-	struct tt_fd_box box = { .socket = -1 };
+	struct tt_fd_exchange box = { .socket = -1 };
 	bool apart = false;
 	int rc;
 
@@ -322,18 +322,18 @@ static int reach_by_fd(struct tt_gpu *d, struct card *all, bool *ret_yes)
 		return 0;
 	shut_peers(d);
 	if (d->area)
-		tt_area_give(d->area);
+		tt_ipc_buffer_give(d->area);
 	d->area = NULL;
 	d->by_fd = true;
 	memset(box.fd, -1, sizeof(box.fd));
 	rc = reach_all(d, &box, all, ret_yes);
-	tt_fd_box_close(&box);
+	tt_fd_exchange_close(&box);
 	return rc;
 }
 
 static int meet(tuttiComm_t c, struct card *all)
 {
-	struct tt_fd_box none = { .socket = -1 };
+	struct tt_fd_exchange none = { .socket = -1 };
 	struct tt_gpu *d = c->gpu;
 	int rc = reach_all(d, &none, all, &d->kernels);
 
@@ -396,9 +396,9 @@ void tt_gpu_close(tuttiComm_t c)
 		tt_kernels_hold(d->k, -d->holds);
 	shut_peers(d);
 	if (d->area && tt_control_broken(c->ctl))
-		tt_area_lose(d->area);
+		tt_ipc_buffer_lose(d->area);
 	else if (d->area)
-		tt_area_give(d->area);
+		tt_ipc_buffer_give(d->area);
 	d->cu->event_destroy(d->last);
 	d->cu->stream_destroy(d->own);
 	tt_gpu_leave(d->ctx, mode);

@@ -96,7 +96,7 @@ static int in_two_steps(struct ordered *o, uint32_t ends)
 	add(&sum, (1u << sum.nranks) - 1, o->unit * me, 0, part_bytes(o, me));
 	rc = run(o, &sum);
 	if (!rc)
-		rc = meet(o, offsetof(struct tt_dev_desk, between));
+		rc = meet(o, offsetof(struct tt_dev_signals, between));
 	for (uint32_t p = 0; p < collect.nranks; p++)
 		add(&collect, 1u << p, 0, o->at + o->unit * p, part_bytes(o, p));
 	collect.flags = ends;
@@ -137,10 +137,10 @@ static int do_chunk(struct ordered *o)
 
 	o->unit = (o->chunk / (uint64_t)o->comm->nranks + 127) / 64 * 64;
 	if (!rc)
-		rc = meet(o, offsetof(struct tt_dev_desk, arrived));
+		rc = meet(o, offsetof(struct tt_dev_signals, arrived));
 	if (!rc)
 		rc = two ? in_two_steps(o, ends) : pull(o, ends);
-	return rc ? rc : meet(o, offsetof(struct tt_dev_desk, left));
+	return rc ? rc : meet(o, offsetof(struct tt_dev_signals, left));
 }
 
 int tt_gpu_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job, tt_custream stream)

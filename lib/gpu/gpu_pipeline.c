@@ -2,7 +2,7 @@
  * gpu_pipeline.c - a call of the host's way on device buffers: they are copied to the stage and back
  * while it runs
  *
- * Called by operation.c and run.c for requests that gpu_staging.c gave a gate, on the thread that runs
+ * Called by operation.c and run.c for requests that gpu_staging.c gave a pipeline, on the thread that runs
  * them. All inputs are put on a stream of copies when the operation starts, some tiles of every
  * block at a time, each time followed by a word that says how many tiles have come; a cursor starts
  * a tile when it is there. Outputs go back as soon as every cursor is through with their tile. So
@@ -16,7 +16,7 @@
 static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t bytes, uint32_t from,
 		uint32_t to, bool back)
 {
-	const struct tt_gate *g = op->gate;
+	const struct tt_pipeline *g = op->pipeline;
 	int rc = 0;
 
 	for (size_t block = 0; block < bytes && !rc; block += op->unit) {
@@ -38,7 +38,7 @@ static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t byte
 
 static int fetch(struct tt_op *op)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 	int rc = 0;
 
 	for (uint32_t t = 0, end; t < op->ntiles && !rc; t = end) {
@@ -53,9 +53,9 @@ static int fetch(struct tt_op *op)
 	return rc;
 }
 
-int tt_gate_begin(struct tt_op *op, bool whole)
+int tt_pipeline_begin(struct tt_op *op, bool whole)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 	int mode, rc = 0;
 
 	g->group = (uint32_t)(COPY_BYTES / (op->tile_bytes ? op->tile_bytes : 1));
@@ -77,9 +77,9 @@ int tt_gate_begin(struct tt_op *op, bool whole)
 		  : 0;
 }
 
-bool tt_gate_look(struct tt_op *op, uint32_t tile)
+bool tt_pipeline_look(struct tt_op *op, uint32_t tile)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 
 	g->come = __atomic_load_n(g->word, __ATOMIC_ACQUIRE);
 	if (tile < g->come && g->come < op->ntiles)
@@ -89,7 +89,7 @@ bool tt_gate_look(struct tt_op *op, uint32_t tile)
 
 static int give(struct tt_op *op, uint32_t until)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 	int mode = tt_gpu_enter(g->d->ctx), rc;
 
 	rc = copy(op, g->stage_out, g->out, g->out_bytes, g->gone, until, true);
@@ -100,9 +100,9 @@ static int give(struct tt_op *op, uint32_t until)
 		  : 0;
 }
 
-int tt_gate_flow(struct tt_op *op)
+int tt_pipeline_flow(struct tt_op *op)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 	uint32_t through = op->ntiles;
 
 	if (!g->out || g->late || op->express || op->direct)
@@ -115,9 +115,9 @@ int tt_gate_flow(struct tt_op *op)
 	return give(op, through);
 }
 
-void tt_gate_end(struct tt_op *op)
+void tt_pipeline_end(struct tt_op *op)
 {
-	struct tt_gate *g = op->gate;
+	struct tt_pipeline *g = op->pipeline;
 
 	if (g->out && g->gone < op->ntiles && give(op, op->ntiles))
 		g->failed = true;

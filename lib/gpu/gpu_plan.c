@@ -61,7 +61,7 @@ int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **r
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_gpu_program *p;
 	struct tt_memo *m;
-	int rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r),
+	int rc = tt_plan_cache_find(r->comm, r->collective, tt_request_bytes(r),
 			      r->root < 0 ? 0 : r->root, &m);
 
 	if (rc)
@@ -139,7 +139,7 @@ static int flush(struct walk *w)
 
 static tt_cuptr word_of(const struct walk *w, int rank, uint32_t word)
 {
-	return w->d->at[rank] + offsetof(struct tt_dev_desk, told) + 4 * (uint64_t)word;
+	return w->d->at[rank] + offsetof(struct tt_dev_signals, told) + 4 * (uint64_t)word;
 }
 
 /* A job on operands instead of ranks: source i in place of rank i's input, dst and `to` as outputs
@@ -261,7 +261,7 @@ static int run_tile(struct walk *w)
 	if (!rc && w->own_in)
 		rc = scale(w);
 	if (!rc)
-		rc = tt_gpu_meet_streams(c, offsetof(struct tt_dev_desk, arrived), w->stream);
+		rc = tt_gpu_meet_streams(c, offsetof(struct tt_dev_signals, arrived), w->stream);
 	if (!rc && !w->tile)
 		rc = say(w, TT_DEV_CHECKS);
 	for (uint32_t i = 0; i < w->program->nacts && !rc; i++)
@@ -270,7 +270,7 @@ static int run_tile(struct walk *w)
 		rc = flush(w);
 	if (!rc && w->tile + 1 == w->b.ntiles)
 		rc = end(w);
-	return rc ? rc : tt_gpu_meet_streams(c, offsetof(struct tt_dev_desk, left), w->stream);
+	return rc ? rc : tt_gpu_meet_streams(c, offsetof(struct tt_dev_signals, left), w->stream);
 }
 
 /* How many places the rank with the most needs: equal on all ranks, as is what follows from it. */
@@ -286,7 +286,7 @@ int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *pro
 		const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
-	const struct tt_paths paths = { .nranks = r->comm->nranks };
+	const struct tt_placement_facts paths = { .nranks = r->comm->nranks };
 	struct walk w = { .program = program, .plan = program->kept->plan, .request = r,
 			  .d = r->comm->gpu, .stream = stream, .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), most;

@@ -127,7 +127,7 @@ static bool round_of(struct player *p)
 	return any;
 }
 
-static int build_plans(struct player *p, const struct tt_kept *kept,
+static int build_plans(struct player *p, const struct tt_cached_plan *kept,
 		       const struct tt_topology *topology)
 {
 	uint32_t steps = 1;
@@ -151,7 +151,7 @@ static int build_plans(struct player *p, const struct tt_kept *kept,
 				 kept->plan->nsteps);
 }
 
-static int finish(struct player *p, const struct tt_kept *kept)
+static int finish(struct player *p, const struct tt_cached_plan *kept)
 {
 	for (int r = 0; r < p->n; r++) {
 		uint32_t needs = p->places[r] + p->plan[r]->scratch_blocks;
@@ -174,7 +174,7 @@ static int finish(struct player *p, const struct tt_kept *kept)
 	return 0;
 }
 
-int tt_gpu_program(const struct tt_kept *kept, const struct tt_topology *topology,
+int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
 		   struct tt_gpu_program **ret_program)
 {
 	struct player p = { .n = kept->plan->nranks, .me = kept->plan->rank };

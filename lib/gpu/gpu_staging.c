@@ -34,8 +34,8 @@ struct tt_staged {
 	bool captured;
 	struct tt_batch *batch;                /* drawn; NULL: of a graph, then these: */
 	struct tt_request *requests;
-	struct tt_gate *gates;                 /* one a request, some in use */
-	struct tt_straight *straights;         /* so are these */
+	struct tt_pipeline *gates;                 /* one a request, some in use */
+	struct tt_gdr *straights;         /* so are these */
 	size_t n;
 };
 
@@ -200,12 +200,12 @@ static size_t lines(size_t bytes)
 /* Which buffers are staged */
 static bool stages_in(const struct tt_gpu_call *c)
 {
-	return c->in_device && !c->straight;
+	return c->in_device && !c->gdr;
 }
 
 static bool stages_out(const struct tt_gpu_call *c)
 {
-	return c->out_device && !c->straight;
+	return c->out_device && !c->gdr;
 }
 
 static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
@@ -221,10 +221,10 @@ static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
 /* What gpu_pipeline.c copies while the request runs; what is small lies on the user's stream. */
 static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 {
-	struct tt_gate *g = &s->gates[i];
+	struct tt_pipeline *g = &s->gates[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_gate){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
+	*g = (struct tt_pipeline){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
 			       .stage_out = s->requests[i].out, .in_bytes = c->in_bytes,
 			       .out_bytes = c->out_bytes, .word = (uint32_t *)(s->memory + at),
 			       .word_at = s->flag + at };
@@ -232,7 +232,7 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
 		g->out = (uintptr_t)c->request->out;
-	s->requests[i].gate = g;
+	s->requests[i].pipeline = g;
 }
 
 static bool is_large(const struct tt_gpu_call *c)
@@ -243,9 +243,9 @@ static bool is_large(const struct tt_gpu_call *c)
 
 static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 {
-	struct tt_straight *x = &s->straights[i];
+	struct tt_gdr *x = &s->straights[i];
 
-	*x = (struct tt_straight){ .d = s->d };
+	*x = (struct tt_gdr){ .d = s->d };
 	if (c->in_device) {
 		x->in = (uintptr_t)c->request->in;
 		x->in_end = x->in + c->in_bytes;
@@ -254,7 +254,7 @@ static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call
 		x->out = (uintptr_t)c->request->out;
 		x->out_end = x->out + c->out_bytes;
 	}
-	s->requests[i].straight = x;
+	s->requests[i].gdr = x;
 }
 
 /* The requests with stages in the place of device memory, and the copies to them */
@@ -267,7 +267,7 @@ static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t 
 	for (size_t i = 0; i < n && !rc; i++) {
 		requests[i] = *calls[i].request;
 		requests[i].stream = NULL;
-		if (calls[i].straight)
+		if (calls[i].gdr)
 			set_straight(s, i, &calls[i]);
 		if (stages_in(&calls[i])) {
 			if (!is_large(&calls[i]))

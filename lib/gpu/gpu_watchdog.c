@@ -55,13 +55,13 @@ static void let_streams_go(struct watch *w)
 	struct tt_gpu *d = w->d;
 	unsigned n = 0;
 
-	_Static_assert(offsetof(struct tt_dev_desk, told) ==
-			       offsetof(struct tt_dev_desk, arrived) + 12 * TT_DEV_RANKS,
+	_Static_assert(offsetof(struct tt_dev_signals, told) ==
+			       offsetof(struct tt_dev_signals, arrived) + 12 * TT_DEV_RANKS,
 		       "the four lie in a row");
 	for (uint32_t i = 0; i < 3 * TT_DEV_RANKS + TT_DEV_WORDS; i++) {
 		op[n++] = (struct tt_cumemop){
 			.operation = TT_CU_WRITE_32,
-			.address = d->area->at + offsetof(struct tt_dev_desk, arrived) + 4 * i,
+			.address = d->area->at + offsetof(struct tt_dev_signals, arrived) + 4 * i,
 			.value = 1
 		};
 		if (n == MOST_OPS) {
@@ -95,7 +95,7 @@ static void give_up(tuttiComm_t c, int code, int culprit)
 /* rank: who is missing as the GPU sees it, -1: it does not know. */
 static void late(struct tt_gpu *d, int rank)
 {
-	struct tt_stuck stuck = { .awaited = rank };
+	struct tt_blocked stuck = { .awaited = rank };
 	tuttiComm_t c = d->comm;
 	char missing[600] = "";
 	uint64_t seq = atomic_load(&d->given);
@@ -144,7 +144,7 @@ static void look(struct watch *w, uint64_t given, bool busy, int trouble)
 	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + given;
 	/* kernels know better who is missing */
 	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->meets ? ASK_MS : 0);
-	struct tt_stuck stuck = { .awaited = -1 };
+	struct tt_blocked stuck = { .awaited = -1 };
 
 	if (progress != w->progress || !busy) {
 		w->progress = progress;

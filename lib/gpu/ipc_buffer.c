@@ -20,12 +20,12 @@
 #include "gpu/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_area *areas;                          /* under lock; of this process, all */
+static struct tt_ipc_buffer *areas;                          /* under lock; of this process, all */
 static atomic_uint_fast64_t process;
 
 /* Random, since pids are equal in different pid namespaces;
  * with the pid, since a fork would copy it. */
-uint64_t tt_area_process(void)
+uint64_t tt_ipc_buffer_process(void)
 {
 	uint64_t none = 0, mine = 0;
 
@@ -37,21 +37,21 @@ uint64_t tt_area_process(void)
 	return atomic_load(&process) ^ (uint64_t)getpid() << 32;
 }
 
-static struct tt_area *find_unused(tt_cuctx ctx, bool by_fd)
+static struct tt_ipc_buffer *find_unused(tt_cuctx ctx, bool by_fd)
 {
-	struct tt_area *a;
+	struct tt_ipc_buffer *a;
 
 	pthread_mutex_lock(&lock);
 	for (a = areas; a; a = a->next)
-		if (a->use == TT_AREA_UNUSED && a->ctx == ctx && (a->fd >= 0) == by_fd)
+		if (a->use == TT_IPC_BUFFER_UNUSED && a->ctx == ctx && (a->fd >= 0) == by_fd)
 			break;
 	if (a)
-		a->use = TT_AREA_USED;
+		a->use = TT_IPC_BUFFER_USED;
 	pthread_mutex_unlock(&lock);
 	return a;
 }
 
-static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_area *a)
+static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_ipc_buffer *a)
 {
 	int rc;
 
@@ -65,9 +65,9 @@ static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_area *a)
 }
 
 static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
-		struct tt_area **ret)
+		struct tt_ipc_buffer **ret)
 {
-	struct tt_area *a = calloc(1, sizeof(*a));
+	struct tt_ipc_buffer *a = calloc(1, sizeof(*a));
 	int rc;
 
 	if (!a)
@@ -107,10 +107,10 @@ free_record:
 	return rc;
 }
 
-int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
-		 tt_custream stream, struct tt_area **ret_area)
+int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
+		 tt_custream stream, struct tt_ipc_buffer **ret_area)
 {
-	struct tt_area *a = find_unused(ctx, by_fd);
+	struct tt_ipc_buffer *a = find_unused(ctx, by_fd);
 	int rc = a ? 0 : make(cu, ctx, device, by_fd, &a);
 
 	if (rc)
@@ -118,34 +118,34 @@ int tt_area_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 	memset(a->report, 0, sizeof(*a->report));
 	rc = cu->memset8_async(a->at, 0, TT_DEV_STAGED_AT, stream);
 	if (rc) {
-		tt_area_give(a);
+		tt_ipc_buffer_give(a);
 		return tt_cuda_fail(rc, "clear an area");
 	}
 	*ret_area = a;
 	return 0;
 }
 
-static void set_use(struct tt_area *a, int use)
+static void set_use(struct tt_ipc_buffer *a, int use)
 {
 	pthread_mutex_lock(&lock);
 	a->use = use;
 	pthread_mutex_unlock(&lock);
 }
 
-void tt_area_give(struct tt_area *a)
+void tt_ipc_buffer_give(struct tt_ipc_buffer *a)
 {
-	set_use(a, TT_AREA_UNUSED);
+	set_use(a, TT_IPC_BUFFER_UNUSED);
 }
 
-void tt_area_lose(struct tt_area *a)
+void tt_ipc_buffer_lose(struct tt_ipc_buffer *a)
 {
-	set_use(a, TT_AREA_LOST);
+	set_use(a, TT_IPC_BUFFER_LOST);
 }
 
-void tt_area_describe(const struct tt_area *a, struct tt_area_card *ret_card)
+void tt_ipc_buffer_describe(const struct tt_ipc_buffer *a, struct tt_ipc_record *ret_card)
 {
 	memset(ret_card, 0, sizeof(*ret_card));
-	ret_card->process = tt_area_process();
+	ret_card->process = tt_ipc_buffer_process();
 	ret_card->at = a->at;
 	ret_card->ctx = (uintptr_t)a->ctx;
 	ret_card->bytes = a->bytes;
@@ -155,13 +155,13 @@ void tt_area_describe(const struct tt_area *a, struct tt_area_card *ret_card)
 		ret_card->handle = a->handle;
 }
 
-static bool is_of_this_process(const struct tt_area_card *card)
+static bool is_of_this_process(const struct tt_ipc_record *card)
 {
-	struct tt_area *a;
+	struct tt_ipc_buffer *a;
 
 	pthread_mutex_lock(&lock);
 	for (a = areas; a; a = a->next)
-		if (a->use == TT_AREA_USED && a->at == card->at && a->bytes == card->bytes &&
+		if (a->use == TT_IPC_BUFFER_USED && a->at == card->at && a->bytes == card->bytes &&
 		    (uintptr_t)a->ctx == card->ctx && a->device == card->device)
 			break;
 	pthread_mutex_unlock(&lock);
@@ -169,13 +169,13 @@ static bool is_of_this_process(const struct tt_area_card *card)
 }
 
 /* Kernels would go wherever a card says. Of other processes, the driver knows the rest. */
-static int check_card(const struct tt_area_card *card)
+static int check_card(const struct tt_ipc_record *card)
 {
 	if (card->bytes < TT_DEV_AREA_BYTES)
 		return tt_fail(TT_CUDA,
 			       "an area of %llu bytes, where %zu are needed; do all ranks run the same build?",
 			       (unsigned long long)card->bytes, (size_t)TT_DEV_AREA_BYTES);
-	if (card->process == tt_area_process() && !is_of_this_process(card))
+	if (card->process == tt_ipc_buffer_process() && !is_of_this_process(card))
 		return tt_fail(TT_CUDA,
 			       "an area of %llu bytes at %#llx on device %d, where this process has none",
 			       (unsigned long long)card->bytes, (unsigned long long)card->at,
@@ -183,7 +183,7 @@ static int check_card(const struct tt_area_card *card)
 	return 0;
 }
 
-static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area_card *card,
+static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *card,
 		      bool by_fd, int fd, tt_cuptr *ret_at)
 {
 	int rc;
@@ -197,7 +197,7 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_area
 		  : 0;
 }
 
-int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_card *card, bool by_fd,
+int tt_ipc_buffer_reach(const struct tt_cuda *cu, int device, const struct tt_ipc_record *card, bool by_fd,
 		  int fd, tt_cuptr *ret_at, size_t *ret_opened)
 {
 	int can = 1, rc = check_card(card);
@@ -205,7 +205,7 @@ int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_car
 	*ret_opened = 0;
 	if (rc)
 		return rc;
-	if (card->process != tt_area_process()) {
+	if (card->process != tt_ipc_buffer_process()) {
 		rc = open_peers(cu, device, card, by_fd, fd, ret_at);
 		*ret_opened = rc ? 0 : card->bytes;
 		return rc;
@@ -223,7 +223,7 @@ int tt_area_reach(const struct tt_cuda *cu, int device, const struct tt_area_car
 	return can ? 0 : tt_fail(TT_CUDA, "device %d cannot reach device %d", device, card->device);
 }
 
-void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd)
+void tt_ipc_buffer_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd)
 {
 	if (by_fd)
 		tt_vmm_unmap(cu, at, opened);
@@ -235,9 +235,9 @@ void tt_area_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_
  * have the records of those that were used. */
 static void forget(void)
 {
-	for (struct tt_area *a; (a = areas);) {
+	for (struct tt_ipc_buffer *a; (a = areas);) {
 		areas = a->next;
-		if (a->use == TT_AREA_USED)
+		if (a->use == TT_IPC_BUFFER_USED)
 			continue;
 		if (a->fd >= 0)
 			close(a->fd);

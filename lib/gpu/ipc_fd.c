@@ -118,7 +118,7 @@ static socklen_t address(uint64_t name, struct sockaddr_un *sa)
 					   (unsigned long long)name));
 }
 
-int tt_fd_box_open(struct tt_fd_box *box)
+int tt_fd_exchange_open(struct tt_fd_exchange *box)
 {
 	struct sockaddr_un sa;
 	socklen_t bytes;
@@ -133,7 +133,7 @@ int tt_fd_box_open(struct tt_fd_box *box)
 	return 0;
 }
 
-int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_card *to, int fd)
+int tt_fd_exchange_send(const struct tt_fd_exchange *box, int rank, const struct tt_fd_address *to, int fd)
 {
 	struct parcel parcel = { .token = to->token, .from = rank };
 	struct sockaddr_un sa;
@@ -147,7 +147,7 @@ int tt_fd_box_send(const struct tt_fd_box *box, int rank, const struct tt_fd_car
 }
 
 /* One datagram; *ret_fd is -1 if it was a stranger's. false: there is none. */
-static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
+static bool take(const struct tt_fd_exchange *box, int *ret_from, int *ret_fd)
 {
 	struct parcel parcel = { 0 };
 	ssize_t n = tt_sock_take_fd(box->socket, &parcel, sizeof(parcel), ret_fd);
@@ -162,7 +162,7 @@ static bool take(const struct tt_fd_box *box, int *ret_from, int *ret_fd)
 	return true;
 }
 
-void tt_fd_box_collect(struct tt_fd_box *box)
+void tt_fd_exchange_collect(struct tt_fd_exchange *box)
 {
 	int from, fd;
 
@@ -176,7 +176,7 @@ void tt_fd_box_collect(struct tt_fd_box *box)
 	}
 }
 
-void tt_fd_box_close(struct tt_fd_box *box)
+void tt_fd_exchange_close(struct tt_fd_exchange *box)
 {
 	for (int r = 0; r < TT_DEV_RANKS; r++)
 		if (box->fd[r] >= 0)

@@ -136,7 +136,7 @@ DEV void tell(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const ui
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
 
 	if (get_acquire(&r->abort) ||
-	    swap_relaxed(&((struct tt_dev_desk *)j->desk[j->rank])->troubled, 1))
+	    swap_relaxed(&((struct tt_dev_signals *)j->desk[j->rank])->troubled, 1))
 		return;
 	r->rank = rank;
 	r->call[0] = call ? call[0] : 0;
@@ -174,9 +174,9 @@ DEV int await_epoch(const struct tt_dev_job *j, uint32_t *flag, uint32_t epoch, 
 	return 1;
 }
 
-DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
+DEV struct tt_dev_signals *desk_of(const struct tt_dev_job *j, uint32_t rank)
 {
-	return (struct tt_dev_desk *)j->desk[rank];
+	return (struct tt_dev_signals *)j->desk[rank];
 }
 
 /* ---- meeting --------------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ DEV struct tt_dev_desk *desk_of(const struct tt_dev_job *j, uint32_t rank)
 
 DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {
-	volatile struct tt_dev_card *c = &desk_of(j, peer)->card[block][j->rank];
+	volatile struct tt_dev_record *c = &desk_of(j, peer)->card[block][j->rank];
 
 	c->in = j->in[j->rank];
 	c->out = j->out[j->rank];
@@ -216,7 +216,7 @@ DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 
 DEV int same_call(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {
-	volatile struct tt_dev_card *c = &desk_of(j, j->rank)->card[block][peer];
+	volatile struct tt_dev_record *c = &desk_of(j, j->rank)->card[block][peer];
 	uint64_t call[2];
 
 	call[0] = c->call[0];
@@ -428,7 +428,7 @@ struct task {
 
 /* Piece i with the addresses of in and out; ranks that take part, in rank order. */
 DEV void make_task(const struct tt_dev_job *j, const struct tt_dev_piece *x,
-		   const struct tt_dev_card *card, struct task *t)
+		   const struct tt_dev_record *card, struct task *t)
 {
 	t->nsrc = t->ndst = 0;
 	t->bytes = x->bytes;

@@ -22,16 +22,16 @@
 
 /* What a rank tells its peers when it comes to a call: where its buffers are, by what its input is
  * multiplied, and which call it is in (struct tt_call). */
-struct tt_dev_card { uint64_t in, out, scale, call[2]; };
+struct tt_dev_record { uint64_t in, out, scale, call[2]; };
 
-struct tt_dev_desk {
+struct tt_dev_signals {
 	/* jobs that this rank's block has met its peers in; it alone writes it */
 	uint32_t epoch[TT_DEV_BLOCKS];
 	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
 	uint32_t troubled;                     /* a thread of this rank tells of trouble, or has */
 	/* peers' epochs */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	struct tt_dev_card card[TT_DEV_BLOCKS][TT_DEV_RANKS];
+	struct tt_dev_record card[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	/* written by streams, 1 and 0: all have come; message w of a plan is there */
 	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS],
 		told[TT_DEV_WORDS];
@@ -43,7 +43,7 @@ struct tt_dev_desk {
 
 /* An area: a desk, then what peers read when streams order the ranks:
  * staged input, and the part of a sum. */
-#define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_desk) + 4095) / 4096 * 4096)
+#define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_signals) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
 #define TT_DEV_RESULT_BYTES (TT_DEV_STAGED_BYTES / 2 + 4096)

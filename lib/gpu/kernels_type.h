@@ -185,7 +185,7 @@ DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	}
 
 /* The task lies in shared memory: its arrays are indexed, which registers are not. */
-DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_card *card)
+DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_record *card)
 {
 	SHARED struct task t;
 
@@ -208,9 +208,9 @@ DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_card
 KERNEL(OF(tt))
 {
 	const struct tt_dev_job *j = JOB;
-	struct tt_dev_desk *mine = desk_of(j, j->rank);
+	struct tt_dev_signals *mine = desk_of(j, j->rank);
 	SHARED int failed;
-	SHARED struct tt_dev_card card[TT_DEV_RANKS];
+	SHARED struct tt_dev_record card[TT_DEV_RANKS];
 	int op = j->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES) ? ADJUSTED : (int)j->op;
 	uint32_t epoch = mine->epoch[BLOCK] + 1;
 
@@ -230,7 +230,7 @@ KERNEL(OF(tt))
 	if (j->way == TT_DEV_MEET && !meet_start(j, epoch, &failed))
 		return;
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS) {
-		volatile struct tt_dev_card *c = &mine->card[BLOCK][p];
+		volatile struct tt_dev_record *c = &mine->card[BLOCK][p];
 		int theirs = j->way == TT_DEV_MEET && p != j->rank;
 
 		card[p].in = theirs ? c->in : j->in[p];

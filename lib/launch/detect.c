@@ -13,7 +13,7 @@
 static const struct tt_job alone = { .engine = "alone", .nranks = 1, .local_nranks = 1,
 				     .one_host = true, .beside_root = true, .name = "alone" };
 
-static int describe(const struct tt_engine *e, const struct tt_env *env, struct tt_job *ret_job)
+static int describe(const struct tt_launcher *e, const struct tt_env *env, struct tt_job *ret_job)
 {
 	*ret_job = (struct tt_job){ .engine = e->name, .local_rank = -1, .nports = 1 };
 	return e->describe(env, ret_job);
@@ -26,7 +26,7 @@ static bool disagree(const struct tt_job *a, const struct tt_job *b)
 
 static int named(const struct tt_env *env, struct tt_job *ret_job)
 {
-	const struct tt_engine *e = tt_engines;
+	const struct tt_launcher *e = tt_launchers;
 	int rc;
 
 	while (strcmp(e->name, env->launch))
@@ -46,7 +46,7 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
 
 	if (strcmp(env->launch, "auto"))
 		return strcmp(env->launch, "alone") ? named(env, ret_job) : (*ret_job = alone, 0);
-	for (const struct tt_engine *e = tt_engines; e->name; e++) {
+	for (const struct tt_launcher *e = tt_launchers; e->name; e++) {
 		int rc = describe(e, env, &job);
 
 		if (rc < 0 && !half)

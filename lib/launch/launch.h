@@ -67,13 +67,13 @@ struct tt_job {
 	const void *user;                        /* user's tuttiStore_t, oob's tuttiOob_t */
 };
 
-struct tt_engine {
+struct tt_launcher {
 	const char *name;
 	/* 1: this engine started this process | 0: it did not | TT_USAGE: its environment is half
 	 * set, in words */
 	int (*describe)(const struct tt_env *env, struct tt_job *job);
 };
-extern const struct tt_engine tt_engines[];      /* in order of precedence, ends with a name NULL */
+extern const struct tt_launcher tt_launchers[];      /* in order of precedence, ends with a name NULL */
 
 /* Who started this process. TT_USAGE: two disagree,
  * one is half set, TUTTI_LAUNCH names one that did not. */
@@ -81,7 +81,7 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job);
 
 /* ---- rendezvous.c ---------------------------------------------------------------------------- */
 
-struct tt_launch {
+struct tt_rendezvous {
 	struct tt_job job;
 	struct tt_store store;                   /* ops NULL: none was opened */
 	char key[32];
@@ -91,8 +91,8 @@ struct tt_launch {
 /* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0.
  * After success the caller joins, and then closes, whether or not that went well.
  * Blocks: until deadline_ns. */
-int tt_launch_open(struct tt_launch *launch, const struct tt_env *env, unsigned number,
+int tt_rendezvous_open(struct tt_rendezvous *launch, const struct tt_env *env, unsigned number,
 		   uint64_t deadline_ns);
-void tt_launch_close(struct tt_launch *launch);
+void tt_rendezvous_close(struct tt_rendezvous *launch);
 
 #endif

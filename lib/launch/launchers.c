@@ -289,7 +289,7 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 	return 1;
 }
 
-const struct tt_engine tt_engines[] = {
+const struct tt_launcher tt_launchers[] = {
 	{ "tutti", describe_tutti },
 	{ "torchrun", describe_torchrun },
 	{ "pmix", describe_pmix },

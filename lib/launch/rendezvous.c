@@ -89,7 +89,7 @@ static int resolve(const struct tt_job *job, struct tt_where *where, uint64_t de
 	return job->beside_root ? 0 : drop_loopback(job, where);
 }
 
-static int by_place(struct tt_launch *l, const struct tt_env *env, unsigned number,
+static int by_place(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
 		    uint64_t deadline_ns)
 {
 	const struct tt_job *job = &l->job;
@@ -138,7 +138,7 @@ static bool unhex(const char *text, void *data, size_t bytes)
 }
 
 /* Rank 0 has no id for the others: they are to know why, if the store can tell them. */
-static int refuse(struct tt_launch *l, int code)
+static int refuse(struct tt_rendezvous *l, int code)
 {
 	char value[TT_STORE_VALUE] = "!", why[(TT_STORE_VALUE - 4) / 2];
 
@@ -150,7 +150,7 @@ static int refuse(struct tt_launch *l, int code)
 	return tt_fail(code, "%s", why);
 }
 
-static int give(struct tt_launch *l, const struct tt_env *env)
+static int give(struct tt_rendezvous *l, const struct tt_env *env)
 {
 	char value[TT_STORE_VALUE];
 	int rc = tt_id_make(env->ifname, env->ports, &l->id);
@@ -161,7 +161,7 @@ static int give(struct tt_launch *l, const struct tt_env *env)
 	return l->store.ops->put(&l->store, l->key, value);
 }
 
-static int take(struct tt_launch *l, uint64_t deadline_ns)
+static int take(struct tt_rendezvous *l, uint64_t deadline_ns)
 {
 	char value[TT_STORE_VALUE], why[TT_STORE_VALUE / 2];
 	int rc = l->store.ops->get(&l->store, l->key, value, deadline_ns);
@@ -177,7 +177,7 @@ static int take(struct tt_launch *l, uint64_t deadline_ns)
 	return 0;
 }
 
-static int by_store(struct tt_launch *l, const struct tt_env *env, uint64_t deadline_ns)
+static int by_store(struct tt_rendezvous *l, const struct tt_env *env, uint64_t deadline_ns)
 {
 	struct tt_store *s = &l->store;
 	int rc;
@@ -197,13 +197,13 @@ static int by_store(struct tt_launch *l, const struct tt_env *env, uint64_t dead
 	if (!rc && l->job.rank)
 		rc = take(l, deadline_ns);
 	if (rc)
-		tt_launch_close(l);
+		tt_rendezvous_close(l);
 	return rc;
 }
 
 /* ---- the line that says what was found ------------------------------------------------------- */
 
-static void tell(const struct tt_launch *l, const struct tt_env *env)
+static void tell(const struct tt_rendezvous *l, const struct tt_env *env)
 {
 	struct tt_address mine[TT_ADDRESSES];
 	const struct tt_job *job = &l->job;
@@ -231,7 +231,7 @@ static void tell(const struct tt_launch *l, const struct tt_env *env)
 	       job->nranks, local, root, via);
 }
 
-int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned number,
+int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
 		   uint64_t deadline_ns)
 {
 	int rc;
@@ -248,7 +248,7 @@ int tt_launch_open(struct tt_launch *l, const struct tt_env *env, unsigned numbe
 	return rc;
 }
 
-void tt_launch_close(struct tt_launch *l)
+void tt_rendezvous_close(struct tt_rendezvous *l)
 {
 	if (l->store.ops && l->store.ops->close)
 		l->store.ops->close(&l->store);

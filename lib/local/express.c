@@ -5,7 +5,7 @@
  * path that leads here (agreed facts decide, so all ranks take it or none):
  *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no
  *      room to wait for
- *   2  when the bytes of all are there, they are summed in rank order, straight from the board: the
+ *   2  when the bytes of all are there, they are summed in rank order, gdr from the board: the
  *      bits of one-shot
  *
  *   tt_express           the short way there: called by api, for a call like one that went before.
@@ -19,14 +19,14 @@
 #include "run/run.h"
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
-_Static_assert(TT_CAST_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
+_Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
 
 bool tt_express_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->caster && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 &&
-	       op->total <= TT_CAST_BYTES && c->nranks <= TT_CAST_RANKS;
+	return c->slots && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 &&
+	       op->total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS;
 }
 
 /* The ranks whose bytes are there, from *from on.
@@ -35,7 +35,7 @@ static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void *
 {
 	for (int r = *from; r < c->nranks; r++) {
 		int rc = r == c->rank ? 1
-				      : c->caster->t->seen(c->caster, r, bytes, c->casts, stamp,
+				      : c->slots->t->seen(c->slots, r, bytes, c->slot_posts, stamp,
 							   &lines[r]);
 
 		*from = r;
@@ -48,10 +48,10 @@ static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void *
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
 		       const void *const *lines, size_t bytes, size_t element_bytes)
 {
-	size_t step = bytes <= TT_CAST_SMALL ? TT_CAST_LINE : bytes;
+	size_t step = bytes <= TT_SLOT_SMALL ? TT_SLOT_LINE : bytes;
 
 	for (size_t line = 0, at = 0; at < bytes; line++, at += step) {
-		const void *src[TT_CAST_RANKS];
+		const void *src[TT_SLOT_RANKS];
 		size_t some = bytes - at < step ? bytes - at : step;
 
 		for (int r = 0; r < c->nranks; r++)
@@ -60,7 +60,7 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
 	}
 	for (int r = 0; r < c->nranks; r++)
-		c->heard[r] = c->seq;
+		c->last_received[r] = c->seq;
 }
 
 /* ---- the ordinary way ------------------------------------------------------------------------ */
@@ -68,7 +68,7 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 int tt_express_advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	const void *lines[TT_CAST_RANKS];
+	const void *lines[TT_SLOT_RANKS];
 	int rc;
 
 	/* run asks for each cursor; in place, a second sum would be one too many */
@@ -76,7 +76,7 @@ int tt_express_advance(struct tt_op *op)
 		return 0;
 	if (!op->cast) {
 		tt_fault_point(c);
-		c->caster->t->cast(c->caster, op->base[TT_IN], op->total, ++c->casts, op->stamp);
+		c->slots->t->cast(c->slots, op->base[TT_IN], op->total, ++c->slot_posts, op->stamp);
 		op->cast = true;
 	}
 	op->awaited = 0;
@@ -95,7 +95,7 @@ void tt_express_learn(const struct tt_op *op)
 	const struct tt_request *r = op->request;
 	tuttiComm_t c = op->comm;
 
-	if (op->total >= TT_DIRECT_BYTES || r->barrier || r->scaled || r->op == tuttiAvg ||
+	if (op->total >= TT_SINGLE_COPY_BYTES || r->barrier || r->scaled || r->op == tuttiAvg ||
 	    c->fault_what)
 		return;
 	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
@@ -131,14 +131,14 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_expres
 
 static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
 {
-	const void *lines[TT_CAST_RANKS];
+	const void *lines[TT_SLOT_RANKS];
 	uint32_t stamp, spins = tt_wait_spins(c);
 	int rc, from = 0;
 
 	c->history = tt_mix(c->history, x->digest);
 	stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, ++c->seq, &x->call);
-	c->caster->t->cast(c->caster, in, x->bytes, ++c->casts, stamp);
+	c->slots->t->cast(c->slots, in, x->bytes, ++c->slot_posts, stamp);
 	while ((rc = look(c, x->bytes, stamp, lines, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))

@@ -26,16 +26,16 @@
 #define SOON 8                   /* calls until the next, after one that the other way has won, */
 #define LATE 128                 /* and at most: twice as many after each that it has lost */
 
-static struct tt_ways *ways_of(const struct tt_op *op)
+static struct tt_single_copy_history *ways_of(const struct tt_op *op)
 {
 	unsigned size = 0;
 
-	for (size_t b = op->block / TT_DIRECT_BYTES; b > 1 && size < TT_WAY_SIZES - 1; b >>= 2)
+	for (size_t b = op->block / TT_SINGLE_COPY_BYTES; b > 1 && size < TT_SINGLE_COPY_SIZES - 1; b >>= 2)
 		size++;
 	return &op->comm->ways[op->request->collective][size];
 }
 
-static bool first_of_sizes(const struct tt_op *op, const struct tt_ways *w)
+static bool first_of_sizes(const struct tt_op *op, const struct tt_single_copy_history *w)
 {
 	return w == op->comm->ways[op->request->collective];
 }
@@ -47,16 +47,16 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_ways *w)
 #define SELDOM 16                        /* ... one call in so many tries again, */
 #define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
 
-bool tt_way_meets(const struct tt_op *op)
+bool tt_single_copy_choice_barrier(const struct tt_op *op)
 {
-	struct tt_ways *w = ways_of(op);
+	struct tt_single_copy_history *w = ways_of(op);
 
 	return w->in_vain < IN_VAIN || op->block >= LONG_CALL || ++w->passed_by % SELDOM == 0;
 }
 
-void tt_way_met(const struct tt_op *op, bool in_vain)
+void tt_single_copy_choice_met(const struct tt_op *op, bool in_vain)
 {
-	struct tt_ways *w = ways_of(op);
+	struct tt_single_copy_history *w = ways_of(op);
 
 	w->in_vain = in_vain ? w->in_vain + 1 : 0;
 }
@@ -76,9 +76,9 @@ static uint32_t least_of(const uint32_t ns[2])
 	return ns[0] < ns[1] ? ns[0] : ns[1];
 }
 
-void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine)
+void tt_single_copy_choice_tell(const struct tt_op *op, struct tt_address_exchange *mine)
 {
-	const struct tt_ways *w = ways_of(op);
+	const struct tt_single_copy_history *w = ways_of(op);
 
 	mine->in_place = in_place(op);
 	mine->insists = op->comm->cma == TT_CMA_ON;
@@ -88,7 +88,7 @@ void tt_way_tell(const struct tt_op *op, struct tt_meeting *mine)
 }
 
 /* The calls of a stretch, or of a trial, are over; ns is what all ranks measured together. */
-static void next_stretch(struct tt_trial *t, const struct tt_trial *smaller, const uint64_t ns[2])
+static void next_stretch(struct tt_single_copy_trial *t, const struct tt_single_copy_trial *smaller, const uint64_t ns[2])
 {
 	bool wins;
 
@@ -110,7 +110,7 @@ static void next_stretch(struct tt_trial *t, const struct tt_trial *smaller, con
 	}
 }
 
-static bool next_way(struct tt_trial *t, const struct tt_trial *smaller, const uint64_t ns[2])
+static bool next_way(struct tt_single_copy_trial *t, const struct tt_single_copy_trial *smaller, const uint64_t ns[2])
 {
 	bool before = t->reads, first = t->gap == 0;
 
@@ -121,9 +121,9 @@ static bool next_way(struct tt_trial *t, const struct tt_trial *smaller, const u
 	return t->reads;
 }
 
-bool tt_way_reads(struct tt_op *op)
+bool tt_single_copy_choice_reads(struct tt_op *op)
 {
-	struct tt_ways *w = ways_of(op);
+	struct tt_single_copy_history *w = ways_of(op);
 	uint64_t ns[2] = { 0, 0 };
 	bool place = false, insists = false;
 
@@ -142,9 +142,9 @@ bool tt_way_reads(struct tt_op *op)
 	return op->reads;
 }
 
-void tt_way_learn(const struct tt_op *op)
+void tt_single_copy_choice_learn(const struct tt_op *op)
 {
-	struct tt_trial *t = op->trial;
+	struct tt_single_copy_trial *t = op->trial;
 	uint64_t took = tt_now_ns() - op->met_ns;
 	uint32_t *ns = t->ns[op->reads];
 

@@ -14,11 +14,11 @@
  */
 #include "local/single_copy.h"
 
-bool tt_offers_take(const struct tt_op *op)
+bool tt_pscw_take(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return !tt_direct_sums(op) && c->reads == TT_READS && c->caster->t->offer && c->cores &&
+	return !tt_single_copy_sums(op) && c->reads == TT_READS && c->slots->t->offer && c->cores &&
 	       c->nranks > c->cores;
 }
 
@@ -38,10 +38,10 @@ static bool reads(const struct tt_op *op, int reader, int of)
 	}
 }
 
-void tt_offers_begin(struct tt_op *op)
+void tt_pscw_begin(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	struct tt_remote mine;
+	struct tt_peer_memory mine;
 	bool wanted = false;
 
 	for (int r = 0; r < c->nranks; r++) {
@@ -51,42 +51,42 @@ void tt_offers_begin(struct tt_op *op)
 	}
 	tt_fault_point(c);
 	if (wanted) {
-		c->caster->t->describe(c->caster, op->base[TT_IN], tt_direct_in_bytes(op, c->rank),
+		c->slots->t->describe(c->slots, op->base[TT_IN], tt_single_copy_in_bytes(op, c->rank),
 				       &mine);
-		c->caster->t->offer(c->caster, &mine, op->seq, op->stamp);
+		c->slots->t->offer(c->slots, &mine, op->seq, op->stamp);
 	}
-	op->phase = TT_DIRECT_FETCH;
+	op->phase = TT_SINGLE_COPY_FETCH;
 }
 
-int tt_offers_of(struct tt_op *op, int peer)
+int tt_pscw_of(struct tt_op *op, int peer)
 {
-	struct tt_endpoint *ep = op->comm->caster;
-	struct tt_remote *in = &op->met[peer].in;
+	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_peer_memory *in = &op->met[peer].in;
 	int rc = ep->t->offered(ep, peer, op->seq, op->stamp, in);
 
 	if (rc > 0)
-		op->in_at[peer] = ep->t->at(ep, peer, in, tt_direct_in_bytes(op, peer));
+		op->in_at[peer] = ep->t->at(ep, peer, in, tt_single_copy_in_bytes(op, peer));
 	return rc;
 }
 
-void tt_offers_leave(struct tt_op *op)
+void tt_pscw_leave(struct tt_op *op)
 {
-	struct tt_endpoint *ep = op->comm->caster;
+	struct tt_endpoint *ep = op->comm->slots;
 
 	tt_fault_point(op->comm);
 	ep->t->leave(ep, op->seq);
-	op->phase = TT_DIRECT_LEAVE;
+	op->phase = TT_SINGLE_COPY_LEAVE;
 }
 
-bool tt_offers_left(struct tt_op *op)
+bool tt_pscw_left(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
 	for (int r = 0; r < c->nranks; r++) {
 		op->awaited = r;
-		if (reads(op, r, c->rank) && !c->caster->t->left(c->caster, r, op->seq))
+		if (reads(op, r, c->rank) && !c->slots->t->left(c->slots, r, op->seq))
 			return false;
-		c->heard[r] = c->seq;
+		c->last_received[r] = c->seq;
 	}
 	return true;
 }

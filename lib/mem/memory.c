@@ -24,7 +24,7 @@ struct piece {
 	struct piece *next;
 	void *ptr;
 	struct tt_window window;       /* fd -1: private */
-	struct tt_lasting lasting;
+	struct tt_registered lasting;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards pieces and numbers */
@@ -92,7 +92,7 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 	p->next = pieces;
 	pieces = p;
 	pthread_mutex_unlock(&lock);
-	tt_lasting_add(&p->lasting, p->ptr, p->window.bytes);
+	tt_registered_add(&p->lasting, p->ptr, p->window.bytes);
 	return 0;
 free_piece:
 	free(p);
@@ -103,7 +103,7 @@ free_piece:
  * the memory goes, the mapping stays readable. */
 static void release(struct piece *p)
 {
-	tt_lasting_remove(&p->lasting);
+	tt_registered_remove(&p->lasting);
 	if (p->window.fd >= 0) {
 		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			  (off_t)p->window.bytes);

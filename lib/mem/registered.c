@@ -5,10 +5,10 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the rest */
 static struct tt_interval *ranges;
-static struct tt_lasting_watch *watches;
+static struct tt_registered_watcher *watches;
 static uint64_t numbers;
 
-void tt_lasting_add(struct tt_lasting *l, const void *start, size_t bytes)
+void tt_registered_add(struct tt_registered *l, const void *start, size_t bytes)
 {
 	pthread_mutex_lock(&lock);
 	l->range.start = (uintptr_t)start;
@@ -18,29 +18,29 @@ void tt_lasting_add(struct tt_lasting *l, const void *start, size_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-void tt_lasting_remove(struct tt_lasting *l)
+void tt_registered_remove(struct tt_registered *l)
 {
 	pthread_mutex_lock(&lock);
 	tt_intervals_remove(&ranges, &l->range);
-	for (struct tt_lasting_watch *w = watches; w; w = w->next)
+	for (struct tt_registered_watcher *w = watches; w; w = w->next)
 		w->going(w, l);
 	pthread_mutex_unlock(&lock);
 }
 
-bool tt_lasting_find(const void *start, size_t bytes,
-		     void (*found)(void *arg, const struct tt_lasting *l), void *arg)
+bool tt_registered_find(const void *start, size_t bytes,
+		     void (*found)(void *arg, const struct tt_registered *l), void *arg)
 {
 	struct tt_interval *i;
 
 	pthread_mutex_lock(&lock);
 	i = tt_intervals_holding(ranges, (uintptr_t)start, (uintptr_t)start + bytes);
 	if (i && found)
-		found(arg, (const struct tt_lasting *)i);
+		found(arg, (const struct tt_registered *)i);
 	pthread_mutex_unlock(&lock);
 	return i != NULL;
 }
 
-void tt_lasting_watch(struct tt_lasting_watch *w)
+void tt_registered_watcher(struct tt_registered_watcher *w)
 {
 	pthread_mutex_lock(&lock);
 	w->next = watches;
@@ -48,9 +48,9 @@ void tt_lasting_watch(struct tt_lasting_watch *w)
 	pthread_mutex_unlock(&lock);
 }
 
-void tt_lasting_unwatch(struct tt_lasting_watch *w)
+void tt_registered_watch_end(struct tt_registered_watcher *w)
 {
-	struct tt_lasting_watch **at;
+	struct tt_registered_watcher **at;
 
 	pthread_mutex_lock(&lock);
 	for (at = &watches; *at != w; at = &(*at)->next)

@@ -107,7 +107,7 @@ static struct tt_topology one_host(int nranks)
 static void set_world(struct stage *s, const struct facts *f, int cores)
 {
 	const struct tt_call_facts *call = f->call;
-	struct tt_paths paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
+	struct tt_placement_facts paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
 				  .over_tcp = call->over_tcp, .cores = cores, .card = f->card };
 
 	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
@@ -115,7 +115,7 @@ static void set_world(struct stage *s, const struct facts *f, int cores)
 					  .paths = paths,
 					  .message_bytes = call->message_bytes
 								   ? call->message_bytes
-								   : tt_paths_message_bytes(&paths),
+								   : tt_placement_message_bytes(&paths),
 					  .cores = cores,
 					  .cost = call->cost ? call->cost : &tt_cost_builtin };
 }
@@ -265,7 +265,7 @@ static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 	return levels || !c->algorithm->variants;
 }
 
-/* Where a row's sums can be made straight from the buffers of peers, tuttiMemAlloc's memory halves
+/* Where a row's sums can be made gdr from the buffers of peers, tuttiMemAlloc's memory halves
  * its time; but what memory it will be nobody knows when the choice is made. So it may cost a third
  * more in the prediction, which is no more than that errs by. */
 static void weigh(const struct facts *f, struct tt_candidate *c)
@@ -273,8 +273,8 @@ static void weigh(const struct facts *f, struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 	bool crowded = f->call->cores && f->shape->nranks > f->call->cores;
 
-	c->in_place = c->algorithm->in_place && f->bytes >= TT_DIRECT_BYTES && !f->call->over_tcp &&
-		      !crowded && (!t || t->nhosts == 1) && f->shape->nranks <= TT_DIRECT_RANKS;
+	c->in_place = c->algorithm->in_place && f->bytes >= TT_SINGLE_COPY_BYTES && !f->call->over_tcp &&
+		      !crowded && (!t || t->nhosts == 1) && f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }
 
@@ -282,14 +282,14 @@ static void weigh(const struct facts *f, struct tt_candidate *c)
 static int predict_ways(struct facts *f, const struct tt_candidate *c, struct tt_candidate *list,
 			int *count, int *best)
 {
-	const uint8_t ways[2] = { TT_NO_CARD, f->call->card };
+	const uint8_t ways[2] = { TT_NO_NIC, f->call->card };
 
-	for (int i = f->call->card_only && f->call->card;
+	for (int i = f->call->nic_only && f->call->card;
 	     i < 2 && *count < TT_MOST_CANDIDATES; i++) {
 		struct tt_candidate *it = &list[*count];
 		int rc;
 
-		if (i && ways[i] == TT_NO_CARD)
+		if (i && ways[i] == TT_NO_NIC)
 			break;
 		*it = *c;
 		it->card = f->card = ways[i];
@@ -313,7 +313,7 @@ static struct facts facts_of(const struct tt_shape *shape, const struct tt_call_
 			       .bytes = (size_t)1 << (class < 62 ? class : 62) };
 }
 
-int tt_plan_card(const struct tt_shape *shape, const struct tt_call_facts *call,
+int tt_plan_nic(const struct tt_shape *shape, const struct tt_call_facts *call,
 		 const struct tt_algorithm *algorithm, const char name[64])
 {
 	struct tt_candidate list[2], c = { .algorithm = algorithm };
@@ -322,7 +322,7 @@ int tt_plan_card(const struct tt_shape *shape, const struct tt_call_facts *call,
 
 	memcpy(c.name, name, sizeof(c.name));
 	rc = predict_ways(&f, &c, list, &count, &best);
-	return rc ? rc : best < 0 ? TT_NO_CARD : list[best].card;
+	return rc ? rc : best < 0 ? TT_NO_NIC : list[best].card;
 }
 
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *call,

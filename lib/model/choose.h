@@ -13,7 +13,7 @@
 struct tt_call_facts {
 	size_t bytes;                    /* of the larger buffer */
 	bool over_tcp;                   /* tcp or verbs was asked for, also inside hosts */
-	bool card_only;                  /* verbs was asked for: there is no tcp */
+	bool nic_only;                  /* verbs was asked for: there is no tcp */
 	uint8_t card;                    /* class of the cards between all hosts, 0 none */
 	int cores;                       /* of the host that has fewest for its ranks; 0: enough */
 	size_t message_bytes;            /* 0: as run chooses */
@@ -51,7 +51,7 @@ int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts 
 
 /* The same for an algorithm that was named: the class of the cards that are to carry it, 0 tcp |
  * < 0. What does not apply goes by tcp. */
-int tt_plan_card(const struct tt_shape *shape, const struct tt_call_facts *facts,
+int tt_plan_nic(const struct tt_shape *shape, const struct tt_call_facts *facts,
 		 const struct tt_algorithm *algorithm, const char name[64]);
 
 /* name: "auto" or an algorithm. The row, and the full name to build it by. */

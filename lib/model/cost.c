@@ -25,7 +25,7 @@ const struct tt_cost tt_cost_builtin = {
 		[TT_LINK_HOSTS] = { .latency_ps = 20000000, .send_ps = 1500000, .recv_ps = 1500000,
 			.send_fs = 140000, .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000,
 			.window = 16, .large_bytes = 65536 },
-		[TT_LINK_BOARD] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400,
+		[TT_LINK_SLOTS] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400,
 			.recv_fs = 29000, .window = 1, .large_bytes = 336, .large_ps = 56000 },
 		[TT_LINK_VERBS] = { .latency_ps = 1600000, .send_ps = 150000, .recv_ps = 100000,
 			.link_fs = 80000, .host_fs = 80000, .window = 3, .large_bytes = 240,
@@ -39,7 +39,7 @@ enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class c
 {
 	if (!apart && !over_tcp)
 		return TT_LINK_SHM;
-	if (card != TT_NO_CARD)
+	if (card != TT_NO_NIC)
 		return card;
 	return apart ? TT_LINK_HOSTS : TT_LINK_TCP;
 }

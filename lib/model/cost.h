@@ -19,12 +19,12 @@ enum tt_link_class {
 	TT_LINK_SHM,
 	TT_LINK_TCP,
 	TT_LINK_HOSTS,
-	TT_LINK_BOARD,
+	TT_LINK_SLOTS,
 	TT_LINK_VERBS,
 	TT_LINK_SOFT,
 	TT_LINK_CLASSES
 };
-#define TT_NO_CARD TT_LINK_SHM           /* where a class of cards is meant */
+#define TT_NO_NIC TT_LINK_SHM           /* where a class of cards is meant */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds for each byte,
@@ -74,7 +74,7 @@ struct tt_cost {
 
 extern const struct tt_cost tt_cost_builtin;
 
-/* How a pair of ranks is linked. apart: on different hosts; over_tcp, card: as struct tt_paths. */
+/* How a pair of ranks is linked. apart: on different hosts; over_tcp, card: as struct tt_placement_facts. */
 enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class card);
 static inline bool tt_link_is_card(enum tt_link_class class)
 {

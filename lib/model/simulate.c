@@ -215,7 +215,7 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 
 	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
-	sim->board = tt_plan_on_board(&sim->frame, &w->paths, bytes);
+	sim->board = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
 	sim->tiles =
 		most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {

@@ -16,7 +16,7 @@
 struct tt_sim_world {
 	int nranks;
 	const struct tt_topology *topology;      /* NULL: one host */
-	struct tt_paths paths;
+	struct tt_placement_facts paths;
 	size_t message_bytes;
 	int cores;                               /* of each host; 0: one for every rank */
 	const struct tt_cost *cost;

@@ -5,8 +5,8 @@
  *   simulate_step.c    one cursor: what it waits for, the price of a message, moving on
  *   simulate.c         time: events, cores, ranks; results
  */
-#ifndef TT_SIMULATE_INSIDE_H
-#define TT_SIMULATE_INSIDE_H
+#ifndef TT_SIMULATE_INTERNAL_H
+#define TT_SIMULATE_INTERNAL_H
 
 #include "model/simulate.h"
 

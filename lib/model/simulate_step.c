@@ -66,7 +66,7 @@ static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 		    const struct tt_sim_steps *s, uint32_t nblocks)
 {
 	cu->more |= s->nblocks > cu->sub + nblocks;
-	if (s->flags & TT_STEP_TURNS) {
+	if (s->flags & TT_STEP_INTERLEAVED) {
 		step_on(sim, r, cu);
 	} else if (cu->more) {
 		cu->more = false;
@@ -93,10 +93,10 @@ static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const stru
 					    uint16_t peer)
 {
 	return &sim->world.cost
-			->link[sim->board ? TT_LINK_BOARD : (enum tt_link_class)r->class[peer]];
+			->link[sim->board ? TT_LINK_SLOTS : (enum tt_link_class)r->class[peer]];
 }
 
-/* Is what is sent computed straight into memory that the peer, or the card, reads? Sockets take it
+/* Is what is sent computed gdr into memory that the peer, or the card, reads? Sockets take it
  * from where it lies. */
 static bool has_slots(const struct tt_sim_rank *r, uint16_t peer)
 {

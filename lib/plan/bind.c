@@ -11,7 +11,7 @@
 #define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 
-size_t tt_paths_message_bytes(const struct tt_paths *p)
+size_t tt_placement_message_bytes(const struct tt_placement_facts *p)
 {
 	if (p->over_tcp || !p->one_host)
 		return p->over_tcp ? TCP_TILE : MIXED_TILE;
@@ -20,7 +20,7 @@ size_t tt_paths_message_bytes(const struct tt_paths *p)
 
 /* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many
  * peers, or sockets, more of them only push each other out of the cache. */
-static uint32_t tiles_in_flight(const struct tt_paths *p, uint32_t nlanes)
+static uint32_t tiles_in_flight(const struct tt_placement_facts *p, uint32_t nlanes)
 {
 	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;
 
@@ -32,7 +32,7 @@ static size_t lines(size_t bytes)
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
-void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t most,
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_placement_facts *paths, size_t most,
 		  size_t bytes, struct tt_binding *b)
 {
 	bool even = plan->rule == TT_EVEN;
@@ -47,9 +47,9 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size
 		b->width = b->ntiles;
 }
 
-bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *p, size_t bytes)
+bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_placement_facts *p, size_t bytes)
 {
 	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE &&
-	       plan->nranks > 1 && plan->nranks <= TT_CAST_RANKS && bytes > 0 &&
-	       bytes <= TT_CAST_BYTES && !strcmp(plan->algorithm, "one-shot");
+	       plan->nranks > 1 && plan->nranks <= TT_SLOT_RANKS && bytes > 0 &&
+	       bytes <= TT_SLOT_BYTES && !strcmp(plan->algorithm, "one-shot");
 }

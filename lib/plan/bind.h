@@ -13,7 +13,7 @@
 
 /* Which way bytes go between the ranks of a communicator. over_tcp: tcp (or verbs) was asked for,
  * also on one host. */
-struct tt_paths {
+struct tt_placement_facts {
 	int nranks;
 	bool one_host, over_tcp;
 	int cores;                      /* of the host with the fewest for its ranks; 0: enough */
@@ -21,12 +21,12 @@ struct tt_paths {
 };
 
 /* Bytes of the largest message; a larger block is cut into tiles of it. */
-size_t tt_paths_message_bytes(const struct tt_paths *paths);
+size_t tt_placement_message_bytes(const struct tt_placement_facts *paths);
 
 /* Calls of so many bytes and ranks that share a host may read each other's buffers instead
  * (local/single_copy.c). */
-#define TT_DIRECT_BYTES (64u << 10)
-#define TT_DIRECT_RANKS 8
+#define TT_SINGLE_COPY_BYTES (64u << 10)
+#define TT_SINGLE_COPY_RANKS 8
 
 struct tt_binding {
 	/* unit: bytes from block to block; total: EVEN, bytes of all blocks */
@@ -37,11 +37,11 @@ struct tt_binding {
 };
 
 /* bytes: of the buffer (EVEN), or of a block (EQUAL). */
-void tt_plan_bind(const struct tt_plan *plan, const struct tt_paths *paths, size_t message_bytes,
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_placement_facts *paths, size_t message_bytes,
 		  size_t bytes, struct tt_binding *ret_binding);
 
 /* Does the call go over a board in the host's memory instead of by messages (local/express.c)? */
-bool tt_plan_on_board(const struct tt_plan *plan, const struct tt_paths *paths, size_t bytes);
+bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_placement_facts *paths, size_t bytes);
 
 /* Bytes of the message that carries tile `tile` of `nblocks`
  * blocks from `block` on; 0: there is none. */

@@ -369,5 +369,5 @@ void tt_row_end(struct tt_builder *b)
 		several |= l->steps[i].nblocks > 1;
 	for (uint32_t i = b->row; several && i < l->last; i += l->steps[i].nsrc > 2 ? 2 : 1)
 		if (l->steps[i].op != TT_NOP)
-			l->steps[i].flags |= TT_STEP_TURNS;
+			l->steps[i].flags |= TT_STEP_INTERLEAVED;
 }

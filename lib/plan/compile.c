@@ -27,9 +27,9 @@ static bool makes(const struct tt_step *s)
  * row.) All ranks must have the same rows, since the order of messages depends on them. */
 static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool begun)
 {
-	if (made->flags & TT_STEP_TURNS)
+	if (made->flags & TT_STEP_INTERLEAVED)
 		return true;
-	return !begun && (made->nblocks == 1 || !(s->flags & TT_STEP_TURNS));
+	return !begun && (made->nblocks == 1 || !(s->flags & TT_STEP_INTERLEAVED));
 }
 
 static bool sends(const struct tt_step *s, const struct tt_step *made)
@@ -56,7 +56,7 @@ static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32
 			may_fuse = false;
 			continue;
 		}
-		begun = count && to[made].flags & TT_STEP_TURNS;
+		begun = count && to[made].flags & TT_STEP_INTERLEAVED;
 		ret_now[i] = made = count;
 		for (uint32_t k = 0; k < n; k++)
 			to[count++] = from[i + k];

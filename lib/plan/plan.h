@@ -71,7 +71,7 @@ enum tt_opcode {
  * TURNS: takes turns with the step behind it; steps so joined are a row. Where blocks are too many
  * for one message, run goes through a row once for the first message of each step, once for the
  * second, and so on. Other lanes wait for a row's last step. */
-enum { TT_STEP_PASSING = 1, TT_STEP_TURNS = 2 };
+enum { TT_STEP_PASSING = 1, TT_STEP_INTERLEAVED = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
 /* 16 for each rank of the largest communicator; a plan of more could hardly be proved */

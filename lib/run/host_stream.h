@@ -1,6 +1,6 @@
 /* host_stream.h - batches of requests and the streams that run them; between order.c and host_stream.c only */
-#ifndef TT_STREAM_H
-#define TT_STREAM_H
+#ifndef TT_HOST_STREAM_H
+#define TT_HOST_STREAM_H
 
 #include "run/run.h"
 

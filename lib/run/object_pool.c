@@ -24,7 +24,7 @@ struct spare {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct spare *kept[SIZES];
 
-void *tt_spare_take(tuttiComm_t c, size_t bytes)
+void *tt_pool_take(tuttiComm_t c, size_t bytes)
 {
 	unsigned size = LEAST;
 	struct spare *s;
@@ -49,7 +49,7 @@ void *tt_spare_take(tuttiComm_t c, size_t bytes)
 	return s->memory;
 }
 
-void tt_spare_give(void *memory)
+void tt_pool_give(void *memory)
 {
 	struct spare *s;
 	unsigned size;

@@ -32,18 +32,18 @@ struct tt_request {
 	bool to_self;                   /* SENDRECV: the peer is this rank */
 	tuttiComm_t comm;
 	tuttiStream_t stream;
-	bool holds_turn;                /* of its communicator, for its batch (order.c): */
+	bool holds_ticket;                /* of its communicator, for its batch (order.c): */
 	uint64_t ticket;
 	bool scaled;                    /* op was a pre-multiplied sum: op is tuttiSum now, and: */
 	uint64_t scalar;
 	/* in and out are stages of device memory, copied while it runs; NULL: no */
-	struct tt_gate *gate;
+	struct tt_pipeline *pipeline;
 	/* in or out is device memory, which cards read and write; NULL: no */
-	struct tt_straight *straight;
+	struct tt_gdr *gdr;
 };
 
 /* gpu_staging.c makes it, gpu_direct_rdma.c uses it. */
-struct tt_straight {
+struct tt_gdr {
 	struct tt_gpu *d;
 	uint64_t in, in_end, out, out_end;     /* what of the call is device memory */
 	bool dirty;                     /* cards have written what the device may not see yet */
@@ -52,7 +52,7 @@ struct tt_straight {
 };
 
 /* gpu_staging.c makes it, gpu_pipeline.c moves it; the fields behind the line belong to the operation. */
-struct tt_gate {
+struct tt_pipeline {
 	struct tt_gpu *d;
 	char *stage_in, *stage_out;
 	uint64_t in, out;               /* on the device; 0: nothing to copy */
@@ -78,7 +78,7 @@ size_t tt_request_bytes(const struct tt_request *request);
 struct tt_cursor {
 	/* next to execute; sub: first block of its next message, within the step */
 	uint32_t tile, step, sub;
-	uint32_t row;                   /* first step of the row that step is in (TT_STEP_TURNS) */
+	uint32_t row;                   /* first step of the row that step is in (TT_STEP_INTERLEAVED) */
 	bool more;                      /* a step of the row has messages behind this round's */
 	uint32_t told_tile, told_step, told_sub;       /* prepost.c: up to where transports know */
 	uint8_t lane, channel;
@@ -91,13 +91,13 @@ struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *e
 /* messages from this size on: is there a way to send or receive them in place? */
 #define TT_LARGE_BYTES (16u << 10)
 
-enum tt_direct_phase {
-	TT_DIRECT_START,
-	TT_DIRECT_MEET,
-	TT_DIRECT_AGREE,
-	TT_DIRECT_SUM,
-	TT_DIRECT_FETCH,
-	TT_DIRECT_LEAVE
+enum tt_single_copy_phase {
+	TT_SINGLE_COPY_START,
+	TT_SINGLE_COPY_BARRIER,
+	TT_SINGLE_COPY_AGREE,
+	TT_SINGLE_COPY_SUM,
+	TT_SINGLE_COPY_FETCH,
+	TT_SINGLE_COPY_LEAVE
 };
 
 struct tt_op {
@@ -106,8 +106,8 @@ struct tt_op {
 	tuttiComm_t comm;
 	const struct tt_request *request;
 	const struct tt_plan *plan;
-	struct tt_kept *kept;
-	const struct tt_road *road;     /* by which its messages go */
+	struct tt_cached_plan *kept;
+	const struct tt_path *road;     /* by which its messages go */
 	struct tt_call call;
 	uint64_t digest;                /* of call */
 	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
@@ -115,14 +115,14 @@ struct tt_op {
 	bool started, complete;
 	bool express, cast;             /* runs on the board instead of by its plan; has cast */
 	bool direct;                    /* reads peers' buffers instead: */
-	struct tt_trial *trial;         /* in which this call counts (single_copy_choice.c), or NULL */
+	struct tt_single_copy_trial *trial;         /* in which this call counts (single_copy_choice.c), or NULL */
 	int awaited;                    /* express, direct: first rank without a cast */
 	/* its messages are large, and some transport wants to know where they belong */
-	bool foresees;
+	bool preposts;
 	bool past;                      /* out is so large that copies there go past the caches */
 	bool scaled;                    /* inputs are multiplied by a number before anything else */
-	struct tt_gate *gate;           /* the request's, and: */
-	struct tt_straight *straight;
+	struct tt_pipeline *pipeline;           /* the request's, and: */
+	struct tt_gdr *gdr;
 
 	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
 	size_t block;                   /* bytes of the call's count */
@@ -140,23 +140,23 @@ struct tt_op {
 	struct tt_step own_step;
 
 	/* single_copy.c */
-	enum tt_direct_phase phase;
+	enum tt_single_copy_phase phase;
 	/* kinds of memory in this call; some of it must be copied to be read */
 	bool ordinary, windows, staged;
 	uint8_t can;
 	size_t part, done;              /* bytes of a rank's part; of the part at hand so far */
 	unsigned fetched;               /* mask of ranks */
 	int fetching;                   /* the rank whose part is half fetched, -1 none */
-	bool offers;                    /* of single_copy_pscw.c: no meeting, no casts */
-	struct tt_meeting {
-		struct tt_remote in, out;
+	bool offers;                    /* of single_copy_pscw.c: no meeting, no slot_posts */
+	struct tt_address_exchange {
+		struct tt_peer_memory in, out;
 		bool in_place, insists;         /* insists: TUTTI_CMA=on */
-		uint32_t ns[2][2];              /* what the rank measured, as in struct tt_ways */
-	} met[TT_CAST_RANKS];
+		uint32_t ns[2][2];              /* what the rank measured, as in struct tt_single_copy_history */
+	} met[TT_SLOT_RANKS];
 	uint64_t met_ns;                /* when all had come */
 	bool reads;                     /* it is one of those that read */
 	/* NULL: to be read into the stage */
-	const char *in_at[TT_CAST_RANKS], *out_at[TT_CAST_RANKS];
+	const char *in_at[TT_SLOT_RANKS], *out_at[TT_SLOT_RANKS];
 };
 
 /* Into buf of op; past the caches where nobody reads it soon. */
@@ -184,7 +184,7 @@ void tt_op_resume(struct tt_op *op);
 void tt_op_finish(struct tt_op *op);
 
 /* plan_cache.c: the plan for a collective, built on first use */
-int tt_keep_plan(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root,
+int tt_plan_cache_find(tuttiComm_t comm, enum tt_collective collective, size_t bytes, int root,
 		 struct tt_memo **ret_memo);
 
 /* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0
@@ -210,31 +210,31 @@ int tt_express_advance(struct tt_op *op);
 void tt_express_learn(const struct tt_op *op);
 
 /* single_copy.c: the same for operations that read peers' buffers. otherwise: they cannot; > 0 | < 0 */
-bool tt_direct_takes(const struct tt_op *op);
-void tt_direct_begin(struct tt_op *op);
-int tt_direct_advance(struct tt_op *op);
+bool tt_single_copy_takes(const struct tt_op *op);
+void tt_single_copy_begin(struct tt_op *op);
+int tt_single_copy_advance(struct tt_op *op);
 int tt_op_otherwise(struct tt_op *op);
 
 
 /* gpu_pipeline.c, for operations that have one. begin: whole: all inputs are read at once; look: has
  * this tile come (open: the same, quickly); flow: what is final goes back; end: the rest.
  * 0 | < 0 */
-int tt_gate_begin(struct tt_op *op, bool whole);
-bool tt_gate_look(struct tt_op *op, uint32_t tile);
-static inline bool tt_gate_open(const struct tt_op *op, uint32_t tile)
+int tt_pipeline_begin(struct tt_op *op, bool whole);
+bool tt_pipeline_look(struct tt_op *op, uint32_t tile);
+static inline bool tt_pipeline_open(const struct tt_op *op, uint32_t tile)
 {
-	return tile < op->gate->come || tt_gate_look((struct tt_op *)(uintptr_t)op, tile);
+	return tile < op->pipeline->come || tt_pipeline_look((struct tt_op *)(uintptr_t)op, tile);
 }
-int tt_gate_flow(struct tt_op *op);
-void tt_gate_end(struct tt_op *op);
+int tt_pipeline_flow(struct tt_op *op);
+void tt_pipeline_end(struct tt_op *op);
 
 /* gpu_direct_rdma.c, for operations that have one. begin: its road is known; move: src to room and to
  * dst, whichever there are and wherever they are; reads: cards are about to read what lies there;
  * end: the device is. 0 | TT_CUDA, TT_SYSTEM */
-int tt_straight_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes);
-int tt_straight_reads(struct tt_op *op, const void *p);
-int tt_straight_begin(struct tt_op *op);
-void tt_straight_end(struct tt_op *op);
+int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes);
+int tt_gdr_reads(struct tt_op *op, const void *p);
+int tt_gdr_begin(struct tt_op *op);
+void tt_gdr_end(struct tt_op *op);
 
 /* run.c: the operations of a set, and those to be started after them, to completion; on failure
  * their communicators are broken, everywhere. 0 | the first failure */
@@ -262,18 +262,18 @@ void tt_wait_reset(struct tt_wait *w);
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set);
 
 /* op_error.c: the sentence for a failure of op, and word of it to the other ranks. Returns code. */
-int tt_trouble_late(struct tt_op *op);
-int tt_trouble_starting(struct tt_op *op, int code);
-int tt_trouble_broken(struct tt_op *op);
-int tt_trouble_symptom(struct tt_op *op, int code);
+int tt_op_error_late(struct tt_op *op);
+int tt_op_error_starting(struct tt_op *op, int code);
+int tt_op_error_broken(struct tt_op *op);
+int tt_op_error_symptom(struct tt_op *op, int code);
 /* Has this host's own network a fault? Nobody else can know of it, and what was sent through it may
  * be lost. 0 no | < 0 */
-int tt_trouble_own(struct tt_op *set);
-void tt_trouble_spread(struct tt_op *set, int code);
+int tt_op_error_own(struct tt_op *set);
+void tt_op_error_spread(struct tt_op *set, int code);
 /* What op and the operations behind it in its set are in, for its communicator */
-void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck);
+void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck);
 /* This rank waits long, in what is unfinished of the set that begins with op:
  * ask who is missing. */
-void tt_trouble_ask(struct tt_op *op);
+void tt_op_error_ask(struct tt_op *op);
 
 #endif

@@ -48,33 +48,33 @@ static int awaited(const struct tt_op *op)
 	return peer;
 }
 
-void tt_trouble_describe(const struct tt_op *op, struct tt_stuck *ret_stuck)
+void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 {
 	tuttiComm_t c = op->comm;
-	struct tt_stuck *s = ret_stuck;
+	struct tt_blocked *s = ret_stuck;
 
-	*s = (struct tt_stuck){ .awaited = awaited(op) };
-	s->heard = s->awaited >= 0 ? c->heard[s->awaited] : 0;
+	*s = (struct tt_blocked){ .awaited = awaited(op) };
+	s->last_received = s->awaited >= 0 ? c->last_received[s->awaited] : 0;
 	for (; op; op = op->next) {
 		const struct tt_request *r = op->request;
 
 		if (op->comm != c)
 			continue;
 		s->open |= !op->started || op->then;
-		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WANTS)
+		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WAIT_EDGES)
 			s->want[s->nwants++] =
-				(struct tt_want){ r->send, r->root, op->seq, op->call };
+				(struct tt_wait_edge){ r->send, r->root, op->seq, op->call };
 	}
 }
 
-void tt_trouble_ask(struct tt_op *set)
+void tt_op_error_ask(struct tt_op *set)
 {
-	struct tt_stuck stuck;
+	struct tt_blocked stuck;
 
 	for (struct tt_op *op = set, *last = NULL; op; op = op->next) {
 		if (!op->started || (last && last->comm == op->comm))
 			continue;
-		tt_trouble_describe(op, &stuck);
+		tt_op_error_describe(op, &stuck);
 		tt_control_waiting(op->comm->ctl, &stuck);
 		last = op;
 	}
@@ -128,26 +128,26 @@ static int say(struct tt_op *op, int own)
 		op_text(op, what);
 	if (own)
 		return tt_fail(own, "rank %d: %s: %s%s%s", op->comm->rank, what, mine,
-			       text[0] ? "; of others was heard: " : "", text);
+			       text[0] ? "; of others was last_received: " : "", text);
 	return tt_fail(code, "rank %d: %s: %s", op->comm->rank, what, text);
 }
 
-int tt_trouble_broken(struct tt_op *op)
+int tt_op_error_broken(struct tt_op *op)
 {
 	return say(op, own_fault(op->comm));
 }
 
-int tt_trouble_late(struct tt_op *op)
+int tt_op_error_late(struct tt_op *op)
 {
 	char what[160], missing[600] = "";
 	tuttiComm_t c = op->comm;
-	struct tt_stuck stuck;
+	struct tt_blocked stuck;
 	int own;
 
-	tt_trouble_describe(op, &stuck);
+	tt_op_error_describe(op, &stuck);
 	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
 	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
-		return tt_trouble_broken(op);
+		return tt_op_error_broken(op);
 	if ((own = own_fault(c)))
 		return say(op, own);
 	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
@@ -155,7 +155,7 @@ int tt_trouble_late(struct tt_op *op)
 		       missing[0] ? missing : "the other side is in it as well");
 }
 
-int tt_trouble_own(struct tt_op *set)
+int tt_op_error_own(struct tt_op *set)
 {
 	int own = 0;
 
@@ -169,27 +169,27 @@ int tt_trouble_own(struct tt_op *set)
 
 /* The links could not be connected, or there was no memory: code's sentence stands already in the
  * latter case. */
-int tt_trouble_starting(struct tt_op *op, int code)
+int tt_op_error_starting(struct tt_op *op, int code)
 {
 	if (tt_control_broken(op->comm->ctl))
-		return tt_trouble_broken(op);
-	return code == TT_TIMEOUT ? tt_trouble_late(op) : code;
+		return tt_op_error_broken(op);
+	return code == TT_TIMEOUT ? tt_op_error_late(op) : code;
 }
 
 /* A transport saw a symptom: another call's message where this one's was due, or a connection that
  * ended. The ranks that are the cause are known to control, now or very soon, or this host's card
  * is about to tell; without a verdict the symptom must do. */
-int tt_trouble_symptom(struct tt_op *op, int code)
+int tt_op_error_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
-	struct tt_stuck stuck;
+	struct tt_blocked stuck;
 	bool mismatch = code == TT_USAGE;
 	char what[160], cause[700];
 	int own = 0;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	tt_trouble_describe(op, &stuck);
+	tt_op_error_describe(op, &stuck);
 	stuck.differs = mismatch;
 	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) &&
 	       tt_now_ns() < until) {
@@ -200,12 +200,12 @@ int tt_trouble_symptom(struct tt_op *op, int code)
 	if (own)
 		return say(op, own);
 	if (tt_control_broken(op->comm->ctl))
-		return tt_trouble_broken(op);
+		return tt_op_error_broken(op);
 	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),
 		       mismatch ? "another rank made a different call: " : "", cause);
 }
 
-void tt_trouble_spread(struct tt_op *set, int code)
+void tt_op_error_spread(struct tt_op *set, int code)
 {
 	for (struct tt_op *op = set; op; op = op->next) {
 		if (!tt_control_broken(op->comm->ctl))

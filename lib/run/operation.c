@@ -18,11 +18,11 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->comm = r->comm;
 	op->request = r;
 	op->started = op->complete = op->express = op->cast = op->direct = false;
-	op->foresees = false;
+	op->preposts = false;
 	op->ncursors = op->nfinished = op->npending = 0;
 	op->trial = NULL;
-	op->gate = r->gate;
-	op->straight = r->straight;
+	op->pipeline = r->pipeline;
+	op->gdr = r->gdr;
 }
 
 /* A block larger than a message is cut into tiles;
@@ -30,7 +30,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_paths paths = { .nranks = c->nranks, .one_host = c->one_host,
+	const struct tt_placement_facts paths = { .nranks = c->nranks, .one_host = c->one_host,
 					.over_tcp = c->over_tcp, .cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
@@ -45,7 +45,7 @@ static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
 	op->group = b->group;
 	op->width = b->width;
 	op->ncursors = op->plan->nlanes * op->width;
-	op->foresees = op->road->expects && op->tile_bytes >= TT_LARGE_BYTES;
+	op->preposts = op->road->expects && op->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width,
 						    .lane = (uint8_t)(i / op->width),
@@ -109,7 +109,7 @@ int tt_op_bind(struct tt_op *op)
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
 	op->block = bytes = r->count * op->element_bytes;
-	rc = tt_keep_plan(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root,
+	rc = tt_plan_cache_find(r->comm, r->collective, tt_request_bytes(r), r->root < 0 ? 0 : r->root,
 			  &m);
 
 	if (rc)
@@ -187,11 +187,11 @@ static void prepare_p2p(struct tt_op *op)
 static int connect_link(struct tt_op *op, int peer, int channel)
 {
 	struct tt_link *l = op->road->links[channel * op->comm->nranks + peer];
-	struct tt_stuck stuck;
+	struct tt_blocked stuck;
 
 	if (tt_likely(l && l->t->ready(l) > 0))
 		return 0;
-	tt_trouble_describe(op, &stuck);
+	tt_op_error_describe(op, &stuck);
 	return tt_comm_connect(op->comm, op->road, peer, channel, &stuck,
 			       tt_deadline_ns(op->comm->timeout_ms));
 }
@@ -252,8 +252,8 @@ static int start_p2p(struct tt_op *op)
 	op->started = true;
 	op->stamp = tt_call_stamp(&op->call, op->seq);
 	tt_control_note_message(op->comm->ctl, r->send, r->root, op->seq, &op->call);
-	if (tt_unlikely(op->gate != NULL)) {
-		int rc = tt_gate_begin(op, false);
+	if (tt_unlikely(op->pipeline != NULL)) {
+		int rc = tt_pipeline_begin(op, false);
 
 		if (rc)
 			return rc;
@@ -278,7 +278,7 @@ int tt_op_otherwise(struct tt_op *op)
 	op->direct = false;
 	op->ncursors = op->plan->nlanes * op->width;
 	rc = by_messages(op);
-	return rc ? tt_trouble_starting(op, rc) : 1;
+	return rc ? tt_op_error_starting(op, rc) : 1;
 }
 
 static int start_collective(struct tt_op *op)
@@ -293,14 +293,14 @@ static int start_collective(struct tt_op *op)
 	c->history = tt_mix(c->history, op->digest);
 	op->stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, op->seq, &op->call);
-	if (tt_direct_takes(op))
-		tt_direct_begin(op);
+	if (tt_single_copy_takes(op))
+		tt_single_copy_begin(op);
 	else if ((rc = by_messages(op)))
 		return rc;
-	if (tt_unlikely(op->straight != NULL) && (rc = tt_straight_begin(op)))
+	if (tt_unlikely(op->gdr != NULL) && (rc = tt_gdr_begin(op)))
 		return rc;
-	if (tt_unlikely(op->gate != NULL) &&
-	    (rc = tt_gate_begin(op, op->express || op->direct || op->scaled)))
+	if (tt_unlikely(op->pipeline != NULL) &&
+	    (rc = tt_pipeline_begin(op, op->express || op->direct || op->scaled)))
 		return rc;
 	if (tt_unlikely(op->scaled))
 		scale_inputs(op);
@@ -336,12 +336,12 @@ void tt_op_finish(struct tt_op *op)
 		if (op->express)
 			tt_express_learn(op);
 		else if (op->trial)
-			tt_way_learn(op);
+			tt_single_copy_choice_learn(op);
 	}
-	if (tt_unlikely(op->straight != NULL))
-		tt_straight_end(op);
-	if (tt_unlikely(op->gate != NULL))
-		tt_gate_end(op);
+	if (tt_unlikely(op->gdr != NULL))
+		tt_gdr_end(op);
+	if (tt_unlikely(op->pipeline != NULL))
+		tt_pipeline_end(op);
 	op->complete = true;
 	atomic_store_explicit(&c->operations,
 			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,

@@ -56,8 +56,8 @@ static void draw(struct tt_batch *b)
 	for (size_t i = 0; i < b->n; i++) {
 		tuttiComm_t c = b->requests[i].comm;
 
-		b->requests[i].holds_turn = first_of_comm(b->requests, i);
-		if (b->requests[i].holds_turn)
+		b->requests[i].holds_ticket = first_of_comm(b->requests, i);
+		if (b->requests[i].holds_ticket)
 			b->requests[i].ticket = c->next_ticket++;
 	}
 	for (size_t i = 0; i < b->n;) {
@@ -73,7 +73,7 @@ static void draw(struct tt_batch *b)
 static bool is_served(const struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (b->requests[i].holds_turn &&
+		if (b->requests[i].holds_ticket &&
 		    b->requests[i].comm->serving != b->requests[i].ticket)
 			return false;
 	return true;
@@ -88,14 +88,14 @@ static void begin(struct tt_batch *b)
 		at = &(*at)->next_waiting;
 	*at = b->next_waiting;
 	for (size_t i = 0; i < b->n; i++)
-		if (b->requests[i].holds_turn)
+		if (b->requests[i].holds_ticket)
 			atomic_fetch_add(&b->requests[i].comm->inside, 1);
 }
 
 static void pass_on(struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
-		if (b->requests[i].holds_turn) {
+		if (b->requests[i].holds_ticket) {
 			b->requests[i].comm->serving++;
 			atomic_fetch_sub(&b->requests[i].comm->inside, 1);
 		}
@@ -120,7 +120,7 @@ int tt_batch_run(struct tt_batch *b)
 	aborted = b->aborted;
 	if (b->done)
 		b->done(b->done_arg, rc);
-	tt_spare_give(b);
+	tt_pool_give(b);
 	if (rc || !aborted)
 		return rc;
 	return tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started");
@@ -128,7 +128,7 @@ int tt_batch_run(struct tt_batch *b)
 
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 {
-	struct tt_batch *b = tt_spare_take(requests[0].comm, sizeof(*b) + n * sizeof(*requests));
+	struct tt_batch *b = tt_pool_take(requests[0].comm, sizeof(*b) + n * sizeof(*requests));
 
 	if (!b) {
 		tt_fail(TT_SYSTEM, "no memory to queue %zu operations", n);
@@ -145,7 +145,7 @@ struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 	return b;
 }
 
-int tt_run_in_turn(const struct tt_request *requests, size_t n)
+int tt_run_in_order(const struct tt_request *requests, size_t n)
 {
 	struct tt_batch *b;
 	bool queued = false;

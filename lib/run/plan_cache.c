@@ -28,9 +28,9 @@ static uint8_t number_of(const struct tt_algorithm *a)
 }
 
 static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
-		 const struct tt_shape *shape, struct tt_kept **ret_kept)
+		 const struct tt_shape *shape, struct tt_cached_plan **ret_kept)
 {
-	struct tt_kept *k = calloc(1, sizeof(*k));
+	struct tt_cached_plan *k = calloc(1, sizeof(*k));
 	int rc;
 
 	if (!k)
@@ -59,23 +59,23 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
 				       .message_bytes = c->world.message_bytes, .cost = c->cost,
-				       .card = c->card, .card_only = c->nroads == 1 };
+				       .card = c->card, .nic_only = c->npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {
-		rc = tt_plan_card(shape, &facts, it->algorithm, it->name);
+		rc = tt_plan_nic(shape, &facts, it->algorithm, it->name);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + (rc ? TT_CHOSE_CARD : 0));
+		*chosen = (uint8_t)(1 + (rc ? TT_CHOSE_NIC : 0));
 	} else if (!*chosen) {
 		rc = tt_plan_candidates(shape, &facts, list, &best);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + list[best].number + (list[best].card ? TT_CHOSE_CARD : 0));
+		*chosen = (uint8_t)(1 + list[best].number + (list[best].card ? TT_CHOSE_NIC : 0));
 	}
 	if (!named)
-		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_CARD) - 1, it);
-	it->card = *chosen & TT_CHOSE_CARD;
+		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_NIC) - 1, it);
+	it->card = *chosen & TT_CHOSE_NIC;
 	return 0;
 }
 
@@ -86,7 +86,7 @@ static int take_named(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 	int rc = tt_plan_choose(c->algo, shape, NULL, &it->algorithm, it->name);
 
 	it->card = 0;
-	return rc || c->nroads == 1 ? rc : choose(c, shape, bytes, true, it);
+	return rc || c->npaths == 1 ? rc : choose(c, shape, bytes, true, it);
 }
 
 static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
@@ -103,8 +103,8 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 		rc = take_named(c, &shape, bytes, &it);
 	if (rc)
 		return rc;
-	memo->road = it.card && c->nroads > 1;
-	for (struct tt_kept *k = c->kept; k; k = k->next)
+	memo->road = it.card && c->npaths > 1;
+	for (struct tt_cached_plan *k = c->kept; k; k = k->next)
 		if (k->algorithm == it.algorithm && k->root == root &&
 		    !strcmp(k->plan->algorithm, it.name)) {
 			memo->kept = k;
@@ -113,7 +113,7 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 	return build(c, it.algorithm, it.name, &shape, &memo->kept);
 }
 
-int tt_keep_plan(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
+int tt_plan_cache_find(tuttiComm_t c, enum tt_collective collective, size_t bytes, int root,
 		 struct tt_memo **ret_memo)
 {
 	struct tt_memo *m = memo_of(c, collective, bytes, root), made = {

@@ -1,7 +1,7 @@
 /*
  * prepost.c - tell transports early where messages belong, so that they may land there
  *
- * Called by step.c whenever a cursor has moved or waits. A card can write a message straight to its
+ * Called by step.c whenever a cursor has moved or waits. A card can write a message gdr to its
  * place if the sender hears of the place in time, which is before it has the bytes: so not when the
  * step that receives comes up, but as soon as nothing else on this rank needs the place any more.
  * That is so when no step of the lane between now and the receiving one touches it, and no post
@@ -30,7 +30,7 @@ static bool next_message(const struct tt_op *op, struct tt_cursor *at,
 	if (at->step >= lane->nsteps)
 		return false;
 	*ret_step = &op->plan->steps[lane->first + at->step];
-	return !((*ret_step)->flags & TT_STEP_TURNS);
+	return !((*ret_step)->flags & TT_STEP_INTERLEAVED);
 }
 
 static bool meets(const struct tt_op *op, const struct tt_cursor *at, tt_ref r, size_t bytes,
@@ -100,12 +100,12 @@ static int tell(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cu
 	return l->t->expect(l, ahead, dst, bytes, op->stamp) ? 1 : -1;
 }
 
-void tt_foresee(struct tt_op *op, struct tt_cursor *cu)
+void tt_prepost(struct tt_op *op, struct tt_cursor *cu)
 {
 	const struct tt_step *s = &op->plan->steps[op->plan->lanes[cu->lane].first + cu->step];
 	struct tt_cursor at = *cu;
 
-	if (op->plan->nlanes > 1 || cu->finished || s->flags & TT_STEP_TURNS)
+	if (op->plan->nlanes > 1 || cu->finished || s->flags & TT_STEP_INTERLEAVED)
 		return;
 	for (int i = 0; i < FAR; i++) {
 		bool past = cu->told_tile == at.tile &&
@@ -118,7 +118,7 @@ void tt_foresee(struct tt_op *op, struct tt_cursor *cu)
 		    !(at.step == cu->step && at.sub == cu->sub && cu->computed))
 			rc = tell(op, cu, &at, s);
 		if (rc < 0)
-			op->foresees = false;
+			op->preposts = false;
 		if (rc <= 0)
 			return;
 		if (!past) {

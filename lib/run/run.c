@@ -20,10 +20,10 @@ static int advance(struct tt_op *op)
 
 	for (uint32_t i = 0; i < op->ncursors; i++) {
 		int rc = op->cursor[i].finished ? 0 : op->express ? tt_express_advance(op) :
-			 op->direct ? tt_direct_advance(op) : tt_cursor_advance(op, &op->cursor[i]);
+			 op->direct ? tt_single_copy_advance(op) : tt_cursor_advance(op, &op->cursor[i]);
 
 		if (tt_unlikely(rc < 0))
-			return rc == TT_USAGE || rc == TT_REMOTE ? tt_trouble_symptom(op, rc) : rc;
+			return rc == TT_USAGE || rc == TT_REMOTE ? tt_op_error_symptom(op, rc) : rc;
 		moved |= rc;
 	}
 	if (tt_unlikely(op->npending)) {
@@ -31,12 +31,12 @@ static int advance(struct tt_op *op)
 		int rc = l->t->progress ? l->t->progress(l->ep) : 0;
 
 		if (rc < 0)
-			return rc == TT_REMOTE ? tt_trouble_symptom(op, rc) : rc;
+			return rc == TT_REMOTE ? tt_op_error_symptom(op, rc) : rc;
 		moved |= rc > 0;
 		tt_op_settled(op);
 	}
-	if (tt_unlikely(op->gate != NULL)) {
-		int rc = tt_gate_flow(op);
+	if (tt_unlikely(op->pipeline != NULL)) {
+		int rc = tt_pipeline_flow(op);
 
 		if (rc < 0)
 			return rc;
@@ -56,7 +56,7 @@ static int round_of(struct tt_op **set)
 
 	for (struct tt_op **at = set, *op; (op = *at);) {
 		if (!op->started && (rc = tt_op_start(op)))
-			return tt_trouble_starting(op, rc);
+			return tt_op_error_starting(op, rc);
 		rc = advance(op);
 		if (rc < 0)
 			return rc;
@@ -89,7 +89,7 @@ int tt_run(struct tt_op *set)
 
 	for (struct tt_op *op = set; op && !rc; op = op->next)
 		if (tt_control_broken(op->comm->ctl))
-			rc = tt_trouble_broken(op);
+			rc = tt_op_error_broken(op);
 	while (!rc && set) {
 		rc = round_of(&set);
 		if (rc > 0) {
@@ -101,7 +101,7 @@ int tt_run(struct tt_op *set)
 	}
 	tt_wait_reset(&w);
 	if (tt_unlikely(rc < 0)) {
-		tt_trouble_spread(set, rc);
+		tt_op_error_spread(set, rc);
 		abandon(set);
 	}
 	return rc < 0 ? rc : 0;
@@ -194,14 +194,14 @@ static int run_many(const struct tt_request *requests, size_t n)
 
 	while (places < 2 * n)
 		places *= 2;
-	ops = tt_spare_take(requests[0].comm, n * sizeof(*ops) + places * sizeof(*last));
+	ops = tt_pool_take(requests[0].comm, n * sizeof(*ops) + places * sizeof(*last));
 	if (!ops)
 		return tt_fail(TT_SYSTEM, "no memory for a group of %zu operations", n);
 	last = (struct tt_op **)(ops + n);
 	for (size_t i = 0; i < n; i++)
 		tt_op_init(&ops[i], &requests[i]);
 	rc = tt_run(by_peer(line_up(ops, n, last, places - 1)));
-	tt_spare_give(ops);
+	tt_pool_give(ops);
 	return rc;
 }
 

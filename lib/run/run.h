@@ -36,7 +36,7 @@ void tt_quorum_request_drop(const struct tt_request *request);
 
 /* order.c: in call order. Blocks until it is this thread's turn on every communicator of the
  * requests (at once when no stream was ever used with them), runs, passes the turn on. */
-int tt_run_in_turn(const struct tt_request *requests, size_t n);
+int tt_run_in_order(const struct tt_request *requests, size_t n);
 /* The same behind the caller: copies the requests to the stream's queue. 0 | TT_ARG, TT_SYSTEM. */
 int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, size_t n);
 /* Wait until nothing of comm is queued or running in any stream. */
@@ -47,8 +47,8 @@ void tt_run_cancel(tuttiComm_t comm);
 
 /* object_pool.c: memory for the time of a call or a group, counted as comm's when it is new; give it
  * back. NULL: none left. */
-void *tt_spare_take(tuttiComm_t comm, size_t bytes);
-void tt_spare_give(void *memory);
+void *tt_pool_take(tuttiComm_t comm, size_t bytes);
+void tt_pool_give(void *memory);
 
 /* host_stream.c */
 int tt_stream_create(tuttiStream_t *ret_stream);

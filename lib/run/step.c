@@ -48,7 +48,7 @@ static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes
 		if (op->npending == TT_MAX_PENDING)
 			return 0;
 	}
-	if (tt_unlikely(op->straight != NULL) && (rc = tt_straight_reads(op, p)))
+	if (tt_unlikely(op->gdr != NULL) && (rc = tt_gdr_reads(op, p)))
 		return rc;
 	rc = l->t->post(l, p, bytes, op->stamp);
 	if (rc > 0 && l->completed < l->posted)
@@ -80,8 +80,8 @@ void tt_fault(tuttiComm_t c)
 static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
 		   const void **src, size_t bytes)
 {
-	if (tt_unlikely(op->straight != NULL))
-		return tt_straight_move(op, dst, room, src[0], bytes);
+	if (tt_unlikely(op->gdr != NULL))
+		return tt_gdr_move(op, dst, room, src[0], bytes);
 	if (s->op == TT_COMBINE) {
 		if (dst)
 			op->reduce(dst, room, src, s->nsrc, bytes / op->element_bytes);
@@ -108,7 +108,7 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return 0;
 	rc = l->t->recv(l, dst, bytes, op->stamp);
 	if (rc > 0) {
-		op->comm->heard[l->peer] = op->comm->seq;
+		op->comm->last_received[l->peer] = op->comm->seq;
 		tt_fault_point(op->comm);
 	}
 	return rc;
@@ -130,11 +130,11 @@ static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const
 {
 	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
 
-	if (!to->t->lends || bytes < TT_LARGE_BYTES)
+	if (!to->t->can_zcopy || bytes < TT_LARGE_BYTES)
 		return false;
 	if (!dst && s->op == TT_COPY && tt_ref_buf(s->src[0]) != TT_WIRE)
 		p = tt_step_address(op, cu, s->src[0]);
-	return p && to->t->lends(to, p, bytes);
+	return p && to->t->can_zcopy(to, p, bytes);
 }
 
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
@@ -163,7 +163,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
-		if (op->foresees && s->op == TT_COPY && dst && from[wires]->t->expect &&
+		if (op->preposts && s->op == TT_COPY && dst && from[wires]->t->expect &&
 		    !tt_step_needed(op, dst, bytes))
 			from[wires]->t->expect(from[wires], 0, dst, bytes, op->stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
@@ -179,7 +179,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return rc;
 	while (wires > 0) {
 		wires--;
-		op->comm->heard[from[wires]->peer] = op->comm->seq;
+		op->comm->last_received[from[wires]->peer] = op->comm->seq;
 		from[wires]->t->release(from[wires]);
 	}
 	if (room)
@@ -192,7 +192,7 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 {
 	const struct tt_cursor *other;
 
-	if (tt_unlikely(op->gate != NULL) && !tt_gate_open(op, cu->tile))
+	if (tt_unlikely(op->pipeline != NULL) && !tt_pipeline_open(op, cu->tile))
 		return false;
 	if (tt_likely(s->wait_lane == TT_NO_LANE))
 		return true;
@@ -220,7 +220,7 @@ static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step
 		    uint32_t nblocks)
 {
 	cu->more |= s->nblocks > cu->sub + nblocks;
-	if (s->flags & TT_STEP_TURNS) {
+	if (s->flags & TT_STEP_INTERLEAVED) {
 		step_on(op, cu, s);
 	} else if (cu->more) {
 		cu->more = false;
@@ -243,8 +243,8 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 		op->nfinished++;
 		return 1;
 	}
-	if (op->foresees)
-		tt_foresee(op, cu);
+	if (op->preposts)
+		tt_prepost(op, cu);
 	while (!cu->finished) {
 		const struct tt_step *s = &op->plan->steps[lane->first + cu->step];
 		uint32_t nblocks = s->op == TT_NOP ? s->nblocks : tt_step_blocks(op, cu, s);
@@ -261,8 +261,8 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 			moved = 1;
 		}
 		move_on(op, cu, s, nblocks);
-		if (op->foresees)
-			tt_foresee(op, cu);
+		if (op->preposts)
+			tt_prepost(op, cu);
 	}
 	return 1;
 }
@@ -291,7 +291,7 @@ int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret
 	const struct tt_link *l;
 
 	if (op->express || op->direct) {
-		*ret_ep = op->comm->caster;
+		*ret_ep = op->comm->slots;
 		return op->awaited;
 	}
 	l = awaited_link(op, &op->cursor[i]);

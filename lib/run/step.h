@@ -51,6 +51,6 @@ bool tt_step_needed(struct tt_op *op, const char *p, size_t bytes);
 
 /* prepost.c: tell transports where the messages of this cursor that are still to come belong, as
  * far as that is sure */
-void tt_foresee(struct tt_op *op, struct tt_cursor *cu);
+void tt_prepost(struct tt_op *op, struct tt_cursor *cu);
 
 #endif

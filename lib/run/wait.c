@@ -119,7 +119,7 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	bool mixed = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
-		mixed |= op->comm != c || op->gate;      /* copies wake nobody */
+		mixed |= op->comm != c || op->pipeline;      /* copies wake nobody */
 		for (uint32_t i = 0; op->comm == c && i < op->ncursors; i++) {
 			struct tt_endpoint *ep = NULL;
 
@@ -140,7 +140,7 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
 }
 
-static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_road *road)
+static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_path *road)
 {
 	uint64_t sum = 0;
 
@@ -158,7 +158,7 @@ static uint64_t arrived(const struct tt_op *set)
 	uint64_t sum = 0;
 
 	for (; set; last = set->comm, set = set->next)
-		for (int i = 0; set->comm != last && i < set->comm->nroads; i++)
+		for (int i = 0; set->comm != last && i < set->comm->npaths; i++)
 			sum += arrived_by(set->comm, &set->comm->road[i]);
 	return sum;
 }
@@ -173,16 +173,16 @@ static int look_around(struct tt_wait *w, struct tt_op *set)
 		start_clock(w, set);
 	w->arrived = bytes;
 	if (now >= w->deadline_ns)
-		return tt_trouble_late(set);
+		return tt_op_error_late(set);
 	if (ask > (w->deadline_ns - w->started_ns) / 4)
 		ask = (w->deadline_ns - w->started_ns) / 4;
 	if (now <= w->started_ns + ask)
 		return 0;
-	tt_trouble_ask(set);
+	tt_op_error_ask(set);
 	if (now <= w->examined_ns + ask)
 		return 0;
 	w->examined_ns = now;
-	return tt_trouble_own(set);
+	return tt_op_error_own(set);
 }
 
 /* A few times; the first round that does not spin starts the clock, and says how often. */
@@ -242,7 +242,7 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 {
 	for (struct tt_op *op = set; op; op = op->next)
 		if (tt_unlikely(tt_control_broken(op->comm->ctl)))
-			return tt_trouble_broken(op);
+			return tt_op_error_broken(op);
 	if (w->idle++ == 0) {
 		if (set->comm == w->comm)
 			w->comm->spins = set->road->spins;

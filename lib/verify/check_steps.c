@@ -201,7 +201,7 @@ static int check_wait(const struct at *a)
 	    tt_lane_step(p, s->wait_lane, s->wait_step)->op == TT_MORE)
 		return at_fail(a, "waits for lane %u step %u, which does not exist", s->wait_lane,
 			       s->wait_step);
-	if (tt_lane_step(p, s->wait_lane, s->wait_step)->flags & TT_STEP_TURNS)
+	if (tt_lane_step(p, s->wait_lane, s->wait_step)->flags & TT_STEP_INTERLEAVED)
 		return at_fail(a, "waits for lane %u step %u, which takes turns with the next",
 			       s->wait_lane, s->wait_step);
 	if (s->wait_lane == a->lane && s->wait_step >= a->index)
@@ -224,9 +224,9 @@ static int check_step(const struct at *a)
 		return at_fail(a, "opcode %u does not begin a step", s->op);
 	if (s->nsrc < least || s->nsrc > most)
 		return at_fail(a, "has %u sources, not %d..%d", s->nsrc, least, most);
-	if (s->flags & ~(TT_STEP_PASSING | TT_STEP_TURNS) || s->reserved)
+	if (s->flags & ~(TT_STEP_PASSING | TT_STEP_INTERLEAVED) || s->reserved)
 		return at_fail(a, "has unknown flags %#x", s->flags);
-	if (s->flags & TT_STEP_TURNS &&
+	if (s->flags & TT_STEP_INTERLEAVED &&
 	    a->index + tt_step_records(s) >= a->plan->lanes[a->lane].nsteps)
 		return at_fail(a, "takes turns with the step behind it, but is the last");
 	if (passing && (s->dst == TT_REF_NONE || s->to == TT_REF_NONE))

@@ -23,7 +23,7 @@ static tt_ref nth(tt_ref r, uint32_t k)
 static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 {
 	memcpy(to, s, records(s) * sizeof(*to));
-	to->flags &= (uint8_t)~TT_STEP_TURNS;
+	to->flags &= (uint8_t)~TT_STEP_INTERLEAVED;
 	to->nblocks = s->nblocks ? 1 : 0;
 	to->dst = nth(s->dst, k);
 	for (int i = 0; i < 2; i++)
@@ -43,7 +43,7 @@ static uint32_t expand_row(struct tt_step *to, const struct tt_step *s,
 	uint32_t most = 1, count = 0;
 
 	for (bool more = true; more; end += records(end)) {
-		more = end->flags & TT_STEP_TURNS;
+		more = end->flags & TT_STEP_INTERLEAVED;
 		most = end->nblocks > most ? end->nblocks : most;
 	}
 	for (uint32_t k = 0; k < most; k++) {

@@ -110,7 +110,7 @@ static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index,
 	if (s->to != TT_REF_NONE && s->dst != TT_REF_NONE)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  then send to %u%s",
 			      tt_ref_index(s->to), s->flags & TT_STEP_PASSING ? ", not kept" : "");
-	if (s->flags & TT_STEP_TURNS)
+	if (s->flags & TT_STEP_INTERLEAVED)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  in turns with the next");
 	if (s->wait_lane != TT_NO_LANE)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u",

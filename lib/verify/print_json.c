@@ -89,7 +89,7 @@ static void print_step(const struct tt_step *s, uint32_t index, FILE *to)
 		fputs("], \"wait\": null, ", to);
 	fprintf(to, "\"passing\": %s, \"turns\": %s}",
 		s->flags & TT_STEP_PASSING ? "true" : "false",
-		s->flags & TT_STEP_TURNS ? "true" : "false");
+		s->flags & TT_STEP_INTERLEAVED ? "true" : "false");
 }
 
 static void print_plan(const struct tt_plan *p, FILE *to)

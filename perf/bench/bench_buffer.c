@@ -10,7 +10,7 @@
 
 #include "perf/bench/bench.h"
 
-static int make_on_device(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes)
+static int make_on_device(struct bench_buffer *b, const struct tool_cuda_device *gpu, size_t bytes)
 {
 	tt_cuptr at;
 	void *host;
@@ -28,12 +28,12 @@ static int make_on_device(struct tt_buffer *b, const struct tt_cuda_device *gpu,
 	return 0;
 }
 
-int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t bytes,
+int bench_buffer_make(struct bench_buffer *b, const struct tool_cuda_device *gpu, size_t bytes,
 		   bool library)
 {
 	void *p = NULL;
 
-	*b = (struct tt_buffer){ .bytes = bytes, .library = library };
+	*b = (struct bench_buffer){ .bytes = bytes, .library = library };
 	if (gpu->cu)
 		return make_on_device(b, gpu, bytes);
 	if (!library)
@@ -45,7 +45,7 @@ int tt_buffer_make(struct tt_buffer *b, const struct tt_cuda_device *gpu, size_t
 	return 0;
 }
 
-void tt_buffer_free(struct tt_buffer *b, const struct tt_cuda_device *gpu)
+void bench_buffer_free(struct bench_buffer *b, const struct tool_cuda_device *gpu)
 {
 	if (gpu->cu && b->at)
 		gpu->cu->mem_free((tt_cuptr)(uintptr_t)b->at);
@@ -55,37 +55,37 @@ void tt_buffer_free(struct tt_buffer *b, const struct tt_cuda_device *gpu)
 		tuttiMemFree(b->at);
 	if (!gpu->cu && b->at && !b->library)
 		munmap(b->at, b->bytes);
-	*b = (struct tt_buffer){ .at = NULL };
+	*b = (struct bench_buffer){ .at = NULL };
 }
 
-void *tt_buffer_twin(const struct tt_buffer *b, const void *at)
+void *bench_buffer_twin(const struct bench_buffer *b, const void *at)
 {
 	return b->host + ((const char *)at - b->at);
 }
 
-static int copied(const struct tt_cuda_device *gpu, tt_custream stream, int rc)
+static int copied(const struct tool_cuda_device *gpu, tt_custream stream, int rc)
 {
 	if (!rc)
 		rc = gpu->cu->stream_synchronize(stream);
 	return rc ? tt_cuda_fail(rc, "a copy between device %d and the host", gpu->ordinal) : 0;
 }
 
-int tt_buffer_put(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
 		  const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
 	return copied(gpu, stream,
-		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, tt_buffer_twin(b, at), bytes,
+		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, bench_buffer_twin(b, at), bytes,
 					  stream));
 }
 
-int tt_buffer_get(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
 		  const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
 	return copied(gpu, stream,
-		      gpu->cu->dtoh_async(tt_buffer_twin(b, at), (tt_cuptr)(uintptr_t)at, bytes,
+		      gpu->cu->dtoh_async(bench_buffer_twin(b, at), (tt_cuptr)(uintptr_t)at, bytes,
 					  stream));
 }

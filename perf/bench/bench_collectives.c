@@ -10,48 +10,48 @@
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static tuttiResult_t allreduce(const struct tt_perf_call *c)
+static tuttiResult_t allreduce(const struct bench_call *c)
 {
 	return tuttiAllReduce(c->send, c->recv, c->count, c->type, c->op, c->comm, c->stream);
 }
 
-static tuttiResult_t reduce(const struct tt_perf_call *c)
+static tuttiResult_t reduce(const struct bench_call *c)
 {
 	return tuttiReduce(c->send, c->recv, c->count, c->type, c->op, c->root, c->comm, c->stream);
 }
 
-static tuttiResult_t broadcast(const struct tt_perf_call *c)
+static tuttiResult_t broadcast(const struct bench_call *c)
 {
 	return tuttiBroadcast(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
 }
 
-static tuttiResult_t allgather(const struct tt_perf_call *c)
+static tuttiResult_t allgather(const struct bench_call *c)
 {
 	return tuttiAllGather(c->send, c->recv, c->count, c->type, c->comm, c->stream);
 }
 
-static tuttiResult_t reduce_scatter(const struct tt_perf_call *c)
+static tuttiResult_t reduce_scatter(const struct bench_call *c)
 {
 	return tuttiReduceScatter(c->send, c->recv, c->count, c->type, c->op, c->comm, c->stream);
 }
 
-static tuttiResult_t alltoall(const struct tt_perf_call *c)
+static tuttiResult_t alltoall(const struct bench_call *c)
 {
 	return tuttiAlltoAll(c->send, c->recv, c->count, c->type, c->comm, c->stream);
 }
 
-static tuttiResult_t gather(const struct tt_perf_call *c)
+static tuttiResult_t gather(const struct bench_call *c)
 {
 	return tuttiGather(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
 }
 
-static tuttiResult_t scatter(const struct tt_perf_call *c)
+static tuttiResult_t scatter(const struct bench_call *c)
 {
 	return tuttiScatter(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
 }
 
 /* To the next rank, from the one before. */
-static tuttiResult_t sendrecv(const struct tt_perf_call *c)
+static tuttiResult_t sendrecv(const struct bench_call *c)
 {
 	tuttiResult_t rc = tuttiGroupStart(), end;
 
@@ -67,33 +67,33 @@ static tuttiResult_t sendrecv(const struct tt_perf_call *c)
 
 /* ---- what lands where ------------------------------------------------------------------------ */
 
-static void from_root(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+static void from_root(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
 	*ret_rank = c->root;
 	*ret_part = part;
 }
 
-static void from_root_my_part(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+static void from_root_my_part(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
 	(void)part;
 	*ret_rank = c->root;
 	*ret_part = c->rank;
 }
 
-static void from_each(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+static void from_each(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
 	(void)c;
 	*ret_rank = part;
 	*ret_part = 0;
 }
 
-static void from_each_my_part(const struct tt_perf_call *c, int part, int *ret_rank, int *ret_part)
+static void from_each_my_part(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
 	*ret_rank = part;
 	*ret_part = c->rank;
 }
 
-static void from_the_one_before(const struct tt_perf_call *c, int part, int *ret_rank,
+static void from_the_one_before(const struct bench_call *c, int part, int *ret_rank,
 				int *ret_part)
 {
 	*ret_rank = (c->rank + c->nranks - 1) % c->nranks;
@@ -145,7 +145,7 @@ static double parts_once(int n, bool in_place)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-const struct tt_bench tt_benches[TT_COLLECTIVES] = {
+const struct bench_collective bench_collectives[TT_COLLECTIVES] = {
 	[TT_ALLREDUCE] = { TT_ALLREDUCE, .combines = true, .in_place = true,
 			   .bus_factor = twice_all_but_own, .memory_factor = all_in_all_out,
 			   .call = allreduce,
@@ -195,10 +195,10 @@ static bool names_equal(const char *tool, const char *name)
 	}
 }
 
-const struct tt_bench *tt_bench_of_tool(const char *tool)
+const struct bench_collective *bench_of_tool(const char *tool)
 {
 	for (int i = 0; i < TT_COLLECTIVES; i++)
 		if (names_equal(tool, tt_collective_name((enum tt_collective)i)))
-			return &tt_benches[i];
+			return &bench_collectives[i];
 	return NULL;
 }

@@ -6,17 +6,17 @@
  */
 #include "perf/bench/bench.h"
 
-static int failed(const struct tt_seat *s, int rc, const char *what)
+static int failed(const struct bench_rank *s, int rc, const char *what)
 {
 	tt_cuda_fail(rc, "%s", what);
 	fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
 	return 1;
 }
 
-int tt_graph_begin(struct tt_crew *c)
+int bench_graph_begin(struct bench_thread *c)
 {
 	for (int i = 0; i < c->nseats; i++) {
-		const struct tt_seat *s = &c->seats[i];
+		const struct bench_rank *s = &c->seats[i];
 		int rc = s->gpu.cu->begin_capture(s->own, TT_CU_CAPTURE_THREAD);
 
 		if (rc)
@@ -25,10 +25,10 @@ int tt_graph_begin(struct tt_crew *c)
 	return 0;
 }
 
-int tt_graph_end(struct tt_crew *c, struct tt_graph *graphs)
+int bench_graph_end(struct bench_thread *c, struct bench_graph *graphs)
 {
 	for (int i = 0; i < c->nseats; i++) {
-		const struct tt_seat *s = &c->seats[i];
+		const struct bench_rank *s = &c->seats[i];
 		int rc = s->gpu.cu->end_capture(s->own, &graphs[i].graph);
 
 		if (!rc)
@@ -39,10 +39,10 @@ int tt_graph_end(struct tt_crew *c, struct tt_graph *graphs)
 	return 0;
 }
 
-int tt_graph_launch(struct tt_crew *c, const struct tt_graph *graphs)
+int bench_graph_launch(struct bench_thread *c, const struct bench_graph *graphs)
 {
 	for (int i = 0; i < c->nseats; i++) {
-		const struct tt_seat *s = &c->seats[i];
+		const struct bench_rank *s = &c->seats[i];
 		int rc = s->gpu.cu->graph_launch(graphs[i].exec, s->own);
 
 		if (rc)
@@ -51,10 +51,10 @@ int tt_graph_launch(struct tt_crew *c, const struct tt_graph *graphs)
 	return 0;
 }
 
-void tt_graph_free(struct tt_crew *c, struct tt_graph *graphs)
+void bench_graph_free(struct bench_thread *c, struct bench_graph *graphs)
 {
 	for (int i = 0; i < c->nseats; i++) {
-		const struct tt_seat *s = &c->seats[i];
+		const struct bench_rank *s = &c->seats[i];
 
 		if (graphs[i].exec)
 			s->gpu.cu->graph_exec_destroy(graphs[i].exec);

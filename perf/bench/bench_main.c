@@ -16,9 +16,9 @@
 #include "tools/output.h"
 
 struct job {
-	const struct tt_bench *bench;
+	const struct bench_collective *bench;
 	const char *tool;
-	struct tt_line line;
+	struct bench_options line;
 	tuttiUniqueId id;
 	bool env;                        /* one rank a process, joined by its environment */
 	int nranks;                      /* when not env */
@@ -28,28 +28,28 @@ struct job {
 /* ---- a thread -------------------------------------------------------------------------------- */
 
 /* 0 right, 1 wrong or failed, 2 the line asks for something impossible */
-static int run_crew(struct tt_crew *c)
+static int run_crew(struct bench_thread *c)
 {
-	struct tt_totals totals;
+	struct bench_totals totals;
 	bool know = false;
-	int rc = tt_crew_open(c);
+	int rc = bench_thread_open(c);
 
 	if (!rc)
-		rc = tt_sweep(c);
+		rc = bench_sweep(c);
 	if (!rc) {
-		rc = tt_crew_totals(c, &totals);
+		rc = bench_thread_totals(c, &totals);
 		know = !rc;
 	}
 	if (c->report &&
-	    tt_report_close(c->report, know ? &totals : NULL, rc ? tuttiGetLastError(NULL) : NULL))
+	    bench_report_close(c->report, know ? &totals : NULL, rc ? tuttiGetLastError(NULL) : NULL))
 		c->wrong = true;
-	tt_crew_close(c, rc == 1);
+	bench_thread_close(c, rc == 1);
 	return rc ? rc : c->wrong;
 }
 
 struct thread {
 	pthread_t id;
-	struct tt_crew crew;
+	struct bench_thread crew;
 	int rc;
 };
 
@@ -63,11 +63,11 @@ static void *thread_main(void *arg)
 
 /* ---- a process ------------------------------------------------------------------------------- */
 
-static struct tt_crew crew_of(const struct job *job, int thread)
+static struct bench_thread crew_of(const struct job *job, int thread)
 {
 	int each = (int)job->line.ranks_each;
 
-	return (struct tt_crew){ .line = &job->line, .bench = job->bench, .tool = job->tool,
+	return (struct bench_thread){ .line = &job->line, .bench = job->bench, .tool = job->tool,
 				 .id = job->id, .env = job->env, .nranks = job->nranks,
 				 .first = job->first + thread * each, .nseats = each };
 }
@@ -101,7 +101,7 @@ static int run_threads(const struct job *job)
 
 static int run_process(const struct job *job)
 {
-	struct tt_crew crew = crew_of(job, 0);
+	struct bench_thread crew = crew_of(job, 0);
 
 	return job->line.threads > 1 ? run_threads(job) : run_crew(&crew);
 }
@@ -127,7 +127,7 @@ static int fail(const struct job *job, const char *what, tuttiResult_t rc)
 
 static int launch(struct job *job)
 {
-	struct tt_launch launch = { .tool = job->tool, .processes = (int)job->line.np,
+	struct tool_spawn launch = { .tool = job->tool, .processes = (int)job->line.np,
 				    .main = launched_main, .ctx = job,
 				    .ranks_each = (int)(job->line.threads * job->line.ranks_each) };
 	tuttiResult_t rc;
@@ -136,7 +136,7 @@ static int launch(struct job *job)
 	rc = tuttiGetUniqueId(&job->id);
 	if (rc)
 		return fail(job, "unique id", rc);
-	return tt_launch(&launch);
+	return tool_spawn(&launch);
 }
 
 /* A launcher started one process for each of TUTTI_NRANKS, but each is to hold several ranks: the
@@ -184,19 +184,19 @@ int main(int argc, char **argv)
 	struct job job = { .tool = basename(argv[0]) };
 	int rc;
 
-	tt_output_begin();
-	job.bench = tt_bench_of_tool(job.tool);
+	tool_output_begin();
+	job.bench = bench_of_tool(job.tool);
 	if (!job.bench) {
 		fprintf(stderr,
 			"%s: this program must be called allreduce_perf, or by another collective's name and _perf\n",
 			job.tool);
 		return 2;
 	}
-	rc = tt_line_read(job.bench, job.tool, argc, argv, &job.line);
+	rc = bench_options_read(job.bench, job.tool, argc, argv, &job.line);
 	if (rc)
-		return rc == 1 ? tt_output_end(job.tool, 0) : rc;
+		return rc == 1 ? tool_output_end(job.tool, 0) : rc;
 	if (job.line.cuda)
-		tt_cuda_device_prepare();
+		tool_cuda_device_prepare();
 	/* The library then says who is missing while ranks join. */
 	setenv("TUTTI_LOG", "warn", 0);
 	return run(&job);

@@ -25,45 +25,45 @@ static size_t round_up(size_t value, size_t to)
 	return (value + to - 1) / to * to;
 }
 
-static size_t buffer_bytes(const struct tt_line *line)
+static size_t buffer_bytes(const struct bench_options *line)
 {
 	size_t inputs = line->max_bytes > SLOTS_BYTES ? line->max_bytes : SLOTS_BYTES;
 
 	return round_up(FRONT + inputs + 2 * MAX_SLOTS * GUARD + (size_t)line->unalign * 8, 4096);
 }
 
-static bool separate_results(const struct tt_line *line, const struct tt_bench *bench)
+static bool separate_results(const struct bench_options *line, const struct bench_collective *bench)
 {
-	return line->place != TT_PLACE_IN || !bench->in_place;
+	return line->place != BENCH_PLACE_IN || !bench->in_place;
 }
 
-size_t tt_seat_bytes(const struct tt_line *line, const struct tt_bench *bench)
+size_t bench_rank_bytes(const struct bench_options *line, const struct bench_collective *bench)
 {
 	return buffer_bytes(line) * (separate_results(line, bench) ? 2 : 1);
 }
 
-void tt_cell_slots(struct tt_cell *cell, const struct tt_line *line)
+void bench_cell_slots(struct bench_cell *cell, const struct bench_options *line)
 {
 	size_t bytes = cell->send_bytes > cell->recv_bytes ? cell->send_bytes : cell->recv_bytes;
 
 	cell->slots = 1;
-	if (line->buffers != TT_BUFFERS_SAME && bytes * MAX_SLOTS <= SLOTS_BYTES)
+	if (line->buffers != BENCH_BUFFERS_SAME && bytes * MAX_SLOTS <= SLOTS_BYTES)
 		cell->slots = MAX_SLOTS;
-	else if (line->buffers != TT_BUFFERS_SAME && bytes < SLOTS_BYTES)
+	else if (line->buffers != BENCH_BUFFERS_SAME && bytes < SLOTS_BYTES)
 		cell->slots = (int)(SLOTS_BYTES / bytes);
 	cell->stride = round_up(bytes, GUARD) + GUARD;
 }
 
-int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_bench *bench,
+int bench_rank_make(struct bench_rank *s, const struct bench_options *line, const struct bench_collective *bench,
 		 int algos)
 {
 	bool two = separate_results(line, bench);
 	size_t bytes = buffer_bytes(line);
 
-	s->input = malloc(TT_VALUES * 8);
-	s->result = malloc(TT_VALUES * 8);
-	if (tt_buffer_make(&s->inputs, &s->gpu, bytes, line->reg) ||
-	    (two && tt_buffer_make(&s->results, &s->gpu, bytes, line->reg))) {
+	s->input = malloc(BENCH_VALUES * 8);
+	s->result = malloc(BENCH_VALUES * 8);
+	if (bench_buffer_make(&s->inputs, &s->gpu, bytes, line->reg) ||
+	    (two && bench_buffer_make(&s->results, &s->gpu, bytes, line->reg))) {
 		fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
 		return 1;
 	}
@@ -82,13 +82,13 @@ int tt_seat_make(struct tt_seat *s, const struct tt_line *line, const struct tt_
 	return 0;
 }
 
-void tt_seat_free(struct tt_seat *s, int algos)
+void bench_rank_free(struct bench_rank *s, int algos)
 {
 	for (int i = 0; s->handles && i < 2 * algos; i++)
 		if (s->handles[i] && s->comms[i / 2])
 			tuttiCommDeregister(s->comms[i / 2], s->handles[i]);
-	tt_buffer_free(&s->inputs, &s->gpu);
-	tt_buffer_free(&s->results, &s->gpu);
+	bench_buffer_free(&s->inputs, &s->gpu);
+	bench_buffer_free(&s->results, &s->gpu);
 	free(s->input);
 	free(s->result);
 	s->input = s->result = NULL;
@@ -96,17 +96,17 @@ void tt_seat_free(struct tt_seat *s, int algos)
 
 /* ---- a call's buffers ------------------------------------------------------------------------ */
 
-struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *line,
-				 const struct tt_cell *cell, int slot)
+struct bench_call bench_rank_call(const struct bench_rank *s, const struct bench_options *line,
+				 const struct bench_cell *cell, int slot)
 {
 	size_t start = FRONT + (size_t)line->unalign * cell->esize,
 	       part = cell->count * cell->esize;
 	char *send = s->inputs.at + start + (size_t)slot * cell->stride;
-	struct tt_perf_call call = { .count = cell->count, .type = cell->type, .root = cell->root,
+	struct bench_call call = { .count = cell->count, .type = cell->type, .root = cell->root,
 				     .rank = s->rank, .nranks = s->nranks,
 				     .comm = s->comms[cell->algo], .stream = s->stream };
 
-	call.op = cell->op == TT_MULSUM ? s->mulsum[cell->algo] : (tuttiRedOp_t)cell->op;
+	call.op = cell->op == BENCH_MULSUM ? s->mulsum[cell->algo] : (tuttiRedOp_t)cell->op;
 	call.send = send;
 	call.recv = send;
 	if (!cell->in_place)
@@ -118,41 +118,41 @@ struct tt_perf_call tt_seat_call(const struct tt_seat *s, const struct tt_line *
 	return call;
 }
 
-static bool gets_result(const struct tt_seat *s, const struct tt_cell *cell)
+static bool gets_result(const struct bench_rank *s, const struct bench_cell *cell)
 {
 	return !cell->bench->to_root || s->rank == cell->root;
 }
 
-static size_t parts_sent(const struct tt_seat *s, const struct tt_cell *cell)
+static size_t parts_sent(const struct bench_rank *s, const struct bench_cell *cell)
 {
 	return cell->bench->send_all ? (size_t)s->nranks : 1;
 }
 
 /* Where in the table part `part` of rank's input begins. Parts that are combined share one table
  * over all parts. */
-static size_t phase_of(const struct tt_line *line, const struct tt_cell *cell, uint64_t number,
+static size_t phase_of(const struct bench_options *line, const struct bench_cell *cell, uint64_t number,
 		       int rank, int part)
 {
 	if (!cell->bench->combines)
-		return tt_values_phase((uint64_t)line->seed, number, (uint64_t)rank + 1,
+		return bench_values_phase((uint64_t)line->seed, number, (uint64_t)rank + 1,
 				       (uint64_t)part);
-	return (tt_values_phase((uint64_t)line->seed, number, 0, 0) + (size_t)part * cell->count) %
-	       TT_VALUES;
+	return (bench_values_phase((uint64_t)line->seed, number, 0, 0) + (size_t)part * cell->count) %
+	       BENCH_VALUES;
 }
 
 /* The same call's buffers as the tool sees them. */
-static struct tt_perf_call on_host(const struct tt_seat *s, const struct tt_cell *cell,
-				   struct tt_perf_call call)
+static struct bench_call on_host(const struct bench_rank *s, const struct bench_cell *cell,
+				   struct bench_call call)
 {
-	call.send = tt_buffer_twin(&s->inputs, call.send);
-	call.recv = tt_buffer_twin(cell->in_place ? &s->inputs : &s->results, call.recv);
+	call.send = bench_buffer_twin(&s->inputs, call.send);
+	call.recv = bench_buffer_twin(cell->in_place ? &s->inputs : &s->results, call.recv);
 	return call;
 }
 
-typedef int move_fn(const struct tt_buffer *b, const struct tt_cuda_device *gpu, tt_custream stream,
+typedef int move_fn(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
 		    const void *at, size_t bytes);
 
-static int moved(const struct tt_seat *s, int rc)
+static int moved(const struct bench_rank *s, int rc)
 {
 	if (rc)
 		fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
@@ -160,8 +160,8 @@ static int moved(const struct tt_seat *s, int rc)
 }
 
 /* Moves the result between the twins, out of place also what is right before and behind it. */
-static int move_result(const struct tt_seat *s, const struct tt_cell *cell,
-		       const struct tt_perf_call *call, move_fn *move)
+static int move_result(const struct bench_rank *s, const struct bench_cell *cell,
+		       const struct bench_call *call, move_fn *move)
 {
 	size_t guard = cell->in_place ? 0 : GUARD;
 
@@ -169,36 +169,36 @@ static int move_result(const struct tt_seat *s, const struct tt_cell *cell,
 			     (const char *)call->recv - guard, cell->recv_bytes + 2 * guard));
 }
 
-static int move_input(const struct tt_seat *s, const struct tt_cell *cell,
-		      const struct tt_perf_call *call, move_fn *move)
+static int move_input(const struct bench_rank *s, const struct bench_cell *cell,
+		      const struct bench_call *call, move_fn *move)
 {
 	return moved(s, move(&s->inputs, &s->gpu, s->own, call->send, cell->send_bytes));
 }
 
-int tt_seat_fill(const struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+int bench_rank_fill(const struct bench_rank *s, const struct bench_options *line, const struct bench_cell *cell,
 		 int slot, uint64_t number, bool poison)
 {
-	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
+	struct bench_call call = bench_rank_call(s, line, cell, slot), own = on_host(s, cell, call);
 	size_t part = cell->count * cell->esize;
 
 	if (poison)
 		memset((char *)own.recv - (cell->in_place ? 0 : GUARD), POISON,
 		       cell->recv_bytes + (cell->in_place ? 0 : 2 * GUARD));
 	for (size_t i = 0; i < parts_sent(s, cell); i++)
-		tt_values_fill((char *)own.send + i * part, s->input, cell->esize, cell->count,
+		bench_values_fill((char *)own.send + i * part, s->input, cell->esize, cell->count,
 			       phase_of(line, cell, number, s->rank, (int)i));
-	if (poison && move_result(s, cell, &call, tt_buffer_put))
+	if (poison && move_result(s, cell, &call, bench_buffer_put))
 		return 1;
-	return move_input(s, cell, &call, tt_buffer_put);
+	return move_input(s, cell, &call, bench_buffer_put);
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
 /* One sentence on the first wrong element, for the first few buffers. */
-static void complain(struct tt_seat *s, const struct tt_cell *cell, const char *what,
+static void complain(struct bench_rank *s, const struct bench_cell *cell, const char *what,
 		     const void *buf, size_t index, const void *table, size_t phase, uint64_t wrong)
 {
-	const void *want = (const char *)table + (index + phase) % TT_VALUES * cell->esize;
+	const void *want = (const char *)table + (index + phase) % BENCH_VALUES * cell->esize;
 
 	if (s->complaints++ >= MAX_COMPLAINTS)
 		return;
@@ -206,24 +206,24 @@ static void complain(struct tt_seat *s, const struct tt_cell *cell, const char *
 		"rank %d: %s of %zu %s, %s, %s: %s: %llu wrong, the first is element %zu: %.9g instead of %.9g\n",
 		s->rank, tt_collective_name(cell->bench->collective), cell->count,
 		tt_type_name(cell->type),
-		tt_values_op_name(cell->bench->combines ? cell->op : TT_NO_OP),
+		bench_values_op_name(cell->bench->combines ? cell->op : BENCH_NO_OP),
 		cell->in_place ? "in place" : "out of place", what, (unsigned long long)wrong,
 		index, tt_element_get(buf, index, cell->type), tt_element_get(want, 0, cell->type));
 }
 
-static uint64_t judge_part(struct tt_seat *s, const struct tt_cell *cell, const char *what,
+static uint64_t judge_part(struct bench_rank *s, const struct bench_cell *cell, const char *what,
 			   const void *buf, const void *table, size_t phase)
 {
 	size_t first;
-	uint64_t wrong = tt_values_judge(buf, table, cell->esize, cell->count, phase, &first);
+	uint64_t wrong = bench_values_check(buf, table, cell->esize, cell->count, phase, &first);
 
 	if (wrong)
 		complain(s, cell, what, buf, first, table, phase, wrong);
 	return wrong;
 }
 
-static uint64_t judge_result(struct tt_seat *s, const struct tt_line *line,
-			     const struct tt_cell *cell, const struct tt_perf_call *call,
+static uint64_t judge_result(struct bench_rank *s, const struct bench_options *line,
+			     const struct bench_cell *cell, const struct bench_call *call,
 			     uint64_t number)
 {
 	int parts = cell->bench->recv_all ? s->nranks : 1;
@@ -245,8 +245,8 @@ static uint64_t judge_result(struct tt_seat *s, const struct tt_line *line,
 
 /* Bytes right before and behind the result that the call has written to, counted as one wrong
  * element each side. */
-static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell,
-			     const struct tt_perf_call *call)
+static uint64_t judge_guards(struct bench_rank *s, const struct bench_cell *cell,
+			     const struct bench_call *call)
 {
 	const unsigned char *sides[] = { (const unsigned char *)call->recv - GUARD,
 					 (const unsigned char *)call->recv + cell->recv_bytes };
@@ -265,14 +265,14 @@ static uint64_t judge_guards(struct tt_seat *s, const struct tt_cell *cell,
 	return wrong;
 }
 
-int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt_cell *cell,
+int bench_rank_check(struct bench_rank *s, const struct bench_options *line, const struct bench_cell *cell,
 		  int slot, uint64_t number, bool poisoned, uint64_t *ret_wrong)
 {
-	struct tt_perf_call call = tt_seat_call(s, line, cell, slot), own = on_host(s, cell, call);
+	struct bench_call call = bench_rank_call(s, line, cell, slot), own = on_host(s, cell, call);
 	uint64_t wrong = 0;
 
-	if (move_result(s, cell, &call, tt_buffer_get) ||
-	    (!cell->in_place && move_input(s, cell, &call, tt_buffer_get)))
+	if (move_result(s, cell, &call, bench_buffer_get) ||
+	    (!cell->in_place && move_input(s, cell, &call, bench_buffer_get)))
 		return 1;
 	if (gets_result(s, cell))
 		wrong += judge_result(s, line, cell, &own, number);
@@ -286,7 +286,7 @@ int tt_seat_judge(struct tt_seat *s, const struct tt_line *line, const struct tt
 	return 0;
 }
 
-tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm)
+tuttiResult_t bench_rank_wait(const struct bench_rank *s, tuttiComm_t comm)
 {
 	tuttiResult_t state = tuttiSuccess, rc;
 
@@ -303,7 +303,7 @@ tuttiResult_t tt_seat_wait(const struct tt_seat *s, tuttiComm_t comm)
 /* ---- caches ---------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__) || defined(__i386__)
-int tt_can_cool(void)
+int bench_can_flush(void)
 {
 	return 1;
 }
@@ -313,7 +313,7 @@ static void cool_line(const char *p)
 	__builtin_ia32_clflush(p);
 }
 #elif defined(__aarch64__)
-int tt_can_cool(void)
+int bench_can_flush(void)
 {
 	return 1;
 }
@@ -323,7 +323,7 @@ static void cool_line(const char *p)
 	__asm__ volatile("dc civac, %0" : : "r"(p) : "memory");
 }
 #else
-int tt_can_cool(void)
+int bench_can_flush(void)
 {
 	return 0;
 }
@@ -341,7 +341,7 @@ static void cool(const char *area, size_t bytes)
 	__sync_synchronize();
 }
 
-void tt_seat_cool(const struct tt_seat *s, const struct tt_cell *cell)
+void bench_rank_flush(const struct bench_rank *s, const struct bench_cell *cell)
 {
 	size_t used = FRONT + cell->stride * (size_t)cell->slots + 2 * GUARD;
 

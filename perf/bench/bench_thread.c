@@ -16,7 +16,7 @@
 #include "tools/spawn.h"
 #include "tools/options.h"
 
-static void complain(const struct tt_crew *c, const struct tt_seat *s, tuttiComm_t comm,
+static void complain(const struct bench_thread *c, const struct bench_rank *s, tuttiComm_t comm,
 		     const char *what, tuttiResult_t result)
 {
 	const char *text = tuttiGetLastError(comm);
@@ -41,7 +41,7 @@ static bool is_aborted(tuttiComm_t comm)
 
 /* Ranks abort all their communicators when one has failed. So where the one for agreeing was
  * aborted, the cause may stand in a measured one, though this rank was through with its calls. */
-static tuttiComm_t find_cause(const struct tt_crew *c, const struct tt_seat *s)
+static tuttiComm_t find_cause(const struct bench_thread *c, const struct bench_rank *s)
 {
 	tuttiResult_t rc;
 
@@ -52,10 +52,10 @@ static tuttiComm_t find_cause(const struct tt_crew *c, const struct tt_seat *s)
 	return NULL;
 }
 
-int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_t result)
+int bench_thread_complain(struct bench_thread *c, int algo, const char *what, tuttiResult_t result)
 {
 	for (int i = 0; i < c->nseats; i++) {
-		const struct tt_seat *s = &c->seats[i];
+		const struct bench_rank *s = &c->seats[i];
 		tuttiComm_t cause = algo < 0 ? find_cause(c, s) : NULL;
 
 		if (cause)
@@ -68,7 +68,7 @@ int tt_crew_complain(struct tt_crew *c, int algo, const char *what, tuttiResult_
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
-int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all)
+int bench_thread_gather(struct bench_thread *c, const void *mine, size_t bytes, void *all)
 {
 	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
 	size_t total = bytes * (size_t)c->nranks;
@@ -89,10 +89,10 @@ int tt_crew_gather(struct tt_crew *c, const void *mine, size_t bytes, void *all)
 		end = tuttiGroupEnd();
 	free(rest);
 	rc = rc ? rc : end;
-	return rc ? tt_crew_complain(c, -1, "exchange of figures", rc) : 0;
+	return rc ? bench_thread_complain(c, -1, "exchange of figures", rc) : 0;
 }
 
-int tt_crew_meet(struct tt_crew *c)
+int bench_thread_barrier(struct bench_thread *c)
 {
 	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
 
@@ -103,12 +103,12 @@ int tt_crew_meet(struct tt_crew *c)
 	if (c->nseats > 1)
 		end = tuttiGroupEnd();
 	rc = rc ? rc : end;
-	return rc ? tt_crew_complain(c, -1, "barrier", rc) : 0;
+	return rc ? bench_thread_complain(c, -1, "barrier", rc) : 0;
 }
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-static tuttiConfig_t make_config(const struct tt_crew *c, const char *algo, const char *name)
+static tuttiConfig_t make_config(const struct bench_thread *c, const char *algo, const char *name)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
@@ -120,15 +120,15 @@ static tuttiConfig_t make_config(const struct tt_crew *c, const char *algo, cons
 }
 
 /* 0, or 2: settings that the library refuses are a bad line, all else is a failure. */
-static int init_error(struct tt_crew *c, int algo, const char *what, tuttiResult_t rc)
+static int init_error(struct bench_thread *c, int algo, const char *what, tuttiResult_t rc)
 {
 	if (!rc)
 		return 0;
-	tt_crew_complain(c, algo, what, rc);
+	bench_thread_complain(c, algo, what, rc);
 	return rc == tuttiInvalidArgument ? 2 : 1;
 }
 
-static int join(struct tt_crew *c)
+static int join(struct bench_thread *c)
 {
 	tuttiConfig_t config = make_config(c, "auto", "perf");
 	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
@@ -154,14 +154,14 @@ static int join(struct tt_crew *c)
 }
 
 /* A rank's communicators have the device that is current when they are made. */
-static void enter(const struct tt_seat *s)
+static void enter(const struct bench_rank *s)
 {
 	if (s->gpu.cu)
 		s->gpu.cu->ctx_set(s->gpu.ctx);
 }
 
 /* The communicators of algorithm number algo. */
-static int split(struct tt_crew *c, int algo, const char *name)
+static int split(struct bench_thread *c, int algo, const char *name)
 {
 	tuttiConfig_t config = make_config(c, name, name ? name : "measured");
 	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
@@ -179,7 +179,7 @@ static int split(struct tt_crew *c, int algo, const char *name)
 }
 
 /* Does the algorithm apply to these ranks? All get the same answer. */
-static const char *refusal(struct tt_crew *c, int algo)
+static const char *refusal(struct bench_thread *c, int algo)
 {
 	const char *collective = tt_collective_name(c->bench->collective);
 	char text[160];
@@ -192,7 +192,7 @@ static const char *refusal(struct tt_crew *c, int algo)
 	return tuttiGetLastError(c->seats[0].comms[algo]);
 }
 
-static void leave(struct tt_crew *c, int algo)
+static void leave(struct bench_thread *c, int algo)
 {
 	for (int i = 0; i < c->nseats; i++) {
 		tuttiCommDestroy(c->seats[i].comms[algo]);
@@ -201,7 +201,7 @@ static void leave(struct tt_crew *c, int algo)
 }
 
 /* --algo all: every one of the table that applies to these ranks. */
-static int split_all(struct tt_crew *c)
+static int split_all(struct bench_thread *c)
 {
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
@@ -216,7 +216,7 @@ static int split_all(struct tt_crew *c)
 		reason = refusal(c, c->algos);
 		if (reason) {
 			if (c->report)
-				tt_report_note(a->name, reason);
+				bench_report_note(a->name, reason);
 			leave(c, c->algos);
 			continue;
 		}
@@ -225,10 +225,10 @@ static int split_all(struct tt_crew *c)
 	return 0;
 }
 
-static int split_one(struct tt_crew *c)
+static int split_one(struct bench_thread *c)
 {
 	bool none = c->bench->collective == TT_SENDRECV;
-	const char *name = none ? NULL : tt_line_setting(c->line->algo, "TUTTI_ALGO"), *reason;
+	const char *name = none ? NULL : bench_options_setting(c->line->algo, "TUTTI_ALGO"), *reason;
 	int rc = split(c, 0, name);
 
 	if (rc)
@@ -242,7 +242,7 @@ static int split_one(struct tt_crew *c)
 	return 2;
 }
 
-static int join_measured(struct tt_crew *c)
+static int join_measured(struct bench_thread *c)
 {
 	bool all = c->line->algo && !strcmp(c->line->algo, "all") &&
 		   c->bench->collective != TT_SENDRECV;
@@ -266,20 +266,20 @@ static int join_measured(struct tt_crew *c)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int open_seat(struct tt_crew *c, struct tt_seat *s)
+static int open_seat(struct bench_thread *c, struct bench_rank *s)
 {
 	enter(s);
-	if (tt_seat_make(s, c->line, c->bench, c->algos))
+	if (bench_rank_make(s, c->line, c->bench, c->algos))
 		return 1;
 	if (c->line->null_stream)
 		return 0;
 	s->stream = s->own;
 	if (!s->gpu.cu && tuttiStreamCreate(&s->stream))
-		return tt_crew_complain(c, -1, "stream", tuttiSystemError);
+		return bench_thread_complain(c, -1, "stream", tuttiSystemError);
 	return 0;
 }
 
-int tt_crew_open(struct tt_crew *c)
+int bench_thread_open(struct bench_thread *c)
 {
 	int rc;
 
@@ -294,7 +294,7 @@ int tt_crew_open(struct tt_crew *c)
 	}
 	rc = join(c);
 	if (!rc)
-		rc = tt_crew_know(c);
+		rc = bench_thread_exchange_records(c);
 	if (rc)
 		return rc;
 	if (c->line->root >= c->nranks) {
@@ -303,22 +303,22 @@ int tt_crew_open(struct tt_crew *c)
 				(long long)c->line->root, c->nranks);
 		return 2;
 	}
-	if (c->line->pin && tt_pin(tt_crew_local_index(c)) < 0)
+	if (c->line->pin && tool_pin(bench_thread_local_index(c)) < 0)
 		fprintf(stderr, "rank %d: --pin: %s; going on unbound\n", c->first,
 			strerror(errno));
-	if (c->first == 0 && !(c->report = tt_report_open(c)))
+	if (c->first == 0 && !(c->report = bench_report_open(c)))
 		return 1;
-	c->us_per_tick = tt_us_per_tick();
+	c->us_per_tick = bench_us_per_tick();
 	rc = join_measured(c);
 	for (int i = 0; i < c->nseats && !rc; i++)
 		rc = open_seat(c, &c->seats[i]);
 	return rc;
 }
 
-int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
+int bench_thread_totals(struct bench_thread *c, struct bench_totals *ret_totals)
 {
-	struct tt_totals *mine = calloc((size_t)c->nseats, sizeof(*mine));
-	struct tt_totals *all = calloc((size_t)c->nranks, sizeof(*all)), sum = { .shm_bytes = 0 };
+	struct bench_totals *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct bench_totals *all = calloc((size_t)c->nranks, sizeof(*all)), sum = { .shm_bytes = 0 };
 	int rc = 1;
 
 	if (!mine || !all) {
@@ -327,7 +327,7 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
 		goto free_tables;
 	}
 	for (int i = 0; i < c->nseats; i++) {
-		mine[i].buffer_bytes = tt_seat_bytes(c->line, c->bench);
+		mine[i].buffer_bytes = bench_rank_bytes(c->line, c->bench);
 		for (int a = 0; a < c->algos; a++) {
 			tuttiCounters_t n = { .size = sizeof(n) };
 
@@ -338,7 +338,7 @@ int tt_crew_totals(struct tt_crew *c, struct tt_totals *ret_totals)
 			mine[i].library_bytes += n.memory_bytes;
 		}
 	}
-	rc = tt_crew_gather(c, mine, sizeof(*mine), all);
+	rc = bench_thread_gather(c, mine, sizeof(*mine), all);
 	for (int r = 0; r < c->nranks; r++) {
 		sum.shm_bytes += all[r].shm_bytes;
 		sum.tcp_bytes += all[r].tcp_bytes;
@@ -358,13 +358,13 @@ free_tables:
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
+static void close_seat(struct bench_thread *c, struct bench_rank *s, bool failed)
 {
 	tuttiResult_t (*end)(tuttiComm_t comm) = failed ? tuttiCommAbort : tuttiCommDestroy;
 
 	enter(s);
 	if (!failed)
-		tt_seat_free(s, c->algos);
+		bench_rank_free(s, c->algos);
 	if (s->stream && !s->gpu.cu && !failed)
 		tuttiStreamDestroy(s->stream);
 	for (int i = 0; s->comms && i < c->algos; i++) {
@@ -375,7 +375,7 @@ static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
 	if (s->base)
 		end(s->base);
 	if (failed)
-		tt_seat_free(s, 0);
+		bench_rank_free(s, 0);
 	if (s->own)
 		s->gpu.cu->stream_destroy(s->own);
 	free(s->comms);
@@ -383,7 +383,7 @@ static void close_seat(struct tt_crew *c, struct tt_seat *s, bool failed)
 	free(s->handles);
 }
 
-void tt_crew_close(struct tt_crew *c, bool failed)
+void bench_thread_close(struct bench_thread *c, bool failed)
 {
 	for (int i = 0; c->seats && i < c->nseats; i++)
 		close_seat(c, &c->seats[i], failed);

@@ -9,7 +9,7 @@
 #include "perf/bench/bench.h"
 
 /* One of four figures of all ranks as -a says. */
-static double over_ranks(const struct tt_share *all, int n, size_t offset, int64_t how)
+static double over_ranks(const struct bench_share *all, int n, size_t offset, int64_t how)
 {
 	double result = *(const double *)((const char *)&all[0] + offset);
 
@@ -24,11 +24,11 @@ static double over_ranks(const struct tt_share *all, int n, size_t offset, int64
 	return how == 1 ? result / n : result;
 }
 
-int tt_figure_of(struct tt_crew *c, const struct tt_cell *cell, const struct tt_share *shares,
-		 struct tt_figure *f)
+int bench_figure_of(struct bench_thread *c, const struct bench_cell *cell, const struct bench_share *shares,
+		 struct bench_figure *f)
 {
 	int n = c->nranks, rc;
-	struct tt_share *all = calloc((size_t)n, sizeof(*all));
+	struct bench_share *all = calloc((size_t)n, sizeof(*all));
 	int64_t how = c->line->average;
 	size_t sent = cell->send_bytes, received = cell->recv_bytes;
 	double gb = (double)(sent > received ? sent : received) / 1e9;
@@ -37,12 +37,12 @@ int tt_figure_of(struct tt_crew *c, const struct tt_cell *cell, const struct tt_
 		fprintf(stderr, "rank %d: no memory for the figures of %d ranks\n", c->first, n);
 		return 1;
 	}
-	rc = tt_crew_gather(c, shares, sizeof(*shares), all);
+	rc = bench_thread_gather(c, shares, sizeof(*shares), all);
 	f->measured = true;
-	f->time_us = over_ranks(all, n, offsetof(struct tt_share, time_us), how);
-	f->cpu_us = over_ranks(all, n, offsetof(struct tt_share, cpu_us), how);
-	f->p50_us = over_ranks(all, n, offsetof(struct tt_share, p50_us), how);
-	f->p99_us = over_ranks(all, n, offsetof(struct tt_share, p99_us), how);
+	f->time_us = over_ranks(all, n, offsetof(struct bench_share, time_us), how);
+	f->cpu_us = over_ranks(all, n, offsetof(struct bench_share, cpu_us), how);
+	f->p50_us = over_ranks(all, n, offsetof(struct bench_share, p50_us), how);
+	f->p99_us = over_ranks(all, n, offsetof(struct bench_share, p99_us), how);
 	f->alg_gbps = f->time_us > 0 ? gb / (f->time_us * 1e-6) : 0;
 	f->bus_gbps = f->alg_gbps * cell->bench->bus_factor(n);
 	f->memory_gbps = 0;
@@ -60,7 +60,7 @@ int tt_figure_of(struct tt_crew *c, const struct tt_cell *cell, const struct tt_
 	return rc;
 }
 
-int tt_figure_slowest(struct tt_crew *c, const double *mine_us, struct tt_figure *f)
+int bench_figure_slowest(struct bench_thread *c, const double *mine_us, struct bench_figure *f)
 {
 	size_t n = (size_t)c->line->iters, bytes = n * sizeof(double);
 	double *mine = malloc(bytes * (size_t)c->nseats), *all = malloc(bytes * (size_t)c->nranks);
@@ -74,7 +74,7 @@ int tt_figure_slowest(struct tt_crew *c, const double *mine_us, struct tt_figure
 	}
 	for (int i = 0; i < c->nseats; i++)
 		memcpy(mine + (size_t)i * n, mine_us, bytes);
-	rc = tt_crew_gather(c, mine, bytes, all);
+	rc = bench_thread_gather(c, mine, bytes, all);
 	for (size_t i = 0; i < n * (size_t)c->nranks; i++)
 		if (all[i] > f->iter_us[i % n])
 			f->iter_us[i % n] = all[i];

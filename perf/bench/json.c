@@ -29,7 +29,7 @@ static void text(FILE *to, const char *value)
 }
 
 /* The comma, the new line, and the key if there is one. */
-static void begin(struct tt_json *j, const char *key)
+static void begin(struct bench_json *j, const char *key)
 {
 	fprintf(j->to, "%s\n%*s", j->more ? "," : "", 2 * j->depth, "");
 	j->more = true;
@@ -39,7 +39,7 @@ static void begin(struct tt_json *j, const char *key)
 	}
 }
 
-void tt_json_open(struct tt_json *j, const char *key, char bracket)
+void bench_json_open(struct bench_json *j, const char *key, char bracket)
 {
 	if (j->depth)
 		begin(j, key);
@@ -48,7 +48,7 @@ void tt_json_open(struct tt_json *j, const char *key, char bracket)
 	j->more = false;
 }
 
-void tt_json_close(struct tt_json *j, char bracket)
+void bench_json_close(struct bench_json *j, char bracket)
 {
 	j->depth--;
 	if (j->more)
@@ -57,19 +57,19 @@ void tt_json_close(struct tt_json *j, char bracket)
 	j->more = true;
 }
 
-void tt_json_text(struct tt_json *j, const char *key, const char *value)
+void bench_json_text(struct bench_json *j, const char *key, const char *value)
 {
 	begin(j, key);
 	text(j->to, value);
 }
 
-void tt_json_int(struct tt_json *j, const char *key, long long value)
+void bench_json_int(struct bench_json *j, const char *key, long long value)
 {
 	begin(j, key);
 	fprintf(j->to, "%lld", value);
 }
 
-void tt_json_real(struct tt_json *j, const char *key, double value)
+void bench_json_real(struct bench_json *j, const char *key, double value)
 {
 	begin(j, key);
 	if (isfinite(value))
@@ -78,13 +78,13 @@ void tt_json_real(struct tt_json *j, const char *key, double value)
 		fputs("null", j->to);
 }
 
-void tt_json_bool(struct tt_json *j, const char *key, bool value)
+void bench_json_bool(struct bench_json *j, const char *key, bool value)
 {
 	begin(j, key);
 	fputs(value ? "true" : "false", j->to);
 }
 
-void tt_json_null(struct tt_json *j, const char *key)
+void bench_json_null(struct bench_json *j, const char *key)
 {
 	begin(j, key);
 	fputs("null", j->to);
@@ -98,7 +98,7 @@ static bool write_to(const char *path, const char *content, size_t bytes)
 	return f && fclose(f) == 0 && good;
 }
 
-int tt_check_file(const char *tool, const char *option, const char *path)
+int bench_check_file(const char *tool, const char *option, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	char folder[4096];
@@ -107,13 +107,13 @@ int tt_check_file(const char *tool, const char *option, const char *path)
 	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
 		 slash ? path : ".");
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return tt_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
+		return tool_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
 	if (access(folder, W_OK))
-		return tt_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
+		return tool_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
 	return 0;
 }
 
-int tt_write_file(const char *path, const char *content, size_t bytes)
+int bench_write_file(const char *path, const char *content, size_t bytes)
 {
 	size_t length = strlen(path) + 32;
 	char *beside;

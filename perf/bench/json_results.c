@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-void tt_now_text(char *text, size_t bytes)
+void bench_now_text(char *text, size_t bytes)
 {
 	time_t now = time(NULL);
 	struct tm parts;
@@ -20,178 +20,178 @@ void tt_now_text(char *text, size_t bytes)
 	strftime(text, bytes, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
 }
 
-static void json_config(struct tt_json *j, const struct tt_line *line)
+static void json_config(struct bench_json *j, const struct bench_options *line)
 {
-	tt_json_int(j, "nthreads", line->threads);
-	tt_json_int(j, "ngpus", line->ranks_each);
-	tt_json_int(j, "minimum_bytes", (long long)line->min_bytes);
-	tt_json_int(j, "maximum_bytes", (long long)line->max_bytes);
+	bench_json_int(j, "nthreads", line->threads);
+	bench_json_int(j, "ngpus", line->ranks_each);
+	bench_json_int(j, "minimum_bytes", (long long)line->min_bytes);
+	bench_json_int(j, "maximum_bytes", (long long)line->max_bytes);
 	if (line->step_factor > 1)
-		tt_json_int(j, "step_factor", line->step_factor);
+		bench_json_int(j, "step_factor", line->step_factor);
 	else
-		tt_json_int(j, "step_bytes", (long long)line->step_bytes);
-	tt_json_int(j, "warmup_iters", line->warmup);
-	tt_json_int(j, "iterations", line->iters);
-	tt_json_int(j, "aggregated_iterations", line->aggregate);
-	tt_json_int(j, "validation", line->check);
-	tt_json_int(j, "graph", line->graph);
-	tt_json_int(j, "blocking_collectives", line->blocking);
-	tt_json_int(j, "per_iter_timing", line->per_iter);
-	tt_json_int(j, "per_iter_skip", line->per_iter_skip);
-	tt_json_int(j, "parallel_init", line->parallel_init);
-	tt_json_int(j, "unalign", line->unalign);
-	tt_json_int(j, "average", line->average);
-	tt_json_int(j, "stream_null", line->null_stream);
-	tt_json_int(j, "local_register", line->reg);
-	tt_json_text(j, "transport", tt_line_setting(line->transport, "TUTTI_TRANSPORT"));
-	tt_json_text(j, "algo", tt_line_setting(line->algo, "TUTTI_ALGO"));
-	tt_json_text(j, "buffers", tt_buffers_names[line->buffers]);
-	tt_json_text(j, "place", tt_place_names[line->place]);
-	tt_json_text(j, "device", line->device);
-	tt_json_bool(j, "pin", line->pin);
-	tt_json_int(j, "seed", line->seed);
+		bench_json_int(j, "step_bytes", (long long)line->step_bytes);
+	bench_json_int(j, "warmup_iters", line->warmup);
+	bench_json_int(j, "iterations", line->iters);
+	bench_json_int(j, "aggregated_iterations", line->aggregate);
+	bench_json_int(j, "validation", line->check);
+	bench_json_int(j, "graph", line->graph);
+	bench_json_int(j, "blocking_collectives", line->blocking);
+	bench_json_int(j, "per_iter_timing", line->per_iter);
+	bench_json_int(j, "per_iter_skip", line->per_iter_skip);
+	bench_json_int(j, "parallel_init", line->parallel_init);
+	bench_json_int(j, "unalign", line->unalign);
+	bench_json_int(j, "average", line->average);
+	bench_json_int(j, "stream_null", line->null_stream);
+	bench_json_int(j, "local_register", line->reg);
+	bench_json_text(j, "transport", bench_options_setting(line->transport, "TUTTI_TRANSPORT"));
+	bench_json_text(j, "algo", bench_options_setting(line->algo, "TUTTI_ALGO"));
+	bench_json_text(j, "buffers", bench_buffers_names[line->buffers]);
+	bench_json_text(j, "place", bench_place_names[line->place]);
+	bench_json_text(j, "device", line->device);
+	bench_json_bool(j, "pin", line->pin);
+	bench_json_int(j, "seed", line->seed);
 }
 
-static void json_devices(struct tt_json *j, const struct tt_crew *c)
+static void json_devices(struct bench_json *j, const struct bench_thread *c)
 {
-	tt_json_open(j, "devices", '[');
+	bench_json_open(j, "devices", '[');
 	for (int r = 0; r < c->nranks; r++) {
-		tt_json_open(j, NULL, '{');
-		tt_json_int(j, "rank", r);
-		tt_json_int(j, "group", 0);
-		tt_json_int(j, "pid", c->cards[r].pid);
-		tt_json_text(j, "hostname", c->cards[r].host);
-		tt_json_int(j, "device", c->gpus ? c->gpus[r].ordinal : -1);
-		tt_json_text(j, "device_hex", c->gpus ? c->gpus[r].pci : "host memory");
-		tt_json_text(j, "device_info", c->gpus ? c->gpus[r].name : c->cards[r].cpu);
-		tt_json_close(j, '}');
+		bench_json_open(j, NULL, '{');
+		bench_json_int(j, "rank", r);
+		bench_json_int(j, "group", 0);
+		bench_json_int(j, "pid", c->cards[r].pid);
+		bench_json_text(j, "hostname", c->cards[r].host);
+		bench_json_int(j, "device", c->gpus ? c->gpus[r].ordinal : -1);
+		bench_json_text(j, "device_hex", c->gpus ? c->gpus[r].pci : "host memory");
+		bench_json_text(j, "device_info", c->gpus ? c->gpus[r].name : c->cards[r].cpu);
+		bench_json_close(j, '}');
 	}
-	tt_json_close(j, ']');
+	bench_json_close(j, ']');
 }
 
 /* Ours only, and not the secret. */
-static void json_env(struct tt_json *j)
+static void json_env(struct bench_json *j)
 {
-	tt_json_open(j, "env", '[');
+	bench_json_open(j, "env", '[');
 	for (char **e = environ; *e; e++)
 		if (!strncmp(*e, "TUTTI_", 6) && strncmp(*e, "TUTTI_SECRET=", 13))
-			tt_json_text(j, NULL, *e);
-	tt_json_close(j, ']');
+			bench_json_text(j, NULL, *e);
+	bench_json_close(j, ']');
 }
 
-void tt_results_head(struct tt_json *j, const struct tt_crew *c, int library)
+void bench_results_head(struct bench_json *j, const struct bench_thread *c, int library)
 {
 	char text[64];
 
-	tt_json_open(j, NULL, '{');
-	tt_json_int(j, "version", 3);
-	tt_now_text(text, sizeof(text));
-	tt_json_text(j, "start_time", text);
-	tt_json_open(j, "args", '[');
+	bench_json_open(j, NULL, '{');
+	bench_json_int(j, "version", 3);
+	bench_now_text(text, sizeof(text));
+	bench_json_text(j, "start_time", text);
+	bench_json_open(j, "args", '[');
 	for (int i = 0; i < c->line->argc; i++)
-		tt_json_text(j, NULL, c->line->argv[i]);
-	tt_json_close(j, ']');
+		bench_json_text(j, NULL, c->line->argv[i]);
+	bench_json_close(j, ']');
 	json_env(j);
-	tt_json_int(j, "nccl_version", library);
+	bench_json_int(j, "nccl_version", library);
 	snprintf(text, sizeof(text), "%d.%d.%d", library / 10000, library / 100 % 100,
 		 library % 100);
-	tt_json_text(j, "tutti_version", text);
-	tt_json_text(j, "program", c->tool);
-	tt_json_text(j, "clock", "CLOCK_MONOTONIC");
-	tt_json_text(j, "instruction_set", tt_reduce_isa());
-	tt_json_open(j, "config", '{');
+	bench_json_text(j, "tutti_version", text);
+	bench_json_text(j, "program", c->tool);
+	bench_json_text(j, "clock", "CLOCK_MONOTONIC");
+	bench_json_text(j, "instruction_set", tt_reduce_isa());
+	bench_json_open(j, "config", '{');
 	json_config(j, c->line);
-	tt_json_int(j, "nranks", c->nranks);
+	bench_json_int(j, "nranks", c->nranks);
 	json_devices(j, c);
 	if (c->gpus) {
-		tt_json_bool(j, "one_gpu", c->one_gpu);
-		tt_json_real(j, "copy_bw", c->copy_gbps);
-		tt_json_int(j, "copy_bytes", (long long)c->copy_bytes);
+		bench_json_bool(j, "one_gpu", c->one_gpu);
+		bench_json_real(j, "copy_bw", c->copy_gbps);
+		bench_json_int(j, "copy_bytes", (long long)c->copy_bytes);
 	}
-	tt_json_close(j, '}');
-	tt_json_open(j, "results", '[');
+	bench_json_close(j, '}');
+	bench_json_open(j, "results", '[');
 }
 
-static void json_figure(struct tt_json *j, const struct tt_line *line, const char *key,
-			const struct tt_figure *f)
+static void json_figure(struct bench_json *j, const struct bench_options *line, const char *key,
+			const struct bench_figure *f)
 {
 	if (!f->measured) {
-		tt_json_null(j, key);
+		bench_json_null(j, key);
 		return;
 	}
-	tt_json_open(j, key, '{');
-	tt_json_real(j, line->cpu_time ? "cpu_time" : "time",
+	bench_json_open(j, key, '{');
+	bench_json_real(j, line->cpu_time ? "cpu_time" : "time",
 		     line->cpu_time ? f->cpu_us : f->time_us);
-	tt_json_real(j, "alg_bw", f->alg_gbps);
-	tt_json_real(j, "bus_bw", f->bus_gbps);
+	bench_json_real(j, "alg_bw", f->alg_gbps);
+	bench_json_real(j, "bus_bw", f->bus_gbps);
 	if (f->wrong >= 0)
-		tt_json_int(j, "nwrong", f->wrong);
+		bench_json_int(j, "nwrong", f->wrong);
 	else
-		tt_json_null(j, "nwrong");
-	tt_json_real(j, "p50", f->p50_us);
-	tt_json_real(j, "p99", f->p99_us);
+		bench_json_null(j, "nwrong");
+	bench_json_real(j, "p50", f->p50_us);
+	bench_json_real(j, "p99", f->p99_us);
 	if (line->cuda)
-		tt_json_real(j, "call_time", f->cpu_us);
+		bench_json_real(j, "call_time", f->cpu_us);
 	if (f->memory_gbps > 0)
-		tt_json_real(j, "memory_bw", f->memory_gbps);
-	tt_json_int(j, "sent_bytes_shm", (long long)f->shm_bytes);
-	tt_json_int(j, "sent_bytes_tcp", (long long)f->tcp_bytes);
-	tt_json_int(j, "sent_bytes_verbs", (long long)f->verbs_bytes);
+		bench_json_real(j, "memory_bw", f->memory_gbps);
+	bench_json_int(j, "sent_bytes_shm", (long long)f->shm_bytes);
+	bench_json_int(j, "sent_bytes_tcp", (long long)f->tcp_bytes);
+	bench_json_int(j, "sent_bytes_verbs", (long long)f->verbs_bytes);
 	if (f->iter_us) {
-		tt_json_open(j, "times_us", '[');
+		bench_json_open(j, "times_us", '[');
 		for (int64_t i = 0; i < line->iters; i++)
-			tt_json_real(j, NULL, f->iter_us[i]);
-		tt_json_close(j, ']');
+			bench_json_real(j, NULL, f->iter_us[i]);
+		bench_json_close(j, ']');
 	}
-	tt_json_close(j, '}');
+	bench_json_close(j, '}');
 }
 
-void tt_results_row(struct tt_json *j, const struct tt_line *line, const struct tt_row *row)
+void bench_results_row(struct bench_json *j, const struct bench_options *line, const struct bench_row *row)
 {
-	const struct tt_cell *cell = row->cell;
+	const struct bench_cell *cell = row->cell;
 
-	tt_json_open(j, NULL, '{');
-	tt_json_int(j, "size", (long long)row->bytes);
-	tt_json_int(j, "count", (long long)cell->count);
-	tt_json_text(j, "type", tt_type_name(cell->type));
-	tt_json_text(j, "redop", tt_values_op_name(cell->op));
-	tt_json_int(j, "root", cell->root);
+	bench_json_open(j, NULL, '{');
+	bench_json_int(j, "size", (long long)row->bytes);
+	bench_json_int(j, "count", (long long)cell->count);
+	bench_json_text(j, "type", tt_type_name(cell->type));
+	bench_json_text(j, "redop", bench_values_op_name(cell->op));
+	bench_json_int(j, "root", cell->root);
 	json_figure(j, line, "out_of_place", &row->out);
 	json_figure(j, line, "in_place", &row->in);
-	tt_json_int(j, "actual_iterations", line->iters);
-	tt_json_text(j, "experiment_name", "");
-	tt_json_text(j, "algorithm", row->algorithm);
-	tt_json_text(j, "plan", row->plan);
-	tt_json_close(j, '}');
+	bench_json_int(j, "actual_iterations", line->iters);
+	bench_json_text(j, "experiment_name", "");
+	bench_json_text(j, "algorithm", row->algorithm);
+	bench_json_text(j, "plan", row->plan);
+	bench_json_close(j, '}');
 }
 
-void tt_results_foot(struct tt_json *j, const struct tt_totals *totals, double bus, int wrong,
+void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus, int wrong,
 		     const char *error)
 {
 	char text[32];
 
-	tt_json_close(j, ']');
-	tt_json_open(j, "out_of_bounds", '{');
-	tt_json_int(j, "count", wrong);
-	tt_json_bool(j, "okay", wrong == 0);
-	tt_json_close(j, '}');
-	tt_json_open(j, "average_bus_bandwidth", '{');
-	tt_json_real(j, "bandwidth", bus);
-	tt_json_text(j, "okay", "unchecked");
-	tt_json_close(j, '}');
+	bench_json_close(j, ']');
+	bench_json_open(j, "out_of_bounds", '{');
+	bench_json_int(j, "count", wrong);
+	bench_json_bool(j, "okay", wrong == 0);
+	bench_json_close(j, '}');
+	bench_json_open(j, "average_bus_bandwidth", '{');
+	bench_json_real(j, "bandwidth", bus);
+	bench_json_text(j, "okay", "unchecked");
+	bench_json_close(j, '}');
 	if (totals) {
-		tt_json_int(j, "sent_bytes_shm", (long long)totals->shm_bytes);
-		tt_json_int(j, "sent_bytes_tcp", (long long)totals->tcp_bytes);
-		tt_json_int(j, "sent_bytes_verbs", (long long)totals->verbs_bytes);
-		tt_json_int(j, "library_memory_bytes", (long long)totals->library_bytes);
-		tt_json_int(j, "buffer_memory_bytes", (long long)totals->buffer_bytes);
+		bench_json_int(j, "sent_bytes_shm", (long long)totals->shm_bytes);
+		bench_json_int(j, "sent_bytes_tcp", (long long)totals->tcp_bytes);
+		bench_json_int(j, "sent_bytes_verbs", (long long)totals->verbs_bytes);
+		bench_json_int(j, "library_memory_bytes", (long long)totals->library_bytes);
+		bench_json_int(j, "buffer_memory_bytes", (long long)totals->buffer_bytes);
 	}
-	tt_json_open(j, "errors", '[');
+	bench_json_open(j, "errors", '[');
 	if (error)
-		tt_json_text(j, NULL, error);
-	tt_json_close(j, ']');
-	tt_now_text(text, sizeof(text));
-	tt_json_text(j, "end_time", text);
-	tt_json_close(j, '}');
+		bench_json_text(j, NULL, error);
+	bench_json_close(j, ']');
+	bench_now_text(text, sizeof(text));
+	bench_json_text(j, "end_time", text);
+	bench_json_close(j, '}');
 	fputc('\n', j->to);
 }

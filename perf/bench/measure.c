@@ -14,9 +14,9 @@
 #include "perf/bench/ticks.h"
 
 struct run {
-	struct tt_crew *c;
-	const struct tt_cell *cell;
-	struct tt_perf_call *calls;      /* [nseats * slots] */
+	struct bench_thread *c;
+	const struct bench_cell *cell;
+	struct bench_call *calls;      /* [nseats * slots] */
 	uint64_t first;                  /* number of the first call of the latest batch */
 	int made;                        /* calls of the latest batch */
 	double wall_us, cpu_us;          /* of all timed iterations; cpu: of the calls alone */
@@ -33,7 +33,7 @@ static int by_size(const void *a, const void *b)
 
 static int failed(struct run *m, tuttiResult_t rc)
 {
-	return tt_crew_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective),
+	return bench_thread_complain(m->c, m->cell->algo, tt_collective_name(m->cell->bench->collective),
 				rc);
 }
 
@@ -42,8 +42,8 @@ static int failed(struct run *m, tuttiResult_t rc)
 static int wait_streams(struct run *m)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
-		const struct tt_seat *s = &m->c->seats[i];
-		tuttiResult_t rc = tt_seat_wait(s, s->comms[m->cell->algo]);
+		const struct bench_rank *s = &m->c->seats[i];
+		tuttiResult_t rc = bench_rank_wait(s, s->comms[m->cell->algo]);
 
 		if (rc)
 			return failed(m, rc);
@@ -71,21 +71,21 @@ static int write_inputs(struct run *m, uint64_t first, int calls, bool poison)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		for (int k = 0; k < calls && k < m->cell->slots; k++)
-			if (tt_seat_fill(&m->c->seats[i], m->c->line, m->cell, k,
+			if (bench_rank_fill(&m->c->seats[i], m->c->line, m->cell, k,
 					 first + (uint64_t)k, poison))
 				return 1;
-		if (m->c->line->buffers == TT_BUFFERS_COLD)
-			tt_seat_cool(&m->c->seats[i], m->cell);
+		if (m->c->line->buffers == BENCH_BUFFERS_COLD)
+			bench_rank_flush(&m->c->seats[i], m->cell);
 	}
 	return 0;
 }
 
-static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct tt_share *shares)
+static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct bench_share *shares)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		uint64_t wrong;
 
-		if (tt_seat_judge(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned,
+		if (bench_rank_check(&m->c->seats[i], m->c->line, m->cell, slot, number, poisoned,
 				  &wrong))
 			return 1;
 		shares[i].wrong += (int64_t)wrong;
@@ -94,7 +94,7 @@ static int judge(struct run *m, int slot, uint64_t number, bool poisoned, struct
 }
 
 /* One call that is not timed, on fresh data. */
-static int single(struct run *m, bool judged, struct tt_share *shares)
+static int single(struct run *m, bool judged, struct bench_share *shares)
 {
 	uint64_t number = m->c->calls++;
 	int rc = write_inputs(m, number, 1, true);
@@ -106,9 +106,9 @@ static int single(struct run *m, bool judged, struct tt_share *shares)
 	return rc || !judged ? rc : judge(m, 0, number, true, shares);
 }
 
-static int before(struct run *m, struct tt_share *shares)
+static int before(struct run *m, struct bench_share *shares)
 {
-	const struct tt_line *line = m->c->line;
+	const struct bench_options *line = m->c->line;
 	int rc = 0;
 
 	for (int64_t i = 0; !rc && (i == 0 || i < line->check); i++)
@@ -120,15 +120,15 @@ static int before(struct run *m, struct tt_share *shares)
 
 /* The results that the timed calls left; where each call
  * overwrote the input of the next, one more call. */
-static int after(struct run *m, struct tt_share *shares)
+static int after(struct run *m, struct bench_share *shares)
 {
-	const struct tt_line *line = m->c->line;
+	const struct bench_options *line = m->c->line;
 	int last = (m->made - 1) % m->cell->slots, rc = 0;
 
 	if (!line->check)
 		return 0;
 	if (m->cell->in_place &&
-	    (line->buffers == TT_BUFFERS_SAME || m->made > m->cell->slots || line->graph))
+	    (line->buffers == BENCH_BUFFERS_SAME || m->made > m->cell->slots || line->graph))
 		return single(m, true, shares);
 	for (int slot = m->cell->in_place ? 0 : last; slot <= last && !rc; slot++)
 		rc = judge(m, slot, m->first + (uint64_t)slot, false, shares);
@@ -140,9 +140,9 @@ static int after(struct run *m, struct tt_share *shares)
 /* The timed part of a batch. */
 static int time_batch(struct run *m, int iters)
 {
-	const struct tt_line *line = m->c->line;
-	double us = m->c->us_per_tick, start = tt_ticks_us(), apart = 0, wall;
-	uint64_t last = tt_ticks();
+	const struct bench_options *line = m->c->line;
+	double us = m->c->us_per_tick, start = bench_ticks_us(), apart = 0, wall;
+	uint64_t last = bench_ticks();
 	int rc = 0;
 
 	for (int i = 0; i < iters && !rc; i++) {
@@ -152,20 +152,20 @@ static int time_batch(struct run *m, int iters)
 		if (!rc && line->blocking)
 			rc = wait_streams(m);
 		if (!rc && line->blocking == 1)
-			rc = tt_crew_meet(m->c);
-		now = tt_ticks();
+			rc = bench_thread_barrier(m->c);
+		now = bench_ticks();
 		m->iter_us[m->done + i] = (double)(now - last) * us;
 		last = now;
 		if (!rc && line->blocking == 3) {
-			rc = tt_crew_meet(m->c);
-			last = tt_ticks();
+			rc = bench_thread_barrier(m->c);
+			last = bench_ticks();
 			apart += (double)(last - now) * us;
 		}
 	}
-	m->cpu_us += tt_ticks_us() - start - apart;
+	m->cpu_us += bench_ticks_us() - start - apart;
 	if (!rc)
 		rc = wait_streams(m);
-	wall = tt_ticks_us() - start - apart;
+	wall = bench_ticks_us() - start - apart;
 	m->wall_us += wall;
 	/* Calls that only queue have no time of their own. */
 	for (int i = 0; !line->null_stream && !line->blocking && i < iters; i++)
@@ -174,22 +174,22 @@ static int time_batch(struct run *m, int iters)
 	return rc;
 }
 
-static int replay(struct run *m, const struct tt_graph *graphs, int iters)
+static int replay(struct run *m, const struct bench_graph *graphs, int iters)
 {
 	double launches = (double)m->c->line->graph, start, wall;
-	int rc = tt_graph_launch(m->c, graphs);          /* the first takes it to the GPU */
+	int rc = bench_graph_launch(m->c, graphs);          /* the first takes it to the GPU */
 
 	if (!rc)
 		rc = wait_streams(m);
 	if (!rc)
-		rc = tt_crew_meet(m->c);
-	start = tt_ticks_us();
+		rc = bench_thread_barrier(m->c);
+	start = bench_ticks_us();
 	for (int64_t i = 0; i < m->c->line->graph && !rc; i++)
-		rc = tt_graph_launch(m->c, graphs);
-	m->cpu_us += (tt_ticks_us() - start) / launches;
+		rc = bench_graph_launch(m->c, graphs);
+	m->cpu_us += (bench_ticks_us() - start) / launches;
 	if (!rc)
 		rc = wait_streams(m);
-	wall = (tt_ticks_us() - start) / launches;
+	wall = (bench_ticks_us() - start) / launches;
 	m->wall_us += wall;
 	for (int i = 0; i < iters; i++)
 		m->iter_us[m->done + i] = wall / iters;
@@ -200,26 +200,26 @@ static int replay(struct run *m, const struct tt_graph *graphs, int iters)
 /* The timed part of a batch, its calls captured before. */
 static int time_graph(struct run *m, int iters)
 {
-	struct tt_graph *graphs = calloc((size_t)m->c->nseats, sizeof(*graphs));
-	int rc = graphs ? tt_graph_begin(m->c) : 1;
+	struct bench_graph *graphs = calloc((size_t)m->c->nseats, sizeof(*graphs));
+	int rc = graphs ? bench_graph_begin(m->c) : 1;
 
 	for (int i = 0; i < iters && !rc; i++)
 		rc = iterate(m, (int)(i * m->c->line->aggregate % m->cell->slots),
 			     m->c->line->aggregate);
 	if (!rc)
-		rc = tt_graph_end(m->c, graphs);
+		rc = bench_graph_end(m->c, graphs);
 	if (!rc)
 		rc = replay(m, graphs, iters);
 	if (graphs)
-		tt_graph_free(m->c, graphs);
+		bench_graph_free(m->c, graphs);
 	free(graphs);
 	return rc;
 }
 
 static int time_all(struct run *m)
 {
-	const struct tt_line *line = m->c->line;
-	bool same = line->buffers == TT_BUFFERS_SAME;
+	const struct bench_options *line = m->c->line;
+	bool same = line->buffers == BENCH_BUFFERS_SAME;
 	int64_t most = same ? line->iters : m->cell->slots / line->aggregate;
 	int rc = 0;
 
@@ -233,7 +233,7 @@ static int time_all(struct run *m)
 		m->c->calls += (uint64_t)m->made;
 		rc = write_inputs(m, m->first, m->made, false);
 		if (!rc)
-			rc = tt_crew_meet(m->c);
+			rc = bench_thread_barrier(m->c);
 		if (!rc)
 			rc = line->graph ? time_graph(m, (int)iters) : time_batch(m, (int)iters);
 	}
@@ -242,7 +242,7 @@ static int time_all(struct run *m)
 
 /* ---- what this thread measured --------------------------------------------------------------- */
 
-static void count_bytes(struct run *m, struct tt_share *shares, int sign)
+static void count_bytes(struct run *m, struct bench_share *shares, int sign)
 {
 	for (int i = 0; i < m->c->nseats; i++) {
 		tuttiCounters_t n = { .size = sizeof(n) };
@@ -254,9 +254,9 @@ static void count_bytes(struct run *m, struct tt_share *shares, int sign)
 	}
 }
 
-static void fill_shares(struct run *m, struct tt_share *shares)
+static void fill_shares(struct run *m, struct bench_share *shares)
 {
-	const struct tt_line *line = m->c->line;
+	const struct bench_options *line = m->c->line;
 	size_t n = (size_t)line->iters, calls = n * (size_t)line->aggregate,
 	       runs = line->graph ? (size_t)line->graph + 1 : 1;
 	double *sorted = malloc(n * sizeof(*sorted));
@@ -269,9 +269,9 @@ static void fill_shares(struct run *m, struct tt_share *shares)
 		shares[i].time_us = m->wall_us / (double)calls;
 		shares[i].cpu_us = m->cpu_us / (double)calls;
 		shares[i].p50_us =
-			sorted ? tt_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
+			sorted ? bench_quantile(sorted, n, 0.50) / (double)line->aggregate : 0;
 		shares[i].p99_us =
-			sorted ? tt_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
+			sorted ? bench_quantile(sorted, n, 0.99) / (double)line->aggregate : 0;
 		shares[i].shm_bytes /= calls * runs;
 		shares[i].tcp_bytes /= calls * runs;
 		shares[i].verbs_bytes /= calls * runs;
@@ -279,9 +279,9 @@ static void fill_shares(struct run *m, struct tt_share *shares)
 	free(sorted);
 }
 
-static int prepare(struct run *m, struct tt_share **ret_shares)
+static int prepare(struct run *m, struct bench_share **ret_shares)
 {
-	struct tt_crew *c = m->c;
+	struct bench_thread *c = m->c;
 	int slots = m->cell->slots;
 
 	m->calls = calloc((size_t)(c->nseats * slots), sizeof(*m->calls));
@@ -293,15 +293,15 @@ static int prepare(struct run *m, struct tt_share **ret_shares)
 		return 1;
 	}
 	for (int i = 0; i < c->nseats * slots; i++)
-		m->calls[i] = tt_seat_call(&c->seats[i / slots], c->line, m->cell, i % slots);
+		m->calls[i] = bench_rank_call(&c->seats[i / slots], c->line, m->cell, i % slots);
 	return 0;
 }
 
-int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *ret_figure)
+int bench_measure(struct bench_thread *c, const struct bench_cell *cell, struct bench_figure *ret_figure)
 {
 	struct run m = { .c = c, .cell = cell };
-	struct tt_figure f = { .wrong = -1 };
-	struct tt_share *shares = NULL;
+	struct bench_figure f = { .wrong = -1 };
+	struct bench_share *shares = NULL;
 	int rc = prepare(&m, &shares);
 
 	if (!rc)
@@ -315,10 +315,10 @@ int tt_measure(struct tt_crew *c, const struct tt_cell *cell, struct tt_figure *
 		rc = after(&m, shares);
 	if (!rc) {
 		fill_shares(&m, shares);
-		rc = tt_figure_of(c, cell, shares, &f);
+		rc = bench_figure_of(c, cell, shares, &f);
 	}
 	if (!rc && c->line->per_iter)
-		rc = tt_figure_slowest(c, m.iter_us, &f);
+		rc = bench_figure_slowest(c, m.iter_us, &f);
 	free(m.calls);
 	free(m.iter_us);
 	free(shares);

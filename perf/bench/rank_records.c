@@ -11,9 +11,9 @@
 #include "perf/bench/bench.h"
 #include "tools/host.h"
 
-static int exchange_cards(struct tt_crew *c)
+static int exchange_cards(struct bench_thread *c)
 {
-	struct tt_rank_card *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct bench_rank_record *mine = calloc((size_t)c->nseats, sizeof(*mine));
 	int rc;
 
 	c->cards = calloc((size_t)c->nranks, sizeof(*c->cards));
@@ -25,19 +25,19 @@ static int exchange_cards(struct tt_crew *c)
 	}
 	for (int i = 0; i < c->nseats; i++) {
 		gethostname(mine[i].host, sizeof(mine[i].host) - 1);
-		tt_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
+		tool_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
 		mine[i].pid = getpid();
-		mine[i].free_bytes = tt_host_free_bytes();
+		mine[i].free_bytes = tool_host_free_bytes();
 	}
-	rc = tt_crew_gather(c, mine, sizeof(*mine), c->cards);
+	rc = bench_thread_gather(c, mine, sizeof(*mine), c->cards);
 	free(mine);
 	return rc;
 }
 
 /* The lowest rank of the host says it. */
-static int check_memory(struct tt_crew *c)
+static int check_memory(struct bench_thread *c)
 {
-	uint64_t each = tt_seat_bytes(c->line, c->bench);
+	uint64_t each = bench_rank_bytes(c->line, c->bench);
 	int verdict = 0;
 
 	for (int r = 0; r < c->nranks; r++) {
@@ -67,7 +67,7 @@ static int check_memory(struct tt_crew *c)
 }
 
 /* How many ranks of its host are before this one? */
-static int local_rank(const struct tt_crew *c, int rank)
+static int local_rank(const struct bench_thread *c, int rank)
 {
 	int before = 0;
 
@@ -76,7 +76,7 @@ static int local_rank(const struct tt_crew *c, int rank)
 	return before;
 }
 
-int tt_crew_local_index(const struct tt_crew *c)
+int bench_thread_local_index(const struct bench_thread *c)
 {
 	return local_rank(c, c->first) / c->nseats;
 }
@@ -84,15 +84,15 @@ int tt_crew_local_index(const struct tt_crew *c)
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
 /* Rank 0 also measures what its device can copy, while the others have nothing to do. */
-static int take_gpu(struct tt_crew *c, struct tt_seat *s, struct tt_gpu_card *card)
+static int take_gpu(struct bench_thread *c, struct bench_rank *s, struct bench_gpu_record *card)
 {
-	int rc = tt_cuda_device_take(c->line->ordinal, local_rank(c, s->rank), &s->gpu);
+	int rc = tool_cuda_device_take(c->line->ordinal, local_rank(c, s->rank), &s->gpu);
 
 	if (!rc && s->rank == 0)
-		rc = tt_cuda_device_copy_gbps(&s->gpu, &c->copy_gbps, &c->copy_bytes);
+		rc = tool_cuda_device_copy_gbps(&s->gpu, &c->copy_gbps, &c->copy_bytes);
 	if (!rc && (rc = s->gpu.cu->stream_create(&s->own, TT_CU_STREAM_APART)))
 		rc = tt_cuda_fail(rc, "a stream on device %d", s->gpu.ordinal);
-	*card = (struct tt_gpu_card){ .failed = rc != 0,
+	*card = (struct bench_gpu_record){ .failed = rc != 0,
 				      .ordinal = s->gpu.ordinal,
 				      .uuid = s->gpu.uuid };
 	memcpy(card->name, s->gpu.name, sizeof(card->name));
@@ -101,7 +101,7 @@ static int take_gpu(struct tt_crew *c, struct tt_seat *s, struct tt_gpu_card *ca
 }
 
 /* The lowest rank that has no GPU says so. */
-static int judge_gpus(struct tt_crew *c, const char *why)
+static int judge_gpus(struct bench_thread *c, const char *why)
 {
 	c->one_gpu = true;
 	for (int r = 0; r < c->nranks; r++) {
@@ -118,9 +118,9 @@ static int judge_gpus(struct tt_crew *c, const char *why)
 	return 0;
 }
 
-static int take_gpus(struct tt_crew *c)
+static int take_gpus(struct bench_thread *c)
 {
-	struct tt_gpu_card *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct bench_gpu_record *mine = calloc((size_t)c->nseats, sizeof(*mine));
 	char why[512] = "";
 	int rc;
 
@@ -134,12 +134,12 @@ static int take_gpus(struct tt_crew *c)
 	for (int i = 0; i < c->nseats; i++)
 		if (take_gpu(c, &c->seats[i], &mine[i]) && !*why)
 			snprintf(why, sizeof(why), "%s", tt_error_text());
-	rc = tt_crew_gather(c, mine, sizeof(*mine), c->gpus);
+	rc = bench_thread_gather(c, mine, sizeof(*mine), c->gpus);
 	free(mine);
 	return rc ? rc : judge_gpus(c, why);
 }
 
-int tt_crew_know(struct tt_crew *c)
+int bench_thread_exchange_records(struct bench_thread *c)
 {
 	int rc = exchange_cards(c);
 

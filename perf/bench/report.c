@@ -19,11 +19,11 @@ struct report_sum {
 	int cells, wrong;                /* cells; those with a wrong value */
 };
 
-struct tt_report {
-	const struct tt_line *line;
-	const struct tt_crew *crew;
+struct bench_report {
+	const struct bench_options *line;
+	const struct bench_thread *crew;
 	const char *tool;
-	struct tt_json json;
+	struct bench_json json;
 	char *text;                      /* of the JSON file, so far */
 	size_t bytes;
 	struct report_sum sum;
@@ -31,7 +31,7 @@ struct tt_report {
 	int rows;
 };
 
-const char *tt_fit(char *text, int width, double value)
+const char *bench_fit(char *text, int width, double value)
 {
 	for (int digits = 2; digits >= 0; digits--)
 		if (snprintf(text, (size_t)width + 1, "%*.*f", width, digits, value) <= width)
@@ -42,9 +42,9 @@ const char *tt_fit(char *text, int width, double value)
 
 /* ---- the head of the page -------------------------------------------------------------------- */
 
-static void print_head(const struct tt_report *r, int library)
+static void print_head(const struct bench_report *r, int library)
 {
-	const struct tt_line *line = r->line;
+	const struct bench_options *line = r->line;
 
 	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000,
 	       library / 100 % 100, library % 100, TUTTI_VERSION_CODE, library);
@@ -58,9 +58,9 @@ static void print_head(const struct tt_report *r, int library)
 	       (int)line->aggregate, (int)line->check, (int)line->graph, (int)line->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
 	       "instruction set: %s seed: %lld\n",
-	       r->crew->nranks, tt_line_setting(line->transport, "TUTTI_TRANSPORT"),
-	       tt_line_setting(line->algo, "TUTTI_ALGO"), tt_buffers_names[line->buffers],
-	       tt_place_names[line->place], (int)line->reg,
+	       r->crew->nranks, bench_options_setting(line->transport, "TUTTI_TRANSPORT"),
+	       bench_options_setting(line->algo, "TUTTI_ALGO"), bench_buffers_names[line->buffers],
+	       bench_place_names[line->place], (int)line->reg,
 	       line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
 	if (line->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
@@ -73,9 +73,9 @@ static void print_head(const struct tt_report *r, int library)
 }
 
 /* What the figures of a GPU are, and what they are to be held against. */
-static void print_yardstick(const struct tt_report *r)
+static void print_yardstick(const struct bench_report *r)
 {
-	const struct tt_crew *c = r->crew;
+	const struct bench_thread *c = r->crew;
 
 	printf("# device memory, timed by the host's clock from the first call to the end of the stream%s\n",
 	       r->line->graph ? ", calls captured before, graph replayed" : "");
@@ -86,14 +86,14 @@ static void print_yardstick(const struct tt_report *r)
 		       "/copy is its part of the copies'\n");
 }
 
-static void print_devices(const struct tt_report *r)
+static void print_devices(const struct bench_report *r)
 {
 	if (r->line->cuda)
 		print_yardstick(r);
 	printf("#\n# Using devices\n");
 	for (int i = 0; i < r->crew->nranks; i++) {
-		const struct tt_rank_card *card = &r->crew->cards[i];
-		const struct tt_gpu_card *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
+		const struct bench_rank_record *card = &r->crew->cards[i];
+		const struct bench_gpu_record *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
 
 		if (gpu) {
 			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0,
@@ -106,9 +106,9 @@ static void print_devices(const struct tt_report *r)
 	fflush(stdout);
 }
 
-struct tt_report *tt_report_open(const struct tt_crew *c)
+struct bench_report *bench_report_open(const struct bench_thread *c)
 {
-	struct tt_report *r = calloc(1, sizeof(*r));
+	struct bench_report *r = calloc(1, sizeof(*r));
 	int library = 0;
 
 	if (r)
@@ -123,13 +123,13 @@ struct tt_report *tt_report_open(const struct tt_crew *c)
 	r->tool = c->tool;
 	r->progress = isatty(STDERR_FILENO);
 	tuttiGetVersion(&library);
-	tt_results_head(&r->json, c, library);
+	bench_results_head(&r->json, c, library);
 	print_head(r, library);
 	print_devices(r);
 	return r;
 }
 
-void tt_report_note(const char *name, const char *reason)
+void bench_report_note(const char *name, const char *reason)
 {
 	printf("# %s is left out: %s\n", name, reason);
 }
@@ -137,7 +137,7 @@ void tt_report_note(const char *name, const char *reason)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Two lines: the columns' names and their units. Theirs, then ours. */
-static void print_names(const struct tt_line *line, bool units)
+static void print_names(const struct bench_options *line, bool units)
 {
 	const char *time_name = units ? "(us)" : line->cpu_time ? "cputime" : "time";
 
@@ -164,7 +164,7 @@ static void print_names(const struct tt_line *line, bool units)
 	printf(" %s\n", units ? "" : "algorithm");
 }
 
-void tt_report_table(struct tt_report *r)
+void bench_report_table(struct bench_report *r)
 {
 	printf("#\n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
 	if (r->line->per_iter)
@@ -177,12 +177,12 @@ void tt_report_table(struct tt_report *r)
 	fflush(stdout);
 }
 
-void tt_report_progress(struct tt_report *r, const struct tt_cell *cell, const char *algo)
+void bench_report_progress(struct bench_report *r, const struct bench_cell *cell, const char *algo)
 {
 	if (!r->progress)
 		return;
 	fprintf(stderr, "\r# row %d: %zu %s %s %s ...\033[K\r", r->rows + 1, cell->count,
-		tt_type_name(cell->type), tt_values_op_name(cell->op), algo);
+		tt_type_name(cell->type), bench_values_op_name(cell->op), algo);
 	fflush(stderr);
 }
 
@@ -198,7 +198,7 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct spread spread_of(const struct tt_line *line, const struct tt_figure *f)
+static struct spread spread_of(const struct bench_options *line, const struct bench_figure *f)
 {
 	size_t skip = (size_t)line->per_iter_skip, n = (size_t)line->iters - skip;
 	double *sorted = malloc(n * sizeof(*sorted)), mean = 0, square = 0;
@@ -212,13 +212,13 @@ static struct spread spread_of(const struct tt_line *line, const struct tt_figur
 		mean += sorted[i] / (double)n;
 	for (size_t i = 0; i < n; i++)
 		square += (sorted[i] - mean) * (sorted[i] - mean) / (double)n;
-	s = (struct spread){ sorted[0], sorted[n - 1], tt_quantile(sorted, n, 0.99),
+	s = (struct spread){ sorted[0], sorted[n - 1], bench_quantile(sorted, n, 0.99),
 			     mean > 0 ? 100 * sqrt(square) / mean : 0 };
 	free(sorted);
 	return s;
 }
 
-static void print_figure(const struct tt_line *line, const struct tt_figure *f)
+static void print_figure(const struct bench_options *line, const struct bench_figure *f)
 {
 	char t[16], a[16], b[16], c[16];
 
@@ -228,8 +228,8 @@ static void print_figure(const struct tt_line *line, const struct tt_figure *f)
 			printf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A");
 		return;
 	}
-	printf("  %7s  %6s  %6s", tt_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us),
-	       tt_fit(a, 6, f->alg_gbps), tt_fit(b, 6, f->bus_gbps));
+	printf("  %7s  %6s  %6s", bench_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us),
+	       bench_fit(a, 6, f->alg_gbps), bench_fit(b, 6, f->bus_gbps));
 	if (f->wrong >= 0)
 		printf("  %6g", (double)f->wrong);
 	else
@@ -237,33 +237,33 @@ static void print_figure(const struct tt_line *line, const struct tt_figure *f)
 	if (line->per_iter) {
 		struct spread s = spread_of(line, f);
 
-		printf("  %7s  %7s  %7s  %7s", tt_fit(t, 7, s.least), tt_fit(a, 7, s.most),
-		       tt_fit(b, 7, s.p99), tt_fit(c, 7, s.percent));
+		printf("  %7s  %7s  %7s  %7s", bench_fit(t, 7, s.least), bench_fit(a, 7, s.most),
+		       bench_fit(b, 7, s.p99), bench_fit(c, 7, s.percent));
 	}
 }
 
-static void print_quantiles(const struct tt_figure *f)
+static void print_quantiles(const struct bench_figure *f)
 {
 	char a[16], b[16];
 
-	printf("  %7s  %7s", f->measured ? tt_fit(a, 7, f->p50_us) : "N/A",
-	       f->measured ? tt_fit(b, 7, f->p99_us) : "N/A");
+	printf("  %7s  %7s", f->measured ? bench_fit(a, 7, f->p50_us) : "N/A",
+	       f->measured ? bench_fit(b, 7, f->p99_us) : "N/A");
 }
 
 /* The GPU's columns: until the call had returned; its memory's traffic, and which part of the
  * copies' that is. */
-static void print_gpu(const struct tt_report *r, const struct tt_figure *f)
+static void print_gpu(const struct bench_report *r, const struct bench_figure *f)
 {
 	char a[16], b[16], c[16];
 	bool shared = f->measured && f->memory_gbps > 0;
 
-	printf("  %8s  %8s  %8s", f->measured ? tt_fit(a, 8, f->cpu_us) : "N/A",
-	       shared ? tt_fit(b, 8, f->memory_gbps) : "N/A",
-	       shared && r->crew->copy_gbps > 0 ? tt_fit(c, 8, f->memory_gbps / r->crew->copy_gbps)
+	printf("  %8s  %8s  %8s", f->measured ? bench_fit(a, 8, f->cpu_us) : "N/A",
+	       shared ? bench_fit(b, 8, f->memory_gbps) : "N/A",
+	       shared && r->crew->copy_gbps > 0 ? bench_fit(c, 8, f->memory_gbps / r->crew->copy_gbps)
 						: "N/A");
 }
 
-static void add(struct report_sum *sum, const struct tt_figure *f)
+static void add(struct report_sum *sum, const struct bench_figure *f)
 {
 	if (!f->measured)
 		return;
@@ -272,18 +272,18 @@ static void add(struct report_sum *sum, const struct tt_figure *f)
 	sum->wrong += f->wrong > 0;
 }
 
-void tt_report_row(struct tt_report *r, const struct tt_row *row)
+void bench_report_row(struct bench_report *r, const struct bench_row *row)
 {
-	const struct tt_cell *cell = row->cell;
+	const struct bench_cell *cell = row->cell;
 	char text[32];
 
 	if (r->progress)
 		fprintf(stderr, "\r\033[K");
 	printf("%12lli  %12lli  %8s  %6s  %6i", (long long)row->bytes, (long long)cell->count,
-	       tt_type_name(cell->type), tt_values_op_name(cell->op), cell->root);
+	       tt_type_name(cell->type), bench_values_op_name(cell->op), cell->root);
 	print_figure(r->line, &row->out);
 	print_figure(r->line, &row->in);
-	tt_now_text(text, sizeof(text));
+	bench_now_text(text, sizeof(text));
 	if (r->line->timestamps)
 		printf("%21s", text);
 	print_quantiles(&row->out);
@@ -294,7 +294,7 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 	}
 	printf("  %s\n", row->algorithm);
 	fflush(stdout);
-	tt_results_row(&r->json, r->line, row);
+	bench_results_row(&r->json, r->line, row);
 	add(&r->sum, &row->out);
 	add(&r->sum, &row->in);
 	r->rows++;
@@ -302,7 +302,7 @@ void tt_report_row(struct tt_report *r, const struct tt_row *row)
 
 /* ---- the foot -------------------------------------------------------------------------------- */
 
-static void print_foot(const struct tt_report *r, const struct tt_totals *totals, double bus,
+static void print_foot(const struct bench_report *r, const struct bench_totals *totals, double bus,
 		       const char *error)
 {
 	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong,
@@ -328,16 +328,16 @@ static void print_foot(const struct tt_report *r, const struct tt_totals *totals
 	fflush(stdout);
 }
 
-int tt_report_close(struct tt_report *r, const struct tt_totals *totals, const char *error)
+int bench_report_close(struct bench_report *r, const struct bench_totals *totals, const char *error)
 {
 	double bus = r->sum.cells ? r->sum.bus / r->sum.cells : 0;
 	int rc = r->sum.wrong != 0;
 
 	print_foot(r, totals, bus, error);
-	rc = tt_output_end(r->tool, rc);
-	tt_results_foot(&r->json, totals, bus, r->sum.wrong, error);
+	rc = tool_output_end(r->tool, rc);
+	bench_results_foot(&r->json, totals, bus, r->sum.wrong, error);
 	if (fclose(r->json.to) ||
-	    (r->line->json && tt_write_file(r->line->json, r->text, r->bytes))) {
+	    (r->line->json && bench_write_file(r->line->json, r->text, r->bytes))) {
 		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "",
 			strerror(errno));
 		rc = 1;

@@ -13,7 +13,7 @@
 /* ---- one row --------------------------------------------------------------------------------- */
 
 /* "algorithm ring transport shm ...": the plan in words, and its second word. */
-static void describe(struct tt_crew *c, const struct tt_cell *cell, struct tt_row *row)
+static void describe(struct bench_thread *c, const struct bench_cell *cell, struct bench_row *row)
 {
 	const char *collective = tt_collective_name(cell->bench->collective);
 
@@ -28,7 +28,7 @@ static void describe(struct tt_crew *c, const struct tt_cell *cell, struct tt_ro
 		snprintf(row->algorithm, sizeof(row->algorithm), "%s", c->algo_names[cell->algo]);
 }
 
-static void set_size(struct tt_cell *cell, uint64_t size, int nranks)
+static void set_size(struct bench_cell *cell, uint64_t size, int nranks)
 {
 	size_t sent = cell->bench->send_all ? (size_t)nranks : 1,
 	       got = cell->bench->recv_all ? (size_t)nranks : 1;
@@ -38,37 +38,37 @@ static void set_size(struct tt_cell *cell, uint64_t size, int nranks)
 	cell->recv_bytes = cell->count * cell->esize * got;
 }
 
-static int run_row(struct tt_crew *c, struct tt_cell *cell)
+static int run_row(struct bench_thread *c, struct bench_cell *cell)
 {
-	const struct tt_line *line = c->line;
-	struct tt_row row = { .cell = cell };
+	const struct bench_options *line = c->line;
+	struct bench_row row = { .cell = cell };
 	int rc = 0;
 
 	row.bytes = cell->send_bytes > cell->recv_bytes ? cell->send_bytes : cell->recv_bytes;
-	tt_cell_slots(cell, line);
+	bench_cell_slots(cell, line);
 	if (c->report)
-		tt_report_progress(c->report, cell, c->algo_names[cell->algo]);
-	if (line->place != TT_PLACE_IN || !cell->bench->in_place) {
+		bench_report_progress(c->report, cell, c->algo_names[cell->algo]);
+	if (line->place != BENCH_PLACE_IN || !cell->bench->in_place) {
 		cell->in_place = false;
-		rc = tt_measure(c, cell, &row.out);
+		rc = bench_measure(c, cell, &row.out);
 	}
-	if (!rc && line->place != TT_PLACE_OUT && cell->bench->in_place) {
+	if (!rc && line->place != BENCH_PLACE_OUT && cell->bench->in_place) {
 		cell->in_place = true;
-		rc = tt_measure(c, cell, &row.in);
+		rc = bench_measure(c, cell, &row.in);
 	}
 	c->wrong |= row.out.wrong > 0 || row.in.wrong > 0;
 	if (!rc && c->report) {
 		describe(c, cell, &row);
-		tt_report_row(c->report, &row);
+		bench_report_row(c->report, &row);
 	}
 	free(row.out.iter_us);
 	free(row.in.iter_us);
 	return rc;
 }
 
-static int run_sizes(struct tt_crew *c, struct tt_cell *cell)
+static int run_sizes(struct bench_thread *c, struct bench_cell *cell)
 {
-	const struct tt_line *line = c->line;
+	const struct bench_options *line = c->line;
 	uint64_t size = line->min_bytes, next;
 	int rc = 0;
 
@@ -84,7 +84,7 @@ static int run_sizes(struct tt_crew *c, struct tt_cell *cell)
 	return rc;
 }
 
-static int run_cycles(struct tt_crew *c, struct tt_cell *cell)
+static int run_cycles(struct bench_thread *c, struct bench_cell *cell)
 {
 	int rc = 0;
 
@@ -93,7 +93,7 @@ static int run_cycles(struct tt_crew *c, struct tt_cell *cell)
 	return rc;
 }
 
-static int run_roots(struct tt_crew *c, struct tt_cell *cell)
+static int run_roots(struct bench_thread *c, struct bench_cell *cell)
 {
 	int first = (int)c->line->root, last = first, rc = 0;
 
@@ -110,66 +110,66 @@ static int run_roots(struct tt_crew *c, struct tt_cell *cell)
 
 /* ---- types and operations -------------------------------------------------------------------- */
 
-static int make_mulsum(struct tt_crew *c, struct tt_seat *s, const struct tt_cell *cell)
+static int make_mulsum(struct bench_thread *c, struct bench_rank *s, const struct bench_cell *cell)
 {
 	char scalar[8];
 
-	tt_element_set(scalar, 0, cell->type, tt_values_scalar(s->rank));
+	tt_element_set(scalar, 0, cell->type, bench_values_scalar(s->rank));
 	for (int a = 0; a < c->algos; a++) {
 		tuttiResult_t rc = tuttiRedOpCreatePreMulSum(&s->mulsum[a], scalar, cell->type,
 							     tuttiScalarHostImmediate, s->comms[a]);
 
 		if (rc)
-			return tt_crew_complain(c, a, "pre-multiplied sum", rc);
+			return bench_thread_complain(c, a, "pre-multiplied sum", rc);
 	}
 	return 0;
 }
 
-static int run_op(struct tt_crew *c, tuttiDataType_t type, int op)
+static int run_op(struct bench_thread *c, tuttiDataType_t type, int op)
 {
-	struct tt_cell cell = {
+	struct bench_cell cell = {
 		.bench = c->bench, .esize = tt_type_bytes(type), .type = type, .op = op
 	};
 	uint64_t seed = (uint64_t)c->line->seed;
 	int rc = 0;
 
 	for (int i = 0; i < c->nseats && !rc; i++) {
-		struct tt_seat *s = &c->seats[i];
+		struct bench_rank *s = &c->seats[i];
 
-		tt_values_input(s->input, type, op, c->nranks, s->rank, seed);
-		if (op != TT_NO_OP)
-			tt_values_result(s->result, type, op, c->nranks, seed);
-		if (op == TT_MULSUM)
+		bench_values_input(s->input, type, op, c->nranks, s->rank, seed);
+		if (op != BENCH_NO_OP)
+			bench_values_result(s->result, type, op, c->nranks, seed);
+		if (op == BENCH_MULSUM)
 			rc = make_mulsum(c, s, &cell);
 	}
 	if (!rc)
 		rc = run_roots(c, &cell);
-	for (int i = 0; i < c->nseats && !rc && op == TT_MULSUM; i++)
+	for (int i = 0; i < c->nseats && !rc && op == BENCH_MULSUM; i++)
 		for (int a = 0; a < c->algos; a++)
 			tuttiRedOpDestroy(c->seats[i].mulsum[a], c->seats[i].comms[a]);
 	return rc;
 }
 
-static int run_type(struct tt_crew *c, tuttiDataType_t type)
+static int run_type(struct bench_thread *c, tuttiDataType_t type)
 {
-	bool all = c->line->op == TT_ALL_OPS;
-	int first = all ? 0 : c->line->op, last = all ? TT_MULSUM : c->line->op, rc = 0;
+	bool all = c->line->op == BENCH_ALL_OPS;
+	int first = all ? 0 : c->line->op, last = all ? BENCH_MULSUM : c->line->op, rc = 0;
 
 	if (!c->bench->combines)
-		return run_op(c, type, TT_NO_OP);
+		return run_op(c, type, BENCH_NO_OP);
 	for (int op = first; op <= last && !rc; op++)
-		if (tt_values_defined(op, type))
+		if (bench_values_defined(op, type))
 			rc = run_op(c, type, op);
 	return rc;
 }
 
-int tt_sweep(struct tt_crew *c)
+int bench_sweep(struct bench_thread *c)
 {
-	bool all = c->line->type == TT_ALL_TYPES;
+	bool all = c->line->type == BENCH_ALL_TYPES;
 	int first = all ? 0 : c->line->type, last = all ? tuttiNumTypes - 1 : c->line->type, rc = 0;
 
 	if (c->report)
-		tt_report_table(c->report);
+		bench_report_table(c->report);
 	for (int type = first; type <= last && !rc; type++)
 		rc = run_type(c, (tuttiDataType_t)type);
 	return rc;

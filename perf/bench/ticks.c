@@ -5,7 +5,7 @@
 
 #include "perf/bench/bench.h"
 
-double tt_quantile(const double *sorted, size_t n, double q)
+double bench_quantile(const double *sorted, size_t n, double q)
 {
 	double exact = q * (double)n;
 	size_t rank = (size_t)exact;
@@ -15,12 +15,12 @@ double tt_quantile(const double *sorted, size_t n, double q)
 	return sorted[rank ? rank - 1 : 0];
 }
 
-double tt_us_per_tick(void)
+double bench_us_per_tick(void)
 {
-	double start = tt_ticks_us();
-	uint64_t first = tt_ticks();
+	double start = bench_ticks_us();
+	uint64_t first = bench_ticks();
 
-	while (tt_ticks_us() - start < 2000)
+	while (bench_ticks_us() - start < 2000)
 		;
-	return (tt_ticks_us() - start) / (double)(tt_ticks() - first);
+	return (bench_ticks_us() - start) / (double)(bench_ticks() - first);
 }

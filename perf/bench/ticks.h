@@ -2,17 +2,17 @@
  * ticks.h - clocks of measure.c: the wall's for batches; the processor's own, which costs least,
  * for single calls
  */
-#ifndef TT_TICKS_H
-#define TT_TICKS_H
+#ifndef BENCH_TICKS_H
+#define BENCH_TICKS_H
 
 #include "base/base.h"
 
-static inline double tt_ticks_us(void)
+static inline double bench_ticks_us(void)
 {
 	return (double)tt_now_ns() / 1000;
 }
 
-static inline uint64_t tt_ticks(void)
+static inline uint64_t bench_ticks(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
 	return __builtin_ia32_rdtsc();

@@ -48,17 +48,17 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-const char *tt_values_op_name(int op)
+const char *bench_values_op_name(int op)
 {
-	return op == TT_NO_OP ? "none" : op == TT_MULSUM ? "mulsum" : tt_op_name((tuttiRedOp_t)op);
+	return op == BENCH_NO_OP ? "none" : op == BENCH_MULSUM ? "mulsum" : tt_op_name((tuttiRedOp_t)op);
 }
 
-bool tt_values_defined(int op, tuttiDataType_t type)
+bool bench_values_defined(int op, tuttiDataType_t type)
 {
 	return tt_type_is_integer(type) || (op != tuttiBand && op != tuttiBor && op != tuttiBxor);
 }
 
-int tt_values_scalar(int rank)
+int bench_values_scalar(int rank)
 {
 	return 1 + rank % 2;
 }
@@ -82,7 +82,7 @@ static uint64_t exact_limit(tuttiDataType_t type)
 
 static uint64_t scalar_of(const struct recipe *c, int rank)
 {
-	return c->op == TT_MULSUM ? (uint64_t)tt_values_scalar(rank) : 1;
+	return c->op == BENCH_MULSUM ? (uint64_t)bench_values_scalar(rank) : 1;
 }
 
 static uint64_t odd_constant(const struct recipe *c, int rank)
@@ -178,7 +178,7 @@ static uint64_t piece(const struct recipe *c)
 /* SOME: so many ranks, from the special one on, give it. */
 static int some_ranks(const struct recipe *c, const struct element *e)
 {
-	uint64_t most = c->limit / (c->op == TT_MULSUM ? 2 : piece(c)), fewest = 1,
+	uint64_t most = c->limit / (c->op == BENCH_MULSUM ? 2 : piece(c)), fewest = 1,
 		 n = (uint64_t)c->n;
 
 	if (most > n)
@@ -323,26 +323,26 @@ static void store_average(const struct recipe *c, void *table, size_t index, uin
 		store(c, table, index, c->with_sign ? (uint64_t)whole : sum / (uint64_t)c->n);
 }
 
-void tt_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank, uint64_t seed)
+void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank, uint64_t seed)
 {
 	struct recipe c = make_recipe(type, op, nranks, seed);
 	size_t bytes = tt_type_bytes(type);
 
-	for (size_t i = 0; i < TT_VALUES; i++) {
+	for (size_t i = 0; i < BENCH_VALUES; i++) {
 		struct element e = make_element(&c, i);
 
-		if (op == TT_NO_OP)
+		if (op == BENCH_NO_OP)
 			memcpy((char *)table + i * bytes, &e.h1, bytes);
 		else
 			store(&c, table, i, input_of(&c, &e, rank));
 	}
 }
 
-void tt_values_result(void *table, tuttiDataType_t type, int op, int nranks, uint64_t seed)
+void bench_values_result(void *table, tuttiDataType_t type, int op, int nranks, uint64_t seed)
 {
 	struct recipe c = make_recipe(type, op, nranks, seed);
 
-	for (size_t i = 0; i < TT_VALUES; i++) {
+	for (size_t i = 0; i < BENCH_VALUES; i++) {
 		struct element e = make_element(&c, i);
 
 		if (op == tuttiAvg)
@@ -352,17 +352,17 @@ void tt_values_result(void *table, tuttiDataType_t type, int op, int nranks, uin
 	}
 }
 
-size_t tt_values_phase(uint64_t seed, uint64_t call, uint64_t rank, uint64_t block)
+size_t bench_values_phase(uint64_t seed, uint64_t call, uint64_t rank, uint64_t block)
 {
-	return mix(seed ^ mix(call ^ mix(rank << 32 ^ block))) % TT_VALUES;
+	return mix(seed ^ mix(call ^ mix(rank << 32 ^ block))) % BENCH_VALUES;
 }
 
-void tt_values_fill(void *buf, const void *table, size_t bytes, size_t count, size_t phase)
+void bench_values_fill(void *buf, const void *table, size_t bytes, size_t count, size_t phase)
 {
 	char *to = buf;
 
 	while (count) {
-		size_t n = TT_VALUES - phase < count ? TT_VALUES - phase : count;
+		size_t n = BENCH_VALUES - phase < count ? BENCH_VALUES - phase : count;
 
 		memcpy(to, (const char *)table + phase * bytes, n * bytes);
 		to += n * bytes;
@@ -371,14 +371,14 @@ void tt_values_fill(void *buf, const void *table, size_t bytes, size_t count, si
 	}
 }
 
-uint64_t tt_values_judge(const void *buf, const void *table, size_t bytes, size_t count,
+uint64_t bench_values_check(const void *buf, const void *table, size_t bytes, size_t count,
 			 size_t phase, size_t *ret_first)
 {
 	const char *got = buf;
 	uint64_t wrong = 0;
 
 	for (size_t done = 0; done < count;) {
-		size_t n = TT_VALUES - phase < count - done ? TT_VALUES - phase : count - done;
+		size_t n = BENCH_VALUES - phase < count - done ? BENCH_VALUES - phase : count - done;
 		const char *want = (const char *)table + phase * bytes;
 
 		if (memcmp(got, want, n * bytes)) {

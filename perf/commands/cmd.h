@@ -1,17 +1,17 @@
 /* cmd.h - the commands of `tutti`: one function each, listed in tutti_main.c */
-#ifndef TT_CMD_H
-#define TT_CMD_H
+#ifndef TOOL_CMD_H
+#define TOOL_CMD_H
 
 /* argv[0] is the command's own name. Returns the exit status: 0 right, 1 failed, 2 bad usage. */
-struct tt_command {
+struct tool_command {
 	const char *name, *help;
 	int (*run)(int argc, char **argv);
 };
 
-int tt_cmd_hashdiff(int argc, char **argv);
-int tt_cmd_info(int argc, char **argv);
-int tt_cmd_plan(int argc, char **argv);
-int tt_cmd_simulate(int argc, char **argv);
-int tt_cmd_tune(int argc, char **argv);
+int tool_cmd_hashdiff(int argc, char **argv);
+int tool_cmd_info(int argc, char **argv);
+int tool_cmd_plan(int argc, char **argv);
+int tool_cmd_simulate(int argc, char **argv);
+int tool_cmd_tune(int argc, char **argv);
 
 #endif

@@ -17,9 +17,9 @@
 struct log {
 	const char *path;
 	FILE *file;
-	struct tt_hashes_header head;
+	struct tool_hashes_header head;
 	uint64_t buckets;
-	struct tt_hashes_step step;
+	struct tool_hashes_step step;
 	uint64_t *hash;
 	float *value;           /* of the last step that had them */
 };
@@ -41,13 +41,13 @@ static int open_log(struct log *l, const char *path)
 		fprintf(stderr, "tutti hashdiff: %s: %s\n", path, strerror(errno));
 		return 2;
 	}
-	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TT_HASHES_MAGIC ||
+	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TOOL_HASHES_MAGIC ||
 	    !l->head.bucket || l->head.parameters > UINT64_C(1) << 34) {
 		fprintf(stderr, "tutti hashdiff: %s: is not what tutti-train --hashes writes\n",
 			path);
 		return 2;
 	}
-	l->buckets = tt_hashes_buckets(l->head.parameters, l->head.bucket);
+	l->buckets = tool_hashes_buckets(l->head.parameters, l->head.bucket);
 	l->hash = calloc(l->buckets + 1, sizeof(*l->hash));
 	l->value = calloc(l->head.parameters + 1, sizeof(*l->value));
 	if (l->hash && l->value)
@@ -154,7 +154,7 @@ static int compare(struct log *a, struct log *b)
 	}
 }
 
-int tt_cmd_hashdiff(int argc, char **argv)
+int tool_cmd_hashdiff(int argc, char **argv)
 {
 	struct log a = { 0 }, b = { 0 };
 	int rc;

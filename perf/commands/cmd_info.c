@@ -27,8 +27,8 @@
 #include "transports/transport.h"
 #include "tutti.h"
 
-#ifndef TT_BUILD
-#define TT_BUILD "not known"
+#ifndef TOOL_BUILD
+#define TOOL_BUILD "not known"
 #endif
 
 static void print_build(void)
@@ -42,7 +42,7 @@ static void print_build(void)
 #else
 	printf("  %-22s gcc %s\n", "compiler", __VERSION__);
 #endif
-	printf("  %-22s %s\n", "command", TT_BUILD);
+	printf("  %-22s %s\n", "command", TOOL_BUILD);
 	printf("  %-22s %s\n", "OpenSSL", OpenSSL_version(OPENSSL_VERSION));
 #ifdef HAVE_HWLOC
 	printf("  %-22s built with %d.%d.%d\n", "hwloc", HWLOC_API_VERSION >> 16,
@@ -59,7 +59,7 @@ static void print_processor(void)
 	static const char *const sets[] = { "scalar", "avx2", "avx512" };
 	char name[128];
 
-	tt_host_cpu(name, sizeof(name));
+	tool_host_cpu(name, sizeof(name));
 	printf("\nprocessor\n  %-22s %s\n  %-22s", "name", name, "reduction by");
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)
 		if (!tt_reduce_isa_set(sets[i]))
@@ -90,10 +90,10 @@ static void print_transports(void)
 static void print_topology(void)
 {
 	struct utsname names;
-	struct tt_host_topology t;
-	uint64_t bytes = tt_host_free_bytes();
+	struct tool_host_topology t;
+	uint64_t bytes = tool_host_free_bytes();
 
-	tt_host_topology(&t);
+	tool_host_topology(&t);
 	printf("\nhost\n");
 	if (!uname(&names))
 		printf("  %-22s %s, %s %s %s\n", "name", names.nodename, names.sysname,
@@ -104,7 +104,7 @@ static void print_topology(void)
 	printf("  %-22s %d, of which this process may use %d\n", "processors", t.processors,
 	       t.allowed);
 	printf("  %-22s ", "groups of ranks");
-	tt_host_print_groups();
+	tool_host_print_groups();
 	if (bytes != UINT64_MAX)
 		printf("  %-22s %.1f GiB\n", "free memory", (double)bytes / 1073741824);
 	printf("  %-22s %s\n", "as told by", t.source);
@@ -156,27 +156,27 @@ struct values {
 	const char *hosts, *collective, *transport, *links, *cards;
 };
 
-static const struct tt_option options[] = {
-	{ 0, "plan", TT_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
+static const struct tool_option options[] = {
+	{ 0, "plan", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
 	  "instead: which algorithm a call of so many bytes would use, and why" },
-	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL,
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL,
 	  "of so many ranks" },
-	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "on so many hosts, or how many ranks are on each: 2,3,1" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
 	  0, NULL, NULL, "of this collective" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
 	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TT_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
+	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
 	  "by which all hosts reach each other, beside tcp: verbs (real cards)\nor soft (Soft-RoCE)" },
-	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as this process may use" },
-	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
 	  "costs, as `tutti tune` writes them; without it TUTTI_TUNING's, or the\nbuilt-in ones" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
-static const struct tt_usage usage = {
+static const struct tool_usage usage = {
 	"tutti info",
 	"Prints what this build and this host have: build, processor, "
 	"transports,\ntopology, environment and algorithms. With --plan: the candidates for a call, what\n"
@@ -234,7 +234,7 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 		       tt_sim_part_name[most]);
 }
 
-static int print_choice(const struct values *v, const struct tt_imagined *world, int collective)
+static int print_choice(const struct values *v, const struct tool_hypothetical *world, int collective)
 {
 	struct tt_shape shape = { .collective = (enum tt_collective)collective,
 				  .nranks = (int)v->np,
@@ -271,17 +271,17 @@ static int print_choice(const struct values *v, const struct tt_imagined *world,
 
 static int choice(const struct values *v)
 {
-	int collective = tt_imagine_collective(usage.tool, v->collective), rc;
+	int collective = tool_hypothetical_collective(usage.tool, v->collective), rc;
 	const char *tuning = getenv("TUTTI_TUNING");
-	struct tt_host_topology here;
-	struct tt_imagined world;
+	struct tool_host_topology here;
+	struct tool_hypothetical world;
 
 	if (collective < 0)
 		return 2;
 	if (tuning && !*tuning)
 		tuning = NULL;
-	tt_host_topology(&here);
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v->np,
+	tool_host_topology(&here);
+	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v->np,
 					      .cores = v->cores ? v->cores : here.allowed,
 					      .hosts = v->hosts, .transport = v->transport,
 					      .cards = v->cards,
@@ -290,14 +290,14 @@ static int choice(const struct values *v)
 	if (rc)
 		return rc;
 	rc = print_choice(v, &world, collective);
-	tt_imagined_free(&world);
+	tool_hypothetical_free(&world);
 	return rc;
 }
 
-int tt_cmd_info(int argc, char **argv)
+int tool_cmd_info(int argc, char **argv)
 {
 	struct values v;
-	int rc = tt_options_read(&usage, argc, argv, &v);
+	int rc = tool_options_read(&usage, argc, argv, &v);
 
 	if (rc)
 		return rc == 1 ? 0 : rc;

@@ -21,32 +21,32 @@ struct values {
 	bool plain, fused, verify, list;
 };
 
-static const struct tt_option options[] = {
-	{ 'n', "np", TT_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
+static const struct tool_option options[] = {
+	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
 	  "number of ranks; with --verify also 1..64 or 2,4,8" },
-	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "number of hosts, or how many ranks on each: 2,3,1" },
-	{ 0, "rank", TT_OPT_INT, "R", offsetof(struct values, rank), "all", 0, TT_MAX_PLACED - 1,
+	{ 0, "rank", TOOL_OPT_INT, "R", offsetof(struct values, rank), "all", 0, TOOL_MAX_PLACED - 1,
 	  "all", NULL, "print this rank's plan" },
-	{ 0, "root", TT_OPT_INT, "R", offsetof(struct values, root), "0", 0, TT_MAX_PLACED - 1,
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct values, root), "0", 0, TOOL_MAX_PLACED - 1,
 	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), NULL, 0, 0,
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), NULL, 0, 0,
 	  NULL, NULL,
 	  "allreduce (default), reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "print", TT_OPT_TEXT, "FORMAT", offsetof(struct values, format), "table", 0, 0, NULL,
+	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct values, format), "table", 0, 0, NULL,
 	  NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
-	{ 0, "plain", TT_OPT_FLAG, NULL, offsetof(struct values, plain), NULL, 0, 0, NULL, NULL,
+	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct values, plain), NULL, 0, 0, NULL, NULL,
 	  "as the algorithm's author wrote it" },
-	{ 0, "fused", TT_OPT_FLAG, NULL, offsetof(struct values, fused), NULL, 0, 0, NULL, NULL,
+	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct values, fused), NULL, 0, 0, NULL, NULL,
 	  "as it is run: compiled, which fuses steps (default)" },
-	{ 0, "verify", TT_OPT_FLAG, NULL, offsetof(struct values, verify), NULL, 0, 0, NULL, NULL,
+	{ 0, "verify", TOOL_OPT_FLAG, NULL, offsetof(struct values, verify), NULL, 0, 0, NULL, NULL,
 	  "prove one algorithm or all, for every root and many placements" },
-	{ 0, "list", TT_OPT_FLAG, NULL, offsetof(struct values, list), NULL, 0, 0, NULL, NULL,
+	{ 0, "list", TOOL_OPT_FLAG, NULL, offsetof(struct values, list), NULL, 0, 0, NULL, NULL,
 	  "list the algorithms" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
-static const struct tt_usage usage = {
+static const struct tool_usage usage = {
 	.tool = "tutti plan",
 	.help = "Print the plan of an algorithm, or prove the algorithms without running them.\n"
 		"  tutti plan ring --np 4 --rank 1                      one rank's steps, as a table\n"
@@ -63,10 +63,10 @@ static const struct tt_usage usage = {
 
 static bool takes_value(const char *argument)
 {
-	for (const struct tt_option *o = options; o->name; o++)
+	for (const struct tool_option *o = options; o->name; o++)
 		if ((!strncmp(argument, "--", 2) && !strcmp(argument + 2, o->name)) ||
 		    (o->letter && argument[1] == o->letter && !argument[2]))
-			return o->kind != TT_OPT_FLAG;
+			return o->kind != TOOL_OPT_FLAG;
 	return false;
 }
 
@@ -98,19 +98,19 @@ static int take_name(int *argc, char **argv, const char **ret_name)
 }
 
 /* "1..64", "5", "2,4,8..16" */
-static int read_ranks(const char *text, struct tt_verify *ret_what)
+static int read_ranks(const char *text, struct tool_verify *ret_what)
 {
 	for (const char *at = text;; at++) {
-		int first = tt_parse_number(&at, 1, TT_VERIFY_MAX), last = first;
+		int first = tool_parse_number(&at, 1, TOOL_VERIFY_MAX), last = first;
 
 		if (!strncmp(at, "..", 2)) {
 			at += 2;
-			last = tt_parse_number(&at, 1, TT_VERIFY_MAX);
+			last = tool_parse_number(&at, 1, TOOL_VERIFY_MAX);
 		}
 		if (first < 0 || last < first || (*at && *at != ',')) {
 			fprintf(stderr,
 				"tutti plan: --np %s: not numbers of ranks from 1 to %d, as 5, 1..64 or 2,4,8\n",
-				text, TT_VERIFY_MAX);
+				text, TOOL_VERIFY_MAX);
 			return 2;
 		}
 		for (int n = first; n <= last; n++)
@@ -132,18 +132,18 @@ static int list(void)
 
 static int verify(const char *name, const struct values *v)
 {
-	struct tt_verify what = { .algorithm = name, .collective = v->collective };
+	struct tool_verify what = { .algorithm = name, .collective = v->collective };
 	int rc = read_ranks(v->np, &what);
 
 	if (rc)
 		return rc;
-	if (v->collective && tt_imagine_collective(usage.tool, v->collective) < 0)
+	if (v->collective && tool_hypothetical_collective(usage.tool, v->collective) < 0)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
 	    strcmp(v->format, "table"))
-		return tt_refuse(usage.tool,
+		return tool_refuse(usage.tool,
 			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
-	return tt_plan_verify(&what);
+	return tool_plan_verify(&what);
 }
 
 static int print(struct tt_plan **plans, int nranks, const struct values *v)
@@ -153,7 +153,7 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 
 	if (!rc)
 		return 0;
-	tt_refuse(usage.tool, "%s", tt_error_text());
+	tool_refuse(usage.tool, "%s", tt_error_text());
 	return rc == TT_ARG ? 2 : 1;
 }
 
@@ -161,8 +161,8 @@ static int build_and_print(const char *name, const struct values *v,
 			   const struct tt_topology *topology, int collective)
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
-	struct tt_plan *plans[TT_MAX_PLACED] = { NULL };
-	int status = a ? 0 : tt_refuse(usage.tool, "%s", tt_error_text());
+	struct tt_plan *plans[TOOL_MAX_PLACED] = { NULL };
+	int status = a ? 0 : tool_refuse(usage.tool, "%s", tt_error_text());
 
 	for (int r = 0; r < topology->nranks && !status; r++) {
 		struct tt_shape shape = { .collective = (enum tt_collective)collective,
@@ -170,7 +170,7 @@ static int build_and_print(const char *name, const struct values *v,
 					  .root = (int)v->root, .topology = topology };
 
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
-			status = tt_refuse(usage.tool, "%s", tt_error_text());
+			status = tool_refuse(usage.tool, "%s", tt_error_text());
 	}
 	if (!status)
 		status = print(plans, topology->nranks, v);
@@ -179,44 +179,44 @@ static int build_and_print(const char *name, const struct values *v,
 	return status;
 }
 
-int tt_cmd_plan(int argc, char **argv)
+int tool_cmd_plan(int argc, char **argv)
 {
-	int host_of[TT_MAX_PLACED];
+	int host_of[TOOL_MAX_PLACED];
 	struct tt_topology topology;
 	struct values v;
 	const char *name, *np;
 	int rc = take_name(&argc, argv, &name);
 	int nranks, collective;
 
-	if (rc || (rc = tt_options_read(&usage, argc, argv, &v)))
+	if (rc || (rc = tool_options_read(&usage, argc, argv, &v)))
 		return rc == 1 ? 0 : rc;
 	if (v.list)
 		return list();
 	if (!v.np)
-		return tt_refuse(usage.tool, "--np is missing: for how many ranks?");
+		return tool_refuse(usage.tool, "--np is missing: for how many ranks?");
 	if (v.verify)
 		return verify(name, &v);
 	if (!name)
-		return tt_refuse(usage.tool,
+		return tool_refuse(usage.tool,
 			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
 	np = v.np;
-	nranks = tt_parse_number(&np, 1, TT_MAX_PLACED);
+	nranks = tool_parse_number(&np, 1, TOOL_MAX_PLACED);
 	if (nranks < 0 || *np)
-		return tt_refuse(usage.tool, "--np %s: not a number of ranks from 1 to %d", v.np,
-				 TT_MAX_PLACED);
+		return tool_refuse(usage.tool, "--np %s: not a number of ranks from 1 to %d", v.np,
+				 TOOL_MAX_PLACED);
 	if (v.rank >= nranks || v.root >= nranks)
-		return tt_refuse(usage.tool, "--%s %d: there are ranks 0 to %d",
+		return tool_refuse(usage.tool, "--%s %d: there are ranks 0 to %d",
 				 v.rank >= nranks ? "rank" : "root",
 				 (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
-		return tt_refuse(usage.tool, "--plain or --fused, not both");
+		return tool_refuse(usage.tool, "--plain or --fused, not both");
 	if (!tt_print_find(v.format))
-		return tt_refuse(usage.tool, "%s", tt_error_text());
-	collective = tt_imagine_collective(usage.tool, v.collective ? v.collective : "allreduce");
+		return tool_refuse(usage.tool, "%s", tt_error_text());
+	collective = tool_hypothetical_collective(usage.tool, v.collective ? v.collective : "allreduce");
 	if (collective < 0 ||
-	    tt_imagine_hosts(usage.tool, v.hosts, nranks, host_of, &topology))
+	    tool_hypothetical_hosts(usage.tool, v.hosts, nranks, host_of, &topology))
 		return 2;
 	if (v.root && !tt_collective_rooted((enum tt_collective)collective))
-		return tt_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
+		return tool_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
 	return build_and_print(name, &v, &topology, collective);
 }

@@ -26,38 +26,38 @@ struct values {
 	int format;
 };
 
-static const struct tt_option options[] = {
-	{ 'n', "np", TT_OPT_INT, "N", offsetof(struct values, np), NULL, 1, 65534, NULL, NULL,
+static const struct tool_option options[] = {
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct values, np), NULL, 1, 65534, NULL, NULL,
 	  "number of ranks" },
-	{ 0, "hosts", TT_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
 	  "number of hosts, or how many ranks on each: 2,3,1" },
-	{ 'b', "bytes", TT_OPT_SIZE, "S", offsetof(struct values, bytes), "1M", 0, 0, NULL, NULL,
+	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct values, bytes), "1M", 0, 0, NULL, NULL,
 	  "of the larger buffer of the call" },
-	{ 0, "algo", TT_OPT_TEXT, "NAME", offsetof(struct values, algo), "all", 0, 0, NULL, NULL,
+	{ 0, "algo", TOOL_OPT_TEXT, "NAME", offsetof(struct values, algo), "all", 0, 0, NULL, NULL,
 	  "an algorithm, or all of the collective" },
-	{ 0, "collective", TT_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
 	  0, NULL, NULL,
 	  "allreduce, reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "root", TT_OPT_INT, "R", offsetof(struct values, root), "0", 0, 65533, NULL, NULL,
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct values, root), "0", 0, 65533, NULL, NULL,
 	  "root of broadcast, reduce, gather, scatter" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
 	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TT_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
+	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
 	  "between hosts, instead of tcp: verbs (real cards) or soft (Soft-RoCE)" },
-	{ 0, "cores", TT_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
 	  "of each host; 0: as many as it has ranks" },
-	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
 	  "costs, as `tutti tune` writes them, instead of the built-in ones" },
-	{ 0, "tile-bytes", TT_OPT_SIZE, "B", offsetof(struct values, tile_bytes), "0", 0, 0, NULL,
+	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct values, tile_bytes), "0", 0, 0, NULL,
 	  NULL, "largest message; 0: as a call would choose" },
-	{ 0, "tiles", TT_OPT_INT, "K", offsetof(struct values, tiles), "0", 0, 1e9, NULL, NULL,
+	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct values, tiles), "0", 0, 1e9, NULL, NULL,
 	  "walk so many tiles, extrapolate the rest; 0: all of them unless\nthat takes too long" },
-	{ 0, "print", TT_OPT_CHOICE, "FORMAT", offsetof(struct values, format), "table", 0, 0,
+	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct values, format), "table", 0, 0,
 	  "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
-static const struct tt_usage usage = {
+static const struct tool_usage usage = {
 	.tool = "tutti simulate",
 	.help = "Simulate a call: the plans that would run, on a model of cores and links.\n"
 		"  tutti simulate --np 8 --bytes 1M                               every allreduce algorithm\n"
@@ -108,7 +108,7 @@ struct answer {
 
 static double bus_factor(const struct values *v, int collective)
 {
-	const struct tt_bench *bench = &tt_benches[collective];
+	const struct bench_collective *bench = &bench_collectives[collective];
 
 	return bench->bus_factor ? bench->bus_factor((int)v->np) : 1;
 }
@@ -131,7 +131,7 @@ static void measure_self(struct answer *a, uint64_t started_ns)
 	a->max_rss_kib = getrusage(RUSAGE_SELF, &self) ? 0 : self.ru_maxrss;
 }
 
-static int simulate(const struct values *v, const struct tt_imagined *world, int collective,
+static int simulate(const struct values *v, const struct tool_hypothetical *world, int collective,
 		    const struct tt_algorithm *row, const char *name, struct answer *a,
 		    struct tt_sim **ret_sim)
 {
@@ -144,7 +144,7 @@ static int simulate(const struct values *v, const struct tt_imagined *world, int
 	if (rc)
 		*ret_sim = NULL;
 	else
-		rc = tt_sim_run(*ret_sim, tt_imagine_bound(collective, (int)v->np, v->bytes),
+		rc = tt_sim_run(*ret_sim, tool_hypothetical_bound(collective, (int)v->np, v->bytes),
 				tiles_to_walk(v), &a->result);
 	clear_progress(shown);
 	if (rc)
@@ -164,7 +164,7 @@ static double us(uint64_t ps)
 	return (double)ps / 1e6;
 }
 
-static void table_head(const struct values *v, const struct tt_imagined *world)
+static void table_head(const struct values *v, const struct tool_hypothetical *world)
 {
 	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
 	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
@@ -216,83 +216,83 @@ static void table_details(const struct values *v, const struct tt_sim *sim, cons
 	       (double)a->max_rss_kib / 1024);
 }
 
-static void json_links(struct tt_json *j, const struct values *v, const struct tt_sim *sim)
+static void json_links(struct bench_json *j, const struct values *v, const struct tt_sim *sim)
 {
 	enum tt_link_class class;
 	uint64_t bytes;
 	int peer, shown = 0;
 
-	tt_json_open(j, "links", '[');
+	bench_json_open(j, "links", '[');
 	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
 		for (uint32_t i = 0;
 		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++) {
 			if (!bytes)
 				continue;
 			shown++;
-			tt_json_open(j, NULL, '{');
-			tt_json_int(j, "from", rank);
-			tt_json_int(j, "to", peer);
-			tt_json_text(j, "class", tt_link_class_name[class]);
-			tt_json_int(j, "bytes", (long long)bytes);
-			tt_json_close(j, '}');
+			bench_json_open(j, NULL, '{');
+			bench_json_int(j, "from", rank);
+			bench_json_int(j, "to", peer);
+			bench_json_text(j, "class", tt_link_class_name[class]);
+			bench_json_int(j, "bytes", (long long)bytes);
+			bench_json_close(j, '}');
 		}
-	tt_json_close(j, ']');
-	tt_json_bool(j, "links_complete", shown < MOST_LINKS);
+	bench_json_close(j, ']');
+	bench_json_bool(j, "links_complete", shown < MOST_LINKS);
 }
 
-static void json_answer(struct tt_json *j, const struct values *v, const struct tt_sim *sim,
+static void json_answer(struct bench_json *j, const struct values *v, const struct tt_sim *sim,
 			const struct answer *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
-	tt_json_open(j, NULL, '{');
-	tt_json_text(j, "algorithm", a->name);
-	tt_json_real(j, "time_us", us(r->time_ps));
-	tt_json_real(j, "algbw_gbps", a->alg_gbps);
-	tt_json_real(j, "busbw_gbps", a->bus_gbps);
-	tt_json_open(j, "time_us_by_part", '{');
+	bench_json_open(j, NULL, '{');
+	bench_json_text(j, "algorithm", a->name);
+	bench_json_real(j, "time_us", us(r->time_ps));
+	bench_json_real(j, "algbw_gbps", a->alg_gbps);
+	bench_json_real(j, "busbw_gbps", a->bus_gbps);
+	bench_json_open(j, "time_us_by_part", '{');
 	for (int i = 0; i < TT_PARTS; i++)
-		tt_json_real(j, tt_sim_part_name[i], us(r->part_ps[i]));
-	tt_json_close(j, '}');
-	tt_json_open(j, "idle_share", '{');
-	tt_json_real(j, "min", r->idle_min);
-	tt_json_real(j, "mean", r->idle_mean);
-	tt_json_real(j, "max", r->idle_max);
-	tt_json_close(j, '}');
+		bench_json_real(j, tt_sim_part_name[i], us(r->part_ps[i]));
+	bench_json_close(j, '}');
+	bench_json_open(j, "idle_share", '{');
+	bench_json_real(j, "min", r->idle_min);
+	bench_json_real(j, "mean", r->idle_mean);
+	bench_json_real(j, "max", r->idle_max);
+	bench_json_close(j, '}');
 	for (int i = 0; i < TT_LINK_CLASSES; i++) {
-		tt_json_open(j, tt_link_class_name[i], '{');
-		tt_json_int(j, "bytes", (long long)r->bytes[i]);
-		tt_json_int(j, "messages", (long long)r->messages[i]);
-		tt_json_close(j, '}');
+		bench_json_open(j, tt_link_class_name[i], '{');
+		bench_json_int(j, "bytes", (long long)r->bytes[i]);
+		bench_json_int(j, "messages", (long long)r->messages[i]);
+		bench_json_close(j, '}');
 	}
 	json_links(j, v, sim);
-	tt_json_int(j, "tiles", r->ntiles);
-	tt_json_int(j, "tiles_walked", r->tiles_walked);
-	tt_json_int(j, "messages_walked", (long long)r->events);
-	tt_json_real(j, "simulation_s", a->seconds);
-	tt_json_int(j, "simulation_max_rss_kib", a->max_rss_kib);
-	tt_json_close(j, '}');
+	bench_json_int(j, "tiles", r->ntiles);
+	bench_json_int(j, "tiles_walked", r->tiles_walked);
+	bench_json_int(j, "messages_walked", (long long)r->events);
+	bench_json_real(j, "simulation_s", a->seconds);
+	bench_json_int(j, "simulation_max_rss_kib", a->max_rss_kib);
+	bench_json_close(j, '}');
 }
 
-static void json_head(struct tt_json *j, const struct values *v, const struct tt_imagined *world)
+static void json_head(struct bench_json *j, const struct values *v, const struct tool_hypothetical *world)
 {
-	tt_json_open(j, NULL, '{');
-	tt_json_text(j, "collective", v->collective);
-	tt_json_int(j, "bytes", (long long)v->bytes);
-	tt_json_int(j, "ranks", v->np);
-	tt_json_int(j, "hosts", world->topology.nhosts);
-	tt_json_int(j, "cores_per_host", v->cores);
-	tt_json_text(j, "transport", v->transport);
-	tt_json_int(j, "message_bytes", (long long)world->world.message_bytes);
-	tt_json_text(j, "costs", v->links ? v->links : "built in");
-	tt_json_open(j, "algorithms", '[');
+	bench_json_open(j, NULL, '{');
+	bench_json_text(j, "collective", v->collective);
+	bench_json_int(j, "bytes", (long long)v->bytes);
+	bench_json_int(j, "ranks", v->np);
+	bench_json_int(j, "hosts", world->topology.nhosts);
+	bench_json_int(j, "cores_per_host", v->cores);
+	bench_json_text(j, "transport", v->transport);
+	bench_json_int(j, "message_bytes", (long long)world->world.message_bytes);
+	bench_json_text(j, "costs", v->links ? v->links : "built in");
+	bench_json_open(j, "algorithms", '[');
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* 0 | what it returned; an algorithm that does not apply is left out when all were asked for. */
-static int answer_one(const struct values *v, const struct tt_imagined *world, int collective,
-		      const struct tt_algorithm *row, const char *name, struct tt_json *j)
+static int answer_one(const struct values *v, const struct tool_hypothetical *world, int collective,
+		      const struct tt_algorithm *row, const char *name, struct bench_json *j)
 {
 	bool only = strcmp(v->algo, "all");
 	struct answer a;
@@ -310,8 +310,8 @@ static int answer_one(const struct values *v, const struct tt_imagined *world, i
 	return rc == TT_ARG && !only ? 0 : rc;
 }
 
-static int answer_all(const struct values *v, const struct tt_imagined *world, int collective,
-		      struct tt_json *j)
+static int answer_all(const struct values *v, const struct tool_hypothetical *world, int collective,
+		      struct bench_json *j)
 {
 	bool all = !strcmp(v->algo, "all");
 	int rc = 0;
@@ -327,9 +327,9 @@ static int answer_all(const struct values *v, const struct tt_imagined *world, i
 	return rc;
 }
 
-static int answer(const struct values *v, const struct tt_imagined *world, int collective)
+static int answer(const struct values *v, const struct tool_hypothetical *world, int collective)
 {
-	struct tt_json j = { .to = stdout };
+	struct bench_json j = { .to = stdout };
 	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
 	int rc;
 
@@ -341,9 +341,9 @@ static int answer(const struct values *v, const struct tt_imagined *world, int c
 		table_head(v, world);
 	rc = answer_all(v, world, collective, &j);
 	if (v->format) {
-		tt_json_close(&j, ']');
-		tt_json_bool(&j, "complete", !rc);
-		tt_json_close(&j, '}');
+		bench_json_close(&j, ']');
+		bench_json_bool(&j, "complete", !rc);
+		bench_json_close(&j, '}');
 		printf("\n");
 	}
 	fflush(stdout);
@@ -352,29 +352,29 @@ static int answer(const struct values *v, const struct tt_imagined *world, int c
 		raise(interrupted);
 	}
 	if (rc < 0)
-		tt_refuse(usage.tool, "%s", tt_error_text());
+		tool_refuse(usage.tool, "%s", tt_error_text());
 	return rc == 0 ? 0 : rc == TT_ARG ? 2 : 1;
 }
 
-int tt_cmd_simulate(int argc, char **argv)
+int tool_cmd_simulate(int argc, char **argv)
 {
-	struct tt_imagined world;
+	struct tool_hypothetical world;
 	struct values v;
-	int rc = tt_options_read(&usage, argc, argv, &v), collective;
+	int rc = tool_options_read(&usage, argc, argv, &v), collective;
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (!v.np)
-		return tt_refuse(usage.tool, "--np is missing: for how many ranks?");
+		return tool_refuse(usage.tool, "--np is missing: for how many ranks?");
 	if (v.root >= v.np)
-		return tt_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root,
+		return tool_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root,
 				 (int)v.np - 1);
-	collective = tt_imagine_collective(usage.tool, v.collective);
+	collective = tool_hypothetical_collective(usage.tool, v.collective);
 	if (collective < 0)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
-		return tt_refuse(usage.tool, "%s", tt_error_text());
-	rc = tt_imagine(&(struct tt_imagine){ .tool = usage.tool, .np = v.np, .cores = v.cores,
+		return tool_refuse(usage.tool, "%s", tt_error_text());
+	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v.np, .cores = v.cores,
 					      .hosts = v.hosts, .tile_bytes = (int64_t)v.tile_bytes,
 					      .transport = v.transport, .cards = v.cards,
 					      .links = v.links },
@@ -382,6 +382,6 @@ int tt_cmd_simulate(int argc, char **argv)
 	if (rc)
 		return rc;
 	rc = answer(&v, &world, collective);
-	tt_imagined_free(&world);
+	tool_hypothetical_free(&world);
 	return rc;
 }

@@ -29,33 +29,33 @@ struct values {
 	bool check, print, no_factors;
 };
 
-static const struct tt_option options[] = {
-	{ 'n', "np", TT_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
+static const struct tool_option options[] = {
+	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
 	  "so many local ranks, one number or several as 2,4,8; without it the\nranks that the environment names are joined" },
-	{ 0, "transport", TT_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
 	  NULL, NULL, "auto, shm, tcp, verbs, or several as shm,tcp" },
-	{ 'o', "output", TT_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
+	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
 	  NULL, "write the table here, for TUTTI_TUNING and --links" },
-	{ 'b', "minbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
+	{ 'b', "minbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
 	  1u << 30, NULL, NULL, "smallest message" },
-	{ 'e', "maxbytes", TT_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4,
+	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4,
 	  1u << 30, NULL, NULL, "largest message" },
-	{ 'f', "stepfactor", TT_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL,
+	{ 'f', "stepfactor", TOOL_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL,
 	  NULL, "from one size to the next" },
-	{ 0, "repeats", TT_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TT_TUNE_REPEATS,
+	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TOOL_TUNE_REPEATS,
 	  NULL, NULL, "batches in each half of the measurement" },
-	{ 0, "links", TT_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
 	  "begin with these costs instead of the built-in ones" },
-	{ 0, "check", TT_OPT_FLAG, NULL, offsetof(struct values, check), NULL, 0, 0, NULL, NULL,
+	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct values, check), NULL, 0, 0, NULL, NULL,
 	  "fit nothing: compare the costs as they are with what is measured" },
-	{ 0, "no-factors", TT_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL,
+	{ 0, "no-factors", TOOL_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL,
 	  NULL, "fit the constants only" },
-	{ 0, "print", TT_OPT_FLAG, NULL, offsetof(struct values, print), NULL, 0, 0, NULL, NULL,
+	{ 0, "print", TOOL_OPT_FLAG, NULL, offsetof(struct values, print), NULL, 0, 0, NULL, NULL,
 	  "measure nothing: print the costs as they are" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
-static const struct tt_usage usage = {
+static const struct tool_usage usage = {
 	.tool = "tutti tune",
 	.help = "Measures every allreduce algorithm, fits the constants of the cost model by which calls\n"
 		"choose, and writes them. Prints what was predicted and measured, at which sizes the choice\n"
@@ -67,11 +67,11 @@ static const struct tt_usage usage = {
 
 /* ---- the line -------------------------------------------------------------------------------- */
 
-static int set_sizes(const struct values *v, struct tt_tune_run *run)
+static int set_sizes(const struct values *v, struct tool_tune_run *run)
 {
 	if (v->max_bytes < v->min_bytes)
-		return tt_refuse(usage.tool, "--minbytes is larger than --maxbytes");
-	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TT_TUNE_SIZES;
+		return tool_refuse(usage.tool, "--minbytes is larger than --maxbytes");
+	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TOOL_TUNE_SIZES;
 	     b *= (uint64_t)v->factor)
 		run->bytes[run->nsizes++] = b;
 	run->repeats = (int)v->repeats;
@@ -79,7 +79,7 @@ static int set_sizes(const struct values *v, struct tt_tune_run *run)
 }
 
 /* One run for each transport and number of ranks. names: split in place */
-static int list_runs(const struct values *v, char *names, struct tt_tune *t)
+static int list_runs(const struct values *v, char *names, struct tool_tune *t)
 {
 	char *rest = names, *name;
 
@@ -88,22 +88,22 @@ static int list_runs(const struct values *v, char *names, struct tt_tune *t)
 
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp") &&
 		    strcmp(name, "verbs"))
-			return tt_refuse(usage.tool,
+			return tool_refuse(usage.tool,
 				"--transport %s: use auto, shm, tcp, verbs, or several with commas between",
 				name);
 		do {
-			struct tt_tune_run *run = &t->runs[t->nruns];
-			int n = at ? tt_parse_number(&at, 2, 1024) : 0;
+			struct tool_tune_run *run = &t->runs[t->nruns];
+			int n = at ? tool_parse_number(&at, 2, 1024) : 0;
 
 			if (n < 0 || (at && *at && *at != ','))
-				return tt_refuse(usage.tool,
+				return tool_refuse(usage.tool,
 					"--np %s: use a number of ranks from 2 to 1024, or several with "
 					"commas between", v->np);
 			if (t->nruns++ == MOST_RUNS)
-				return tt_refuse(usage.tool,
+				return tool_refuse(usage.tool,
 					"--np, --transport: more than %d runs; make several tables, or leave "
 					"some out", MOST_RUNS);
-			*run = (struct tt_tune_run){ .np = n, .transport = name, .nhosts = 1 };
+			*run = (struct tool_tune_run){ .np = n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
 			at = at && *at ? at + 1 : NULL;
@@ -122,7 +122,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The middle one of the errors: a busy moment must not count most. */
-static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost)
+static void print_prediction(const struct tool_tune *t, const struct tt_cost *cost)
 {
 	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
 
@@ -130,13 +130,13 @@ static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost
 	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm",
 	       "predicted", "measured", "error");
 	for (int i = 0; i < t->nsamples; i++) {
-		const struct tt_tune_sample *s = &t->samples[i];
-		double us = tt_tune_model_us(t, s, cost);
+		const struct tool_tune_sample *s = &t->samples[i];
+		double us = tool_tune_model_us(t, s, cost);
 
 		if (off)
 			off[i] = fabs(log((us > 0 ? us : 1e-3) / s->half_us[0]));
 		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n",
-		       tt_link_class_name[tt_tune_class(&t->runs[s->run])], t->runs[s->run].np,
+		       tt_link_class_name[tool_tune_class(&t->runs[s->run])], t->runs[s->run].np,
 		       (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us,
 		       s->half_us[0], 100 * (us / s->half_us[0] - 1));
 	}
@@ -148,7 +148,7 @@ static void print_prediction(const struct tt_tune *t, const struct tt_cost *cost
 	free(off);
 }
 
-static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint64_t bytes,
+static const struct tool_tune_sample *find(const struct tool_tune *t, int run, uint64_t bytes,
 					 const struct tt_algorithm *a)
 {
 	for (int i = 0; i < t->nsamples; i++)
@@ -159,9 +159,9 @@ static const struct tt_tune_sample *find(const struct tt_tune *t, int run, uint6
 }
 
 /* The best of the first half; compared in the second. */
-static const struct tt_tune_sample *best_of(const struct tt_tune *t, int run, uint64_t bytes)
+static const struct tool_tune_sample *best_of(const struct tool_tune *t, int run, uint64_t bytes)
 {
-	const struct tt_tune_sample *best = NULL;
+	const struct tool_tune_sample *best = NULL;
 
 	for (int i = 0; i < t->nsamples; i++)
 		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
@@ -170,7 +170,7 @@ static const struct tt_tune_sample *best_of(const struct tt_tune *t, int run, ui
 	return best;
 }
 
-static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
+static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 {
 	double all = 0;
 	int nall = 0;
@@ -185,8 +185,8 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 
 		for (int i = 0; i < t->runs[r].nsizes; i++) {
 			uint64_t bytes = t->runs[r].bytes[i];
-			const struct tt_algorithm *a = tt_tune_choice(t, r, bytes, cost);
-			const struct tt_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
+			const struct tt_algorithm *a = tool_tune_choice(t, r, bytes, cost);
+			const struct tool_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
 						    *best = best_of(t, r, bytes);
 
 			if (!mine || !best)
@@ -194,7 +194,7 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 			sum += log(mine->half_us[1] / best->half_us[1]);
 			n++;
 			printf("  %-5s %2d %10llu  %-20s %12.2f  %-20s %12.2f %7.3f%s\n",
-			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       tt_link_class_name[tool_tune_class(&t->runs[r])], t->runs[r].np,
 			       (unsigned long long)bytes, a->name, mine->half_us[1],
 			       tt_algorithms[best->algorithm]->name, best->half_us[1],
 			       mine->half_us[1] / best->half_us[1],
@@ -203,7 +203,7 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 		}
 		if (n)
 			printf("# %s, %d ranks: auto / best %.3f (geometric mean)\n",
-			       tt_link_class_name[tt_tune_class(&t->runs[r])], t->runs[r].np,
+			       tt_link_class_name[tool_tune_class(&t->runs[r])], t->runs[r].np,
 			       exp(sum / n));
 		all += sum;
 		nall += n;
@@ -212,7 +212,7 @@ static void print_choices(const struct tt_tune *t, const struct tt_cost *cost)
 		printf("# all: auto / best %.3f (geometric mean)\n", exp(all / nall));
 }
 
-static int write_table(const struct values *v, const struct tt_tune *t, const struct tt_cost *cost)
+static int write_table(const struct values *v, const struct tool_tune *t, const struct tt_cost *cost)
 {
 	char *text = NULL, cpu[128], now[64];
 	size_t bytes;
@@ -220,9 +220,9 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 	int rc;
 
 	if (!f)
-		return tt_refuse(usage.tool, "no memory for the file") - 1;
-	tt_host_cpu(cpu, sizeof(cpu));
-	tt_now_text(now, sizeof(now));
+		return tool_refuse(usage.tool, "no memory for the file") - 1;
+	tool_host_cpu(cpu, sizeof(cpu));
+	bench_now_text(now, sizeof(now));
 	fprintf(f,
 		"# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
 		"# machine: %s, %d cores; date: %s\n# measured: allreduce of float32 over %s, ranks %s, %llu to %llu bytes\n",
@@ -232,7 +232,7 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 		(unsigned long long)v->max_bytes);
 	tt_cost_print(cost, f);
 	fclose(f);
-	rc = tt_write_file(v->output, text, bytes);
+	rc = bench_write_file(v->output, text, bytes);
 	if (rc)
 		fprintf(stderr, "tutti tune: %s: %s\n", v->output, strerror(errno));
 	free(text);
@@ -241,12 +241,12 @@ static int write_table(const struct values *v, const struct tt_tune *t, const st
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static int conclude(const struct values *v, const struct tt_tune *t, struct tt_cost *cost)
+static int conclude(const struct values *v, const struct tool_tune *t, struct tt_cost *cost)
 {
 	if (!v->check) {
-		tt_tune_core(cost);
-		if (tt_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
-		    (!v->no_factors && tt_tune_factors(t, cost)))
+		tool_tune_core(cost);
+		if (tool_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
+		    (!v->no_factors && tool_tune_factors(t, cost)))
 			return 1;
 	}
 	print_prediction(t, cost);
@@ -254,42 +254,42 @@ static int conclude(const struct values *v, const struct tt_tune *t, struct tt_c
 	return v->output && !v->check ? write_table(v, t, cost) : 0;
 }
 
-static int measure_all(const struct values *v, struct tt_tune *t, struct tt_cost *cost)
+static int measure_all(const struct values *v, struct tool_tune *t, struct tt_cost *cost)
 {
-	struct tt_host_topology here;
+	struct tool_host_topology here;
 	bool speaks = true;
 	int rc = 0;
 
-	tt_host_topology(&here);
+	tool_host_topology(&here);
 	t->cores = here.allowed;
 	for (int r = 0; r < t->nruns && !rc; r++) {
 		if (isatty(STDERR_FILENO))
 			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport,
 				t->runs[r].np);
-		rc = tt_tune_measure(t, r, &speaks);
+		rc = tool_tune_measure(t, r, &speaks);
 	}
 	return rc || !speaks ? rc : conclude(v, t, cost);
 }
 
-int tt_cmd_tune(int argc, char **argv)
+int tool_cmd_tune(int argc, char **argv)
 {
-	struct tt_tune_run runs[MOST_RUNS + 1] = { 0 };
-	struct tt_tune t = { .runs = runs };
+	struct tool_tune_run runs[MOST_RUNS + 1] = { 0 };
+	struct tool_tune t = { .runs = runs };
 	struct tt_cost *cost = NULL;
 	struct values v;
 	char *names;
-	int rc = tt_options_read(&usage, argc, argv, &v);
+	int rc = tool_options_read(&usage, argc, argv, &v);
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (v.output && (v.print || v.check))
-		return tt_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
+		return tool_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
 				 v.print ? "--print" : "--check", v.output);
-	if (v.output && tt_check_file(usage.tool, "-o", v.output))
+	if (v.output && bench_check_file(usage.tool, "-o", v.output))
 		return 2;
 	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
 	if (rc) {
-		tt_refuse(usage.tool, "%s", tt_error_text());
+		tool_refuse(usage.tool, "%s", tt_error_text());
 		return rc == TT_ARG ? 2 : 1;
 	}
 	names = strdup(v.transport);

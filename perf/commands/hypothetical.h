@@ -3,14 +3,14 @@
  *
  * Called by cmd_simulate.c, cmd_info.c, cmd_plan.c and cmd_tune.c.
  */
-#ifndef TT_IMAGINED_H
-#define TT_IMAGINED_H
+#ifndef TOOL_IMAGINED_H
+#define TOOL_IMAGINED_H
 
 #include "tools/options.h"
 #include "model/simulate.h"
 
 /* What the options say; NULL: not given. */
-struct tt_imagine {
+struct tool_hypothetical_options {
 	const char *tool;                /* for messages */
 	/* cores: of each host, 0: one for every rank; tile_bytes 0: as run chooses */
 	int64_t np, cores, tile_bytes;
@@ -18,25 +18,25 @@ struct tt_imagine {
 	const char *cards;               /* of all hosts: none, verbs, soft */
 };
 
-struct tt_imagined {
+struct tool_hypothetical {
 	struct tt_topology topology;     /* host_of is ours */
 	struct tt_cost *read;            /* what links named, else NULL */
 	struct tt_sim_world world;       /* points at both */
 };
 
 /* 0 | 1, 2: a sentence went to stderr; the exit status. */
-int tt_imagine(const struct tt_imagine *what, struct tt_imagined *ret_world);
-void tt_imagined_free(struct tt_imagined *world);
+int tool_hypothetical_options(const struct tool_hypothetical_options *what, struct tool_hypothetical *ret_world);
+void tool_hypothetical_free(struct tool_hypothetical *world);
 
 /* "3": ranks spread evenly over three hosts; "2,3,1": so many on each; host_of: [nranks]. 0 | 2
  * after a sentence */
-int tt_imagine_hosts(const char *tool, const char *text, int nranks, int *host_of,
+int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int *host_of,
 		     struct tt_topology *ret_topology);
 
 /* Number of a collective by name, -1 after a sentence. */
-int tt_imagine_collective(const char *tool, const char *name);
+int tool_hypothetical_collective(const char *tool, const char *name);
 
 /* Bytes that plans are bound to, for a call whose larger buffer has so many. */
-size_t tt_imagine_bound(int collective, int nranks, size_t bytes);
+size_t tool_hypothetical_bound(int collective, int nranks, size_t bytes);
 
 #endif

@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set_topology(struct tt_placement *p, int nranks, int nhosts)
+static void set_topology(struct tool_placement *p, int nranks, int nhosts)
 {
 	p->topology =
 		(struct tt_topology){ .nranks = nranks, .nhosts = nhosts, .host_of = p->host_of };
 }
 
-void tt_placement_consecutive(const int *sizes, int nhosts, struct tt_placement *ret_placement)
+void tool_placement_consecutive(const int *sizes, int nhosts, struct tool_placement *ret_placement)
 {
 	int n = 0;
 
@@ -25,7 +25,7 @@ void tt_placement_consecutive(const int *sizes, int nhosts, struct tt_placement 
 	set_topology(ret_placement, n, nhosts);
 }
 
-void tt_placement_dealt(int nranks, int nhosts, struct tt_placement *ret_placement)
+void tool_placement_dealt(int nranks, int nhosts, struct tool_placement *ret_placement)
 {
 	for (int r = 0; r < nranks; r++)
 		ret_placement->host_of[r] = r % nhosts;
@@ -39,7 +39,7 @@ static uint32_t draw(uint64_t *state)
 }
 
 /* Bit i of cuts: rank i + 1 begins a host. */
-static void cut_at(int nranks, const bool *cuts, struct tt_placement *ret_placement)
+static void cut_at(int nranks, const bool *cuts, struct tool_placement *ret_placement)
 {
 	int host = 0;
 
@@ -50,10 +50,10 @@ static void cut_at(int nranks, const bool *cuts, struct tt_placement *ret_placem
 
 /* A split into consecutive ranks, drawn: the number of hosts first, so that few large ones are as
  * likely as many small. */
-static void split_drawn(int nranks, uint32_t k, struct tt_placement *ret_placement)
+static void split_drawn(int nranks, uint32_t k, struct tool_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + k;
-	bool cuts[TT_MAX_PLACED] = { false };
+	bool cuts[TOOL_MAX_PLACED] = { false };
 	uint32_t n = (uint32_t)nranks, left;
 
 	draw(&state);
@@ -68,10 +68,10 @@ static void split_drawn(int nranks, uint32_t k, struct tt_placement *ret_placeme
 }
 
 /* Ranks anywhere; hosts numbered in the order of their lowest rank. */
-static void scatter_drawn(int nranks, uint32_t k, struct tt_placement *ret_placement)
+static void scatter_drawn(int nranks, uint32_t k, struct tool_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + 1000 + k;
-	int number[TT_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2,
+	int number[TOOL_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2,
 				   known = 0;
 
 	memset(number, 0xff, sizeof(number));
@@ -86,10 +86,10 @@ static void scatter_drawn(int nranks, uint32_t k, struct tt_placement *ret_place
 }
 
 /* Equal split number k: hosts of equal size, from two hosts up to one rank each. */
-static bool split_equal(int nranks, uint32_t *k, struct tt_placement *ret_placement)
+static bool split_equal(int nranks, uint32_t *k, struct tool_placement *ret_placement)
 {
 	for (int hosts = 2; hosts <= nranks; hosts++) {
-		bool cuts[TT_MAX_PLACED] = { false };
+		bool cuts[TOOL_MAX_PLACED] = { false };
 
 		if (nranks % hosts || (*k)--)
 			continue;
@@ -101,22 +101,22 @@ static bool split_equal(int nranks, uint32_t *k, struct tt_placement *ret_placem
 	return false;
 }
 
-bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
-			 struct tt_placement *ret_placement)
+bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
+			 struct tool_placement *ret_placement)
 {
-	bool all = how == TT_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
+	bool all = how == TOOL_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
 	uint32_t splits = every_split ? (1u << (nranks - 1)) - 1 : all ? 200 : 2;
 	uint32_t dealt = (nranks > 2) + (all && nranks > 3), scattered = all && nranks > 3 ? 4 : 0;
 
 	if (k == 0) {
-		tt_placement_dealt(nranks, 1, ret_placement);
+		tool_placement_dealt(nranks, 1, ret_placement);
 		return true;
 	}
 	k--;
 	if (split_equal(nranks, &k, ret_placement))
 		return true;
 	if (k < splits && every_split) {
-		bool cuts[TT_MAX_PLACED] = { false };
+		bool cuts[TOOL_MAX_PLACED] = { false };
 
 		for (int i = 0; i < nranks - 1; i++)
 			cuts[i] = (k + 1) >> i & 1;
@@ -124,7 +124,7 @@ bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
 	} else if (k < splits) {
 		split_drawn(nranks, k, ret_placement);
 	} else if (k - splits < dealt) {
-		tt_placement_dealt(nranks, 2 + (int)(k - splits), ret_placement);
+		tool_placement_dealt(nranks, 2 + (int)(k - splits), ret_placement);
 	} else if (k - splits - dealt < scattered) {
 		scatter_drawn(nranks, k, ret_placement);
 	} else {
@@ -133,7 +133,7 @@ bool tt_placement_number(int nranks, enum tt_thoroughness how, uint32_t k,
 	return true;
 }
 
-const char *tt_placement_text(const struct tt_placement *p, char *text, size_t bytes)
+const char *tool_placement_text(const struct tool_placement *p, char *text, size_t bytes)
 {
 	size_t used = (size_t)snprintf(text, bytes, "%d host%s", p->topology.nhosts,
 				       p->topology.nhosts == 1 ? "" : "s");

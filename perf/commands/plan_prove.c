@@ -29,7 +29,7 @@ static void free_plans(struct tt_plan **plans, int n)
 }
 
 /* The plans of all ranks. 0 | TT_ARG refused | < 0; nothing is left on failure. */
-static int build(const struct tt_verdict *v, build_fn *fn, const struct tt_topology *topology,
+static int build(const struct tool_verdict *v, build_fn *fn, const struct tt_topology *topology,
 		 int root, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
@@ -77,20 +77,20 @@ static bool has_long_steps(struct tt_plan *const *plans, int n)
 	return false;
 }
 
-static void complain(const struct tt_verdict *v, const struct tt_placement *p, int root,
+static void complain(const struct tool_verdict *v, const struct tool_placement *p, int root,
 		     const char *form)
 {
 	char placement[100];
 
 	fprintf(v->out, "%s %s, %d ranks, root %d, %s, %s: %s\n",
 		tt_collective_name(v->algorithm->collective), v->name, p->topology.nranks, root,
-		tt_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
+		tool_placement_text(p, placement, sizeof(placement)), form, tt_error_text());
 }
 
-static void prove(struct tt_verdict *v, const struct tt_placement *p, int root)
+static void prove(struct tool_verdict *v, const struct tool_placement *p, int root)
 {
 	static const char *const form_name[] = { "as written", "compiled", "expanded" };
-	struct tt_plan *plans[3][TT_MAX_PLACED] = { { NULL } };
+	struct tt_plan *plans[3][TOOL_MAX_PLACED] = { { NULL } };
 	struct tt_plan *const *const forms[] = { plans[0], plans[1], plans[2] };
 	int n = p->topology.nranks, nforms = 2, form = 0;
 	int rc = build(v, tt_plan_build_plain, &p->topology, root, plans[0]);
@@ -126,20 +126,20 @@ static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
 
 /* Does the plan look at who shares a host? Told by comparing one host with two halves, and with two
  * hosts dealt out. */
-static bool sees_hosts(const struct tt_verdict *v, int n)
+static bool sees_hosts(const struct tool_verdict *v, int n)
 {
-	struct tt_plan *flat[TT_MAX_PLACED] = { NULL }, *split[TT_MAX_PLACED] = { NULL };
+	struct tt_plan *flat[TOOL_MAX_PLACED] = { NULL }, *split[TOOL_MAX_PLACED] = { NULL };
 	int halves[2] = { n - n / 2, n / 2 };
 	bool differs = n < 4;                /* few placements: take them all */
 
 	for (int dealt = 0; dealt < 2 && !differs; dealt++) {
-		struct tt_placement one, two;
+		struct tool_placement one, two;
 
-		tt_placement_dealt(n, 1, &one);
+		tool_placement_dealt(n, 1, &one);
 		if (dealt)
-			tt_placement_dealt(n, 2, &two);
+			tool_placement_dealt(n, 2, &two);
 		else
-			tt_placement_consecutive(halves, 2, &two);
+			tool_placement_consecutive(halves, 2, &two);
 		int first = build(v, tt_plan_build_plain, &one.topology, 0, flat);
 		int second = build(v, tt_plan_build_plain, &two.topology, 0, split);
 
@@ -152,12 +152,12 @@ static bool sees_hosts(const struct tt_verdict *v, int n)
 	return differs;
 }
 
-void tt_prove_ranks(struct tt_verdict *v, int n, enum tt_thoroughness how)
+void tool_prove_ranks(struct tool_verdict *v, int n, enum tool_thoroughness how)
 {
 	bool hosts = sees_hosts(v, n), rooted = tt_collective_rooted(v->algorithm->collective);
-	struct tt_placement p;
+	struct tool_placement p;
 
-	for (uint32_t k = 0; (k == 0 || hosts) && tt_placement_number(n, how, k, &p); k++) {
+	for (uint32_t k = 0; (k == 0 || hosts) && tool_placement_number(n, how, k, &p); k++) {
 		prove(v, &p, 0);
 		for (int root = 1; root < (rooted ? n : 1); root++)
 			if (n <= 8 || root == 1 || root == n - 1)

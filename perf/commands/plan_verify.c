@@ -24,7 +24,7 @@
 struct row {
 	const struct tt_algorithm *algorithm;
 	char argument[64];
-	enum tt_thoroughness how;
+	enum tool_thoroughness how;
 	char *text;                          /* once it is proved */
 	size_t bytes;
 	int passed, failed;
@@ -32,23 +32,23 @@ struct row {
 };
 
 struct work {
-	const struct tt_verify *what;
+	const struct tool_verify *what;
 	struct row *rows;
 	int nrows, room;
 	pthread_mutex_t lock;                /* guards: */
 	int next, printed;
 };
 
-static void progress(const struct tt_verdict *v, int n)
+static void progress(const struct tool_verdict *v, int n)
 {
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%-14s %-32s %d ranks \033[K",
 			tt_collective_name(v->algorithm->collective), v->name, n);
 }
 
-static void prove_row(const struct tt_verify *what, struct row *row)
+static void prove_row(const struct tool_verify *what, struct row *row)
 {
-	struct tt_verdict v = { .algorithm = row->algorithm,
+	struct tool_verdict v = { .algorithm = row->algorithm,
 			     .out = open_memstream(&row->text, &row->bytes) };
 	uint64_t start = tt_now_ns();
 
@@ -56,11 +56,11 @@ static void prove_row(const struct tt_verify *what, struct row *row)
 	if (row->lost)
 		return;
 	tt_algorithm_full_name(row->algorithm, row->argument, v.name);
-	for (int n = 1; n <= TT_VERIFY_MAX; n++) {
-		if (!what->n[n] || (row->how == TT_SOME_PLACEMENTS && n > 20 && n % 8))
+	for (int n = 1; n <= TOOL_VERIFY_MAX; n++) {
+		if (!what->n[n] || (row->how == TOOL_SOME_PLACEMENTS && n > 20 && n % 8))
 			continue;
 		progress(&v, n);
-		tt_prove_ranks(&v, n, row->how);
+		tool_prove_ranks(&v, n, row->how);
 	}
 	fprintf(v.out, "%-14s %-32s %5d passed  %3d failed",
 		tt_collective_name(row->algorithm->collective), v.name, v.passed, v.failed);
@@ -122,7 +122,7 @@ static void prove_all(struct work *w)
 /* ---- which rows ------------------------------------------------------------------------------ */
 
 static bool add_row(struct work *w, const struct tt_algorithm *a, const char *argument,
-		    enum tt_thoroughness how)
+		    enum tool_thoroughness how)
 {
 	if (w->nrows == w->room) {
 		int room = w->room ? 2 * w->room : 64;
@@ -159,13 +159,13 @@ static bool add_arguments(struct work *w, const struct tt_algorithm *a)
 				continue;
 			if (!again && a->takes(argument) &&
 			    (!a->argument || strcmp(argument, a->argument)))
-				added &= add_row(w, a, argument, TT_SOME_PLACEMENTS);
+				added &= add_row(w, a, argument, TOOL_SOME_PLACEMENTS);
 		}
 	}
 	return added;
 }
 
-static bool wanted(const struct tt_verify *what, const struct tt_algorithm *a)
+static bool wanted(const struct tool_verify *what, const struct tt_algorithm *a)
 {
 	size_t length = what->algorithm ? strcspn(what->algorithm, ":") : 0;
 
@@ -188,7 +188,7 @@ static const char *names_of(const char *collective, char names[512])
 /* 0 | 1 no memory | 2 no such algorithm, or argument of it */
 static int collect(struct work *w)
 {
-	const struct tt_verify *what = w->what;
+	const struct tool_verify *what = w->what;
 	bool named = what->algorithm && strchr(what->algorithm, ':'), added = true;
 	char names[512];
 
@@ -203,7 +203,7 @@ static int collect(struct work *w)
 			fprintf(stderr, "tutti plan: %s\n", tt_error_text());
 			return 2;
 		}
-		added &= add_row(w, a, argument, TT_ALL_PLACEMENTS) &&
+		added &= add_row(w, a, argument, TOOL_ALL_PLACEMENTS) &&
 			 (named || add_arguments(w, a));
 	}
 	if (!added) {
@@ -220,7 +220,7 @@ static int collect(struct work *w)
 	return 0;
 }
 
-int tt_plan_verify(const struct tt_verify *what)
+int tool_plan_verify(const struct tool_verify *what)
 {
 	struct work w = { .what = what, .lock = PTHREAD_MUTEX_INITIALIZER };
 	int passed = 0, failed = 0, rc = collect(&w);

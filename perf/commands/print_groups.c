@@ -29,9 +29,9 @@ static void print_list(const int *cpus, const int *group_of, int n, int g)
 	}
 }
 
-void tt_host_print_groups(void)
+void tool_host_print_groups(void)
 {
-	static struct tt_place places[MOST];
+	static struct tt_locality places[MOST];
 	static int host_of[MOST], group_of[MOST], cpus[MOST];
 	struct tt_cores mine;
 	int n = 0, ngroups, level;
@@ -44,7 +44,7 @@ void tt_host_print_groups(void)
 		if (!one[cpu / 64])
 			continue;
 		cpus[n] = cpu;
-		places[n++] = tt_place_read(TT_SYS, one);
+		places[n++] = tt_locality_read(TT_SYS, one);
 	}
 	ngroups = tt_groups_form(places, host_of, n, group_of);
 	level = tt_groups_level(places, host_of, n, 0);

@@ -13,7 +13,7 @@
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-static int ask_hwloc(struct tt_host_topology *t)
+static int ask_hwloc(struct tool_host_topology *t)
 {
 	hwloc_topology_t h;
 	hwloc_obj_t l3;
@@ -38,7 +38,7 @@ static int ask_hwloc(struct tt_host_topology *t)
 	return known;
 }
 #else
-static int ask_hwloc(struct tt_host_topology *t)
+static int ask_hwloc(struct tool_host_topology *t)
 {
 	(void)t;
 	return 0;
@@ -72,13 +72,13 @@ static int is_first(int cpu, const char *name)
 	return sscanf(text, "%d", &first) == 1 && first == cpu;
 }
 
-static void ask_sys(struct tt_host_topology *t)
+static void ask_sys(struct tool_host_topology *t)
 {
 	int configured = (int)sysconf(_SC_NPROCESSORS_CONF);
 	char path[128], text[64];
 	unsigned long long kb;
 
-	*t = (struct tt_host_topology){ .source = "/sys" };
+	*t = (struct tool_host_topology){ .source = "/sys" };
 	for (int cpu = 0; cpu < configured; cpu++) {
 		snprintf(path, sizeof(path), CPU "%d/topology", cpu);
 		if (access(path, F_OK))
@@ -97,9 +97,9 @@ static void ask_sys(struct tt_host_topology *t)
 	}
 }
 
-void tt_host_topology(struct tt_host_topology *ret_topology)
+void tool_host_topology(struct tool_host_topology *ret_topology)
 {
-	struct tt_host_topology t = { .packages = 0 };
+	struct tool_host_topology t = { .packages = 0 };
 	cpu_set_t mine;
 
 	if (!ask_hwloc(&t))

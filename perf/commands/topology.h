@@ -1,19 +1,19 @@
 /* topology.h - how many of what this host has, as `tutti info` prints it */
-#ifndef TT_TOPOLOGY_H
-#define TT_TOPOLOGY_H
+#ifndef TOOL_TOPOLOGY_H
+#define TOOL_TOPOLOGY_H
 
 #include <stddef.h>
 
-struct tt_host_topology {
+struct tool_host_topology {
 	int packages, numa_nodes, l3_caches, cores, processors;
 	int allowed;                 /* processors this process may use */
 	size_t l3_bytes;             /* of one L3 cache; 0 unknown */
 	const char *source;          /* who says so */
 };
 
-void tt_host_topology(struct tt_host_topology *ret_topology);
+void tool_host_topology(struct tool_host_topology *ret_topology);
 
 /* print_groups.c: the rest of a line: "by package, when ranks are bound: 0-15 16-31" */
-void tt_host_print_groups(void);
+void tool_host_print_groups(void);
 
 #endif

@@ -21,13 +21,13 @@
 enum { ROUNDS = 4, MOST_PASSES = 6 };
 #define STIFFNESS 0.002
 
-/* As tt_endpoints_open sees it. */
-static bool is_over_tcp(const struct tt_tune_run *run)
+/* As tt_paths_open sees it. */
+static bool is_over_tcp(const struct tool_tune_run *run)
 {
 	return !strcmp(run->transport, "tcp") || !strcmp(run->transport, "verbs");
 }
 
-enum tt_link_class tt_tune_class(const struct tt_tune_run *run)
+enum tt_link_class tool_tune_class(const struct tool_tune_run *run)
 {
 	return tt_cost_class(run->nhosts > 1, is_over_tcp(run), (enum tt_link_class)run->card);
 }
@@ -70,7 +70,7 @@ static double reduce_gbps(const struct area *m, size_t bytes, size_t all)
 	return best;
 }
 
-void tt_tune_core(struct tt_cost *cost)
+void tool_tune_core(struct tt_cost *cost)
 {
 	enum { NEAR = 128 << 10, FAR = 64 << 20 };
 	struct area m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR),
@@ -95,7 +95,7 @@ void tt_tune_core(struct tt_cost *cost)
 
 /* ---- the model of a sample ------------------------------------------------------------------- */
 
-static void set_world(const struct tt_tune *t, const struct tt_tune_run *run,
+static void set_world(const struct tool_tune *t, const struct tool_tune_run *run,
 		      const struct tt_cost *cost, struct tt_topology *topology, int *host_of,
 		      struct tt_sim_world *w)
 {
@@ -110,7 +110,7 @@ static void set_world(const struct tt_tune *t, const struct tt_tune_run *run,
 				    .cost = cost,
 				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
 					       t->cores, run->card } };
-	w->message_bytes = tt_paths_message_bytes(&w->paths);
+	w->message_bytes = tt_placement_message_bytes(&w->paths);
 }
 
 /* A sample, ready to be simulated again and again. */
@@ -120,10 +120,10 @@ struct model {
 	struct tt_sim *sim;
 };
 
-static int open_model(const struct tt_tune *t, const struct tt_tune_sample *s,
+static int open_model(const struct tool_tune *t, const struct tool_tune_sample *s,
 		      const struct tt_cost *cost, struct model *m)
 {
-	const struct tt_tune_run *run = &t->runs[s->run];
+	const struct tool_tune_run *run = &t->runs[s->run];
 	const struct tt_algorithm *a = tt_algorithms[s->algorithm];
 	struct tt_sim_world w;
 
@@ -151,7 +151,7 @@ static double model_us(const struct model *m, uint64_t bytes)
 	return (double)r.time_ps / 1e6;
 }
 
-double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s,
+double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_sample *s,
 			const struct tt_cost *cost)
 {
 	struct model m;
@@ -161,10 +161,10 @@ double tt_tune_model_us(const struct tt_tune *t, const struct tt_tune_sample *s,
 	return us;
 }
 
-const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, uint64_t bytes,
+const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int number, uint64_t bytes,
 					  const struct tt_cost *cost)
 {
-	const struct tt_tune_run *run = &t->runs[number];
+	const struct tool_tune_run *run = &t->runs[number];
 	int *host_of = malloc((size_t)run->np * sizeof(*host_of));
 	const struct tt_algorithm *a = NULL;
 	struct tt_topology topology;
@@ -179,7 +179,7 @@ const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, u
 				  .topology = &topology };
 	struct tt_call_facts facts = {
 		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
-		.card = run->card, .card_only = true
+		.card = run->card, .nic_only = true
 	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))
@@ -191,7 +191,7 @@ const struct tt_algorithm *tt_tune_choice(const struct tt_tune *t, int number, u
 /* ---- the fit --------------------------------------------------------------------------------- */
 
 struct fit {
-	const struct tt_tune *t;
+	const struct tool_tune *t;
 	struct tt_cost *cost;
 	struct model *models;
 	bool progress;
@@ -218,7 +218,7 @@ static double misfit(const struct fit *f)
 	double sum = 0;
 
 	for (int i = 0; i < f->t->nsamples; i++) {
-		const struct tt_tune_sample *s = &f->t->samples[i];
+		const struct tool_tune_sample *s = &f->t->samples[i];
 		double us = model_us(&f->models[i], s->bytes),
 		       log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
 
@@ -228,16 +228,16 @@ static double misfit(const struct fit *f)
 }
 
 /* The constants that these runs can tell about. */
-static bool is_fitted(const struct tt_tune *t, const struct tt_cost_row *row)
+static bool is_fitted(const struct tool_tune *t, const struct tt_cost_row *row)
 {
 	bool used[TT_LINK_CLASSES] = { false }, crowded = false;
 
 	for (int i = 0; i < t->nruns; i++) {
-		used[tt_tune_class(&t->runs[i])] = true;
+		used[tool_tune_class(&t->runs[i])] = true;
 		used[TT_LINK_SHM] |= t->runs[i].nhosts > 1 && t->runs[i].np > t->runs[i].nhosts;
 		crowded |= t->runs[i].np > t->cores * t->runs[i].nhosts;
 	}
-	used[TT_LINK_BOARD] = used[TT_LINK_SHM];
+	used[TT_LINK_SLOTS] = used[TT_LINK_SHM];
 	if (strstr(row->name, "window") || strstr(row->name, "_bytes"))
 		return false;
 	if (strstr(row->name, "switch"))
@@ -298,7 +298,7 @@ static double descend(struct fit *f)
 	return best;
 }
 
-int tt_tune_fit(const struct tt_tune *t, struct tt_cost *cost, bool progress)
+int tool_tune_fit(const struct tool_tune *t, struct tt_cost *cost, bool progress)
 {
 	struct fit f = { t, cost, calloc((size_t)t->nsamples + 1, sizeof(*f.models)), progress };
 	int rc = !f.models;
@@ -315,7 +315,7 @@ int tt_tune_fit(const struct tt_tune *t, struct tt_cost *cost, bool progress)
 	return rc;
 }
 
-int tt_tune_factors(const struct tt_tune *t, struct tt_cost *cost)
+int tool_tune_factors(const struct tool_tune *t, struct tt_cost *cost)
 {
 	struct tt_factor *factors = malloc(((size_t)t->nsamples + 1) * sizeof(*factors));
 
@@ -327,12 +327,12 @@ int tt_tune_factors(const struct tt_tune *t, struct tt_cost *cost)
 	cost->factors = NULL;
 	cost->nfactors = 0;
 	for (int i = 0; i < t->nsamples; i++) {
-		const struct tt_tune_sample *s = &t->samples[i];
-		double us = tt_tune_model_us(t, s, cost), factor = us > 0 ? s->half_us[0] / us : 1;
+		const struct tool_tune_sample *s = &t->samples[i];
+		double us = tool_tune_model_us(t, s, cost), factor = us > 0 ? s->half_us[0] / us : 1;
 
 		factor = factor < 0.001 ? 0.001 : factor > 1000 ? 1000 : factor;
 		factors[i] = (struct tt_factor){ .algorithm = s->algorithm,
-						 .link = (uint8_t)tt_tune_class(&t->runs[s->run]),
+						 .link = (uint8_t)tool_tune_class(&t->runs[s->run]),
 						 .nranks = (uint16_t)t->runs[s->run].np,
 						 .bytes = s->bytes,
 						 .permille = (uint32_t)lround(1000 * factor) };

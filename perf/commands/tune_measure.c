@@ -26,12 +26,12 @@ struct board {
 	int rank;                                /* of this process, where a launcher started it */
 	int np, nhosts, nalgorithms;
 	uint8_t card;
-	uint8_t algorithm[TT_TUNE_ALGORITHMS];
-	double us[TT_TUNE_ALGORITHMS][TT_TUNE_SIZES][2];
+	uint8_t algorithm[TOOL_TUNE_ALGORITHMS];
+	double us[TOOL_TUNE_ALGORITHMS][TOOL_TUNE_SIZES][2];
 };
 
 struct job {
-	const struct tt_tune_run *run;
+	const struct tool_tune_run *run;
 	struct board *board;
 	tuttiUniqueId id;
 	int cores;
@@ -40,10 +40,10 @@ struct job {
 struct rank {
 	const struct job *job;
 	int rank, np;
-	tuttiComm_t base, comm[TT_TUNE_ALGORITHMS];
+	tuttiComm_t base, comm[TOOL_TUNE_ALGORITHMS];
 	char *in, *out;
-	double us[TT_TUNE_ALGORITHMS][2][TT_TUNE_REPEATS];
-	int done[TT_TUNE_ALGORITHMS][2];
+	double us[TOOL_TUNE_ALGORITHMS][2][TOOL_TUNE_REPEATS];
+	int done[TOOL_TUNE_ALGORITHMS][2];
 };
 
 static int failed(const struct rank *r, const char *what)
@@ -104,15 +104,15 @@ static int agree_on(struct rank *r, uint8_t *go)
 			best = r->us[a][0][0];
 	for (int a = 0; a < r->job->board->nalgorithms; a++)
 		go[a] = !r->done[a][0] || !r->done[a][1] || r->us[a][0][0] < HOPELESS * best;
-	return tuttiBcast(go, TT_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast")
+	return tuttiBcast(go, TOOL_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast")
 										: 0;
 }
 
 static int measure_size(struct rank *r, int s)
 {
-	const struct tt_tune_run *run = r->job->run;
+	const struct tool_tune_run *run = r->job->run;
 	struct board *b = r->job->board;
-	uint8_t go[TT_TUNE_ALGORITHMS] = { 0 };
+	uint8_t go[TOOL_TUNE_ALGORITHMS] = { 0 };
 	double us;
 
 	memset(r->done, 0, sizeof(r->done));
@@ -147,9 +147,9 @@ static int split_all(struct rank *r)
 		config.algo = tt_algorithms[r->job->board->algorithm[a]]->name;
 		if (tuttiCommSplit(r->base, 0, r->rank, &r->comm[a], &config))
 			return failed(r, "split");
-		if (r->comm[a]->nroads > 1) {            /* one run measures one way: tcp */
-			r->comm[a]->nroads = 1;
-			r->comm[a]->card = TT_NO_CARD;
+		if (r->comm[a]->npaths > 1) {            /* one run measures one way: tcp */
+			r->comm[a]->npaths = 1;
+			r->comm[a]->card = TT_NO_NIC;
 		}
 	}
 	return 0;
@@ -157,7 +157,7 @@ static int split_all(struct rank *r)
 
 static int measure_all(struct rank *r)
 {
-	const struct tt_tune_run *run = r->job->run;
+	const struct tool_tune_run *run = r->job->run;
 	size_t most = BATCH_BYTES;
 	int rc = 0;
 
@@ -176,7 +176,7 @@ static int measure_all(struct rank *r)
 	}
 	for (int s = 0; s < run->nsizes && !rc; s++)
 		rc = measure_size(r, s);
-	for (int a = 0; a < TT_TUNE_ALGORITHMS; a++)
+	for (int a = 0; a < TOOL_TUNE_ALGORITHMS; a++)
 		if (r->comm[a])
 			rc ? tuttiCommAbort(r->comm[a]) : tuttiCommDestroy(r->comm[a]);
 	free(r->in);
@@ -203,7 +203,7 @@ static int rank_main(const struct job *job, int rank, int np)
 	job->board->np = r->np;
 	job->board->rank = r->rank;
 	job->board->nhosts = r->base->topology.nhosts;
-	job->board->card = r->base->nroads == 1 ? r->base->card : TT_NO_CARD;
+	job->board->card = r->base->npaths == 1 ? r->base->card : TT_NO_NIC;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);
@@ -215,7 +215,7 @@ static int launched(int process, void *ctx)
 	const struct job *job = ctx;
 
 	if (job->run->np <= job->cores)
-		tt_pin(process);
+		tool_pin(process);
 	return rank_main(job, process, job->run->np);
 }
 
@@ -227,16 +227,16 @@ static void list_algorithms(struct board *b, int nranks)
 						.nranks = nranks ? nranks : 2 };
 
 		if (a->collective == TT_ALLREDUCE && !a->variants &&
-		    b->nalgorithms < TT_TUNE_ALGORITHMS && !(a->refuses && a->refuses(&shape)))
+		    b->nalgorithms < TOOL_TUNE_ALGORITHMS && !(a->refuses && a->refuses(&shape)))
 			b->algorithm[b->nalgorithms++] = (uint8_t)i;
 	}
 }
 
-static int keep(struct tt_tune *t, int r, const struct board *b)
+static int keep(struct tool_tune *t, int r, const struct board *b)
 {
-	struct tt_tune_run *run = &t->runs[r];
+	struct tool_tune_run *run = &t->runs[r];
 	int more = b->nalgorithms * run->nsizes;
-	struct tt_tune_sample *s = realloc(t->samples, (size_t)(t->nsamples + more) * sizeof(*s));
+	struct tool_tune_sample *s = realloc(t->samples, (size_t)(t->nsamples + more) * sizeof(*s));
 
 	if (!s) {
 		fprintf(stderr, "tutti tune: no memory for %d figures\n", t->nsamples + more);
@@ -250,7 +250,7 @@ static int keep(struct tt_tune *t, int r, const struct board *b)
 		for (int a = 0; a < b->nalgorithms; a++)
 			if (b->us[a][i][0] > 0 && b->us[a][i][1] > 0)
 				t->samples[t->nsamples++] =
-					(struct tt_tune_sample){ r,
+					(struct tool_tune_sample){ r,
 								 b->algorithm[a],
 								 run->bytes[i],
 								 { b->us[a][i][0],
@@ -258,13 +258,13 @@ static int keep(struct tt_tune *t, int r, const struct board *b)
 	return 0;
 }
 
-int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
+int tool_tune_measure(struct tool_tune *t, int number, bool *ret_speaks)
 {
-	struct tt_tune_run *run = &t->runs[number];
+	struct tool_tune_run *run = &t->runs[number];
 	struct board *b =
 		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct job job = { .run = run, .board = b, .cores = t->cores };
-	struct tt_launch launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1,
+	struct tool_spawn launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1,
 				    .main = launched, .ctx = &job };
 	int rc;
 
@@ -275,7 +275,7 @@ int tt_tune_measure(struct tt_tune *t, int number, bool *ret_speaks)
 	list_algorithms(b, run->np);
 	if (run->np) {
 		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct rank){ 0 }, "unique id")
-					       : tt_launch(&launch);
+					       : tool_spawn(&launch);
 		*ret_speaks = true;
 	} else {
 		rc = rank_main(&job, 0, 0);

@@ -12,24 +12,24 @@
 static int version(int argc, char **argv);
 static int help(int argc, char **argv);
 
-static const struct tt_command commands[] = {
+static const struct tool_command commands[] = {
 	{ "info",
 	  "what this build and this host have: processor, transports, topology, settings, algorithms",
-	  tt_cmd_info },
-	{ "plan", "print the plan of an algorithm, or prove all of them", tt_cmd_plan },
+	  tool_cmd_info },
+	{ "plan", "print the plan of an algorithm, or prove all of them", tool_cmd_plan },
 	{ "simulate", "simulate a call on ranks and hosts that need not be there",
-	  tt_cmd_simulate },
-	{ "tune", "measure what things cost here, for choosing algorithms", tt_cmd_tune },
+	  tool_cmd_simulate },
+	{ "tune", "measure what things cost here, for choosing algorithms", tool_cmd_tune },
 	{ "hashdiff", "where two trainings begin to differ: step, bucket, element",
-	  tt_cmd_hashdiff },
+	  tool_cmd_hashdiff },
 	{ "version", "print the version", version },
 	{ "help", "this list, or the help of one command", help },
 	{ NULL, NULL, NULL },
 };
 
-static const struct tt_command *find(const char *name)
+static const struct tool_command *find(const char *name)
 {
-	for (const struct tt_command *c = commands; c->name; c++)
+	for (const struct tool_command *c = commands; c->name; c++)
 		if (!strcmp(c->name, name))
 			return c;
 	return NULL;
@@ -37,14 +37,14 @@ static const struct tt_command *find(const char *name)
 
 static int unknown(const char *name)
 {
-	const struct tt_command *nearest = commands;
+	const struct tool_command *nearest = commands;
 
-	for (const struct tt_command *c = commands; c->name; c++)
-		if (tt_edit_distance(name, c->name) < tt_edit_distance(name, nearest->name))
+	for (const struct tool_command *c = commands; c->name; c++)
+		if (tool_edit_distance(name, c->name) < tool_edit_distance(name, nearest->name))
 			nearest = c;
-	if (tt_edit_distance(name, nearest->name) > 2)
-		return tt_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
-	return tt_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them",
+	if (tool_edit_distance(name, nearest->name) > 2)
+		return tool_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
+	return tool_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them",
 			 name, nearest->name);
 }
 
@@ -61,7 +61,7 @@ static int version(int argc, char **argv)
 	int rc = no_arguments(argc, argv);
 
 	if (!rc)
-		tt_print_version("tutti");
+		tool_print_version("tutti");
 	return rc;
 }
 
@@ -69,7 +69,7 @@ static void list(FILE *to)
 {
 	fprintf(to,
 		"usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
-	for (const struct tt_command *c = commands; c->name; c++)
+	for (const struct tool_command *c = commands; c->name; c++)
 		fprintf(to, "  %-10s %s\n", c->name, c->help);
 	fprintf(to,
 		"\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
@@ -77,7 +77,7 @@ static void list(FILE *to)
 
 static int help(int argc, char **argv)
 {
-	const struct tt_command *c;
+	const struct tool_command *c;
 	char *ask[] = { argc > 1 ? argv[1] : NULL, "--help", NULL };
 
 	if (argc < 2) {
@@ -100,7 +100,7 @@ static int help_all(void)
 	char *ask[] = { NULL, "--help", NULL };
 
 	list(stdout);
-	for (const struct tt_command *c = commands; c->name; c++) {
+	for (const struct tool_command *c = commands; c->name; c++) {
 		if (c->run == version || c->run == help)
 			continue;
 		printf("\n");
@@ -112,7 +112,7 @@ static int help_all(void)
 
 static int run(int argc, char **argv)
 {
-	const struct tt_command *c;
+	const struct tool_command *c;
 
 	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help"))
 		return help_all();
@@ -124,10 +124,10 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	tt_output_begin();
+	tool_output_begin();
 	if (argc < 2) {
 		list(stderr);
 		return 2;
 	}
-	return tt_output_end("tutti", run(argc, argv));
+	return tool_output_end("tutti", run(argc, argv));
 }

@@ -96,7 +96,7 @@ Test(algorithms, long_exchanges_hang_unless_their_messages_take_turns)
 		for (int r = 0; r < row[i].n; r++)
 			for (uint32_t k = 0; k < plans[r]->nsteps; k++)
 				if (plans[r]->steps[k].op != TT_MORE)
-					plans[r]->steps[k].flags &= (uint8_t)~TT_STEP_TURNS;
+					plans[r]->steps[k].flags &= (uint8_t)~TT_STEP_INTERLEAVED;
 		cr_expect_null(plan_execute(plans, row[i].n, 1, false));
 		expand_all(row[i].n);
 		const char *trouble = plan_execute(plans, row[i].n, 1, false);

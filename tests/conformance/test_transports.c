@@ -82,7 +82,7 @@ Test(transports, a_slow_reader_loses_nothing, .timeout = 120)
 	cr_assert(run_all(2, 2, 20000, traffic_body, &tr) == 0);
 }
 
-/* Rank r casts bytes that follow from (number, r); everyone checks everyone's. At the end one rank
+/* Rank r slot_posts bytes that follow from (number, r); everyone checks everyone's. At the end one rank
  * is in another call. */
 static uint8_t cast_byte(uint64_t number, int rank, size_t at)
 {
@@ -103,14 +103,14 @@ static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t nu
 static int cast_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
-	uint8_t *mine = malloc(TT_CAST_BYTES);
+	uint8_t *mine = malloc(TT_SLOT_BYTES);
 	const uint8_t *lines;
 	struct rig rig;
 
 	EXPECT(rig_open(&rig, t, world, 1) == 0);
 	for (uint64_t k = 1; k <= 3000; k++) {
-		size_t bytes = 1 + mix(k) % (k % 50 ? TT_CAST_SMALL : TT_CAST_BYTES),
-		       line = bytes > TT_CAST_SMALL ? bytes : TT_CAST_LINE;
+		size_t bytes = 1 + mix(k) % (k % 50 ? TT_SLOT_SMALL : TT_SLOT_BYTES),
+		       line = bytes > TT_SLOT_SMALL ? bytes : TT_SLOT_LINE;
 		bool last = k == 3000;
 
 		for (size_t i = 0; i < bytes; i++)

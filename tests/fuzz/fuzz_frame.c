@@ -58,10 +58,10 @@ static void status(const uint8_t *data, size_t bytes)
 	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
 	free(w.data);
 	for (int i = 0; i < s.nwants; i++)
-		tt_want_words(&s.want[i], text, sizeof(text));
+		tt_wait_edge_text(&s.want[i], text, sizeof(text));
 	for (int i = 0; i < s.trail.nruns; i++) {
 		tt_call_text(&s.trail.run[i].call, s.started, text, sizeof(text));
-		tt_call_words(&s.trail.run[i].call, true, text, sizeof(text));
+		tt_call_describe(&s.trail.run[i].call, true, text, sizeof(text));
 	}
 }
 
@@ -73,7 +73,7 @@ static void hello(const uint8_t *data, size_t bytes)
 
 	memcpy(said, data, bytes < sizeof(said) ? bytes : sizeof(said));
 	if (tt_hello_get(said, &h, &verdict) && verdict == TT_V_WELCOME)
-		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MAIL && h.from >= 0,
+		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_AM && h.from >= 0,
 		     "a hello has a purpose");
 }
 
@@ -166,7 +166,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
-	must(ranks[who] || !tt_desk_open(ctl, &join), "a desk");
+	must(ranks[who] || !tt_bootstrap_open(ctl, &join), "a desk");
 	for (int r = 0; r < NRANKS; r++)
 		ctl->cards[r].port = 1;
 	ctl->has_table = kind & 16;
@@ -187,7 +187,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	pthread_mutex_lock(&ctl->lock);
 	serve(ctl);
 	check(ctl, bytes);
-	tt_waits_check(ctl);
+	tt_deadlock_check(ctl);
 	check(ctl, bytes);
 	close(fds[1]);
 	serve(ctl);

@@ -20,7 +20,7 @@ static void need(int claim)
 }
 
 /* What was read must be what a plain file says. */
-static void compare(const struct tt_idx *idx, unsigned dims, const uint8_t *file, size_t bytes)
+static void compare(const struct train_idx *idx, unsigned dims, const uint8_t *file, size_t bytes)
 {
 	uint64_t product = 1;
 
@@ -38,21 +38,21 @@ static void compare(const struct tt_idx *idx, unsigned dims, const uint8_t *file
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	unsigned dims;
-	struct tt_idx idx = { 0 };
+	struct train_idx idx = { 0 };
 	int fd;
 
 	if (bytes < 1)
 		return 0;
-	dims = 1 + data[0] % TT_IDX_DIMS_MAX;
+	dims = 1 + data[0] % TRAIN_IDX_DIMS_MAX;
 	fd = memfd_create("fuzz", 0);
 	need(fd >= 0 && write(fd, data + 1, bytes - 1) == (ssize_t)(bytes - 1));
 	lseek(fd, 0, SEEK_SET);
-	if (tt_idx_read_fd(fd, "fuzz", dims, &idx)) {
-		need(!strncmp(tt_train_error(), "fuzz: ", 6) && !idx.at);
+	if (train_idx_read_fd(fd, "fuzz", dims, &idx)) {
+		need(!strncmp(train_error(), "fuzz: ", 6) && !idx.at);
 		return 0;
 	}
 	compare(&idx, dims, data + 1, bytes - 1);
-	tt_idx_below(&idx, "fuzz", 10);
+	train_idx_below(&idx, "fuzz", 10);
 	free(idx.at);
 	return 0;
 }

@@ -193,7 +193,7 @@ static tuttiResult_t captures(struct seat *s)
 }
 
 /* Memory that cards read and write */
-static tuttiResult_t straight(struct seat *s)
+static tuttiResult_t gdr(struct seat *s)
 {
 	size_t each = ROOM / sizeof(int) / (size_t)s->n;
 	void *handle[2];
@@ -234,7 +234,7 @@ const struct use uses[] = {
 	{ "send and receive of device memory by processes", 2, false, true, false, passes,
 	  "cuMemcpyDtoHAsync_v2:2:0 cuEventRecord:1:1" },
 	{ "a graph", 2, true, true, false, captures, "cuLaunchKernel:29:0" },
-	{ "memory that cards read and write", 2, false, true, true, straight,
+	{ "memory that cards read and write", 2, false, true, true, gdr,
 	  "cuMemGetHandleForAddressRange:1:0 reg_dmabuf_mr:1:1 post_send:3:0" },
 	{ "join by cards", 2, false, false, true, nothing,
 	  "open_device:1:0 create_qp:1:1 modify_qp:2:0 modify_qp:3:1" },

@@ -259,8 +259,8 @@ static void signal_all(void *arg)
 	int me = c->comm->rank;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr word = twice ? offsetof(struct tt_dev_desk, left)
-				      : offsetof(struct tt_dev_desk, arrived);
+		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, left)
+				      : offsetof(struct tt_dev_signals, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)

@@ -16,19 +16,19 @@
 /* ---- one card -------------------------------------------------------------------------------- */
 
 /* Of an area of this process, made by the driver's table. */
-static struct tt_area *make_area(bool by_fd, struct tt_area_card *ret_card)
+static struct tt_ipc_buffer *make_area(bool by_fd, struct tt_ipc_record *ret_card)
 {
 	const struct tt_cuda *cu = harness_cuda();
-	struct tt_area *area = NULL;
+	struct tt_ipc_buffer *area = NULL;
 	tt_custream s;
 	tt_cuctx ctx;
 
 	claim(cu && !cu->ctx_current(&ctx) && !cu->stream_create(&s, TT_CU_STREAM_APART));
-	claim(cu && !tt_area_take(cu, ctx, 0, by_fd, s, &area));
+	claim(cu && !tt_ipc_buffer_take(cu, ctx, 0, by_fd, s, &area));
 	if (!area)
 		_exit(1);
 	cu->stream_synchronize(s), cu->stream_destroy(s);
-	tt_area_describe(area, ret_card);
+	tt_ipc_buffer_describe(area, ret_card);
 	return area;
 }
 
@@ -36,8 +36,8 @@ static struct tt_area *make_area(bool by_fd, struct tt_area_card *ret_card)
 static void export_areas(int link)
 {
 	for (int by_fd = 0; by_fd < 2; by_fd++) {
-		struct tt_area_card card;
-		struct tt_area *area = make_area(by_fd, &card);
+		struct tt_ipc_record card;
+		struct tt_ipc_buffer *area = make_area(by_fd, &card);
 		bool told = by_fd ? tt_sock_give_fd(link, NULL, 0, &card, sizeof(card), area->fd)
 				  : send(link, &card, sizeof(card), 0) == sizeof(card);
 
@@ -47,18 +47,18 @@ static void export_areas(int link)
 	_exit(gpu_broken);
 }
 
-static void keep(struct tt_area_card *c) { (void)c; }
-static void say_nothing(struct tt_area_card *c) { c->bytes = 0; }
-static void say_less(struct tt_area_card *c) { c->bytes = TT_DEV_AREA_BYTES - 1; }
-static void say_more(struct tt_area_card *c) { c->bytes += 1 << 20; }
-static void say_most(struct tt_area_card *c) { c->bytes = ~(uint64_t)0; }
-static void go_beside(struct tt_area_card *c) { c->at += 4096; }
-static void go_nowhere(struct tt_area_card *c) { c->at = 0; }
-static void move_context(struct tt_area_card *c) { c->ctx ^= 64; }
-static void move_device(struct tt_area_card *c) { c->device++; }
-static void lose_device(struct tt_area_card *c) { c->device = -1; }
-static void forget_handle(struct tt_area_card *c) { memset(&c->handle, 0, sizeof(c->handle)); }
-static void garble_handle(struct tt_area_card *c) { memset(&c->handle, 0xa5, sizeof(c->handle)); }
+static void keep(struct tt_ipc_record *c) { (void)c; }
+static void say_nothing(struct tt_ipc_record *c) { c->bytes = 0; }
+static void say_less(struct tt_ipc_record *c) { c->bytes = TT_DEV_AREA_BYTES - 1; }
+static void say_more(struct tt_ipc_record *c) { c->bytes += 1 << 20; }
+static void say_most(struct tt_ipc_record *c) { c->bytes = ~(uint64_t)0; }
+static void go_beside(struct tt_ipc_record *c) { c->at += 4096; }
+static void go_nowhere(struct tt_ipc_record *c) { c->at = 0; }
+static void move_context(struct tt_ipc_record *c) { c->ctx ^= 64; }
+static void move_device(struct tt_ipc_record *c) { c->device++; }
+static void lose_device(struct tt_ipc_record *c) { c->device = -1; }
+static void forget_handle(struct tt_ipc_record *c) { memset(&c->handle, 0, sizeof(c->handle)); }
+static void garble_handle(struct tt_ipc_record *c) { memset(&c->handle, 0xa5, sizeof(c->handle)); }
 
 enum fd_of { THEIRS, NONE, A_PIPES };
 
@@ -66,7 +66,7 @@ enum fd_of { THEIRS, NONE, A_PIPES };
 static const struct lie {
 	enum { HERE, BY_HANDLE, BY_FD } way;
 	enum fd_of fd;
-	void (*tell)(struct tt_area_card *card);
+	void (*tell)(struct tt_ipc_record *card);
 	const char *says;
 	bool driver;                           /* it is to refuse this, not the library */
 } lies[] = {
@@ -95,7 +95,7 @@ static const struct lie {
 	{ BY_FD, A_PIPES, keep, "by descriptor", true },
 };
 
-static void tell(const struct lie *lie, struct tt_area_card card, const int fds[])
+static void tell(const struct lie *lie, struct tt_ipc_record card, const int fds[])
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	const bool by_fd = lie->way == BY_FD;
@@ -106,7 +106,7 @@ static void tell(const struct lie *lie, struct tt_area_card card, const int fds[
 	if (lie->driver && getenv("TUTTI_TEST_GPU"))
 		return;
 	lie->tell(&card);
-	rc = tt_area_reach(cu, 0, &card, by_fd, fds[lie->fd], &at, &opened);
+	rc = tt_ipc_buffer_reach(cu, 0, &card, by_fd, fds[lie->fd], &at, &opened);
 	if (lie->says) {
 		claim(rc == TT_CUDA && opened == 0);
 		claim(strstr(tt_error_text(), lie->says));
@@ -114,7 +114,7 @@ static void tell(const struct lie *lie, struct tt_area_card card, const int fds[
 		claim(rc == 0 && at && opened == (lie->way == HERE ? 0 : card.bytes));
 		claim(cu->dtoh(&rc, at + TT_DEV_AREA_BYTES - sizeof(rc), sizeof(rc)) == 0);
 		if (opened)
-			tt_area_shut(cu, at, opened, by_fd);
+			tt_ipc_buffer_shut(cu, at, opened, by_fd);
 	}
 	claim(count_descriptors() == before);
 	if (gpu_broken)
@@ -124,8 +124,8 @@ static void tell(const struct lie *lie, struct tt_area_card card, const int fds[
 
 static void a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open(void)
 {
-	struct tt_area_card card[3];
-	struct tt_area *here;
+	struct tt_ipc_record card[3];
+	struct tt_ipc_buffer *here;
 	int link[2], ends[2], status, fds[3] = { [NONE] = -1 };
 	pid_t child;
 
@@ -143,7 +143,7 @@ static void a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open(voi
 	fds[A_PIPES] = ends[0];
 	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies) && !gpu_broken; i++)
 		tell(&lies[i], card[lies[i].way], fds);
-	tt_area_give(here);
+	tt_ipc_buffer_give(here);
 	tell(&(struct lie){ HERE, NONE, keep, "where this process has none", false }, card[HERE],
 	     fds);
 	close(link[0]);
@@ -153,7 +153,7 @@ static void a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open(voi
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* nfds times fd and a parcel as ipc_fd.c makes them. */
-static void post(const struct tt_fd_box *box, uint64_t token, int from, int nfds, int fd)
+static void post(const struct tt_fd_exchange *box, uint64_t token, int from, int nfds, int fd)
 {
 	struct { uint64_t token; int32_t from, unused; } parcel = { token, from, 0 };
 	union { char bytes[CMSG_SPACE(8 * sizeof(int))]; struct cmsghdr align; } control = { 0 };
@@ -182,26 +182,26 @@ static void post(const struct tt_fd_box *box, uint64_t token, int from, int nfds
 
 static void descriptors_that_nobody_wants_are_closed(void)
 {
-	struct tt_fd_box box;
+	struct tt_fd_exchange box;
 	int before, null = dup(2);
 
 	memset(box.fd, -1, sizeof(box.fd));
-	claim(tt_fd_box_open(&box) == 0);
+	claim(tt_fd_exchange_open(&box) == 0);
 	before = count_descriptors();
 	for (int nfds = 0; nfds <= 8; nfds++) {
 		post(&box, box.card.token + 1, 3, nfds, null);         /* a stranger's */
 		if (nfds != 1)
 			post(&box, box.card.token, 3, nfds, null);     /* who knows the token */
-		tt_fd_box_collect(&box);
+		tt_fd_exchange_collect(&box);
 		claim(count_descriptors() == before && box.fd[3] == -1);
 	}
 	post(&box, box.card.token, -1, 1, null);
 	post(&box, box.card.token, TT_DEV_RANKS, 1, null);
 	post(&box, box.card.token, 3, 1, null);
 	post(&box, box.card.token, 3, 1, null);                        /* twice */
-	tt_fd_box_collect(&box);
+	tt_fd_exchange_collect(&box);
 	claim(count_descriptors() == before + 1 && box.fd[3] >= 0);
-	tt_fd_box_close(&box);
+	tt_fd_exchange_close(&box);
 	claim(count_descriptors() == before - 1);
 	close(null);
 }
@@ -213,15 +213,15 @@ static bool lies_by_fd;
 /* The next communicator takes the areas that are kept, and tells what is in their records. */
 static void keep_areas_that_lie(int rank)
 {
-	struct tt_area_card card;
+	struct tt_ipc_record card;
 
 	if (rank != 1)
 		return;
 	for (int by_fd = 0; by_fd <= lies_by_fd; by_fd++) {
-		struct tt_area *area = make_area(by_fd, &card);
+		struct tt_ipc_buffer *area = make_area(by_fd, &card);
 
 		area->bytes = 4096;
-		tt_area_give(area);
+		tt_ipc_buffer_give(area);
 	}
 }
 

@@ -250,7 +250,7 @@ static int judge_words(void)
 		if (!o->code && late)
 			continue;
 		if (!o->code)
-			bad += complain("a rank heard of nothing", "");
+			bad += complain("a rank last_received of nothing", "");
 		else if (!o->text[0] || strstr(o->text, "timed out"))
 			bad += complain("others: ", o->text);
 		if (trial->use->threads || i == trial->victim)
@@ -361,7 +361,7 @@ static void try_all(const struct use *use, struct tally *t)
 	static const char *const cuda[] = { TT_CUDA_FUNCTIONS(NAME) TT_CUDA_LATER(NAME) NULL };
 #undef NAME
 #define NAME(result, name, parameters) #name,
-	static const char *const cards[] = { TT_IB_CALLS(NAME) TT_IB_LATER(NAME) "query_gid_table",
+	static const char *const cards[] = { TT_VERBS_CALLS(NAME) TT_VERBS_LATER(NAME) "query_gid_table",
 					     "poll_cq", "req_notify_cq", "post_send", "post_recv",
 					     NULL };
 

@@ -72,9 +72,9 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 	return ranks_run(&crew.ranks, join_and_act);
 }
 
-static const struct tt_ib_ep *card_of(tuttiComm_t comm)
+static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_ib_ep *)comm->road[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->road[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
@@ -137,7 +137,7 @@ static int copy_all(struct hand *h, tuttiComm_t comm)
 }
 #define COPIES (2 * COPYING - 1 + 2)   /* calls of it */
 
-/* ---- straight -------------------------------------------------------------------------------- */
+/* ---- gdr -------------------------------------------------------------------------------- */
 
 static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -149,14 +149,14 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!copy_all(&h, *comm));
-	EXPECT(d->went_straight == COPIES && d->refused == 0 && d->staged_bytes == 0);
+	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
 	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->lent > 0);
 	registrations = card_of(*comm)->registrations;
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(card_of(*comm)->registrations == registrations && d->staged_bytes == 0);
 	EXPECT(!give_back(*comm, handle) && card_of(*comm)->cache.count == 0);
 	EXPECT(!copy_all(&h, *comm));          /* now by stages */
-	EXPECT(d->went_straight == 2 * COPIES && d->refused == 0 && d->staged_bytes > 0);
+	EXPECT(d->gdr_calls == 2 * COPIES && d->refused == 0 && d->staged_bytes > 0);
 	hand_close(&h);
 	return 0;
 }
@@ -191,7 +191,7 @@ static int staged_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	hand_check(&h, &small, *comm);
 	EXPECT(!tuttiCommDeregister(*comm, handle[0]));
 	hand_check(&h, &half, *comm);
-	EXPECT(h.wrong == 0 && d->went_straight == 0 && d->staged_bytes > 0);
+	EXPECT(h.wrong == 0 && d->gdr_calls == 0 && d->staged_bytes > 0);
 	EXPECT(card_of(*comm)->dmabufs == 0);
 	hand_close(&h);
 	return 0;
@@ -202,7 +202,7 @@ Test(gpudirect, sums_and_small_calls_are_staged, .timeout = 60)
 	cr_assert(failures(3, "host", staged_body) == 0);
 }
 
-/* A table by which tcp is the quicker: what was to go straight is staged when its road is known. */
+/* A table by which tcp is the quicker: what was to go gdr is staged when its road is known. */
 static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
@@ -211,12 +211,12 @@ static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct hand h;
 
 	(void)arg;
-	EXPECT((*comm)->nroads == 2);
+	EXPECT((*comm)->npaths == 2);
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	hand_check(&h, &c, *comm);
 	c.in_place = true;
 	hand_check(&h, &c, *comm);
-	EXPECT(h.wrong == 0 && d->went_straight == 2 && d->staged_bytes > 0);
+	EXPECT(h.wrong == 0 && d->gdr_calls == 2 && d->staged_bytes > 0);
 	hand_close(&h);
 	return 0;
 }
@@ -245,8 +245,8 @@ static int refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!copy_all(&h, *comm));
-	EXPECT(d->went_straight == 0 && d->staged_bytes > 0);
-	EXPECT(d->refused == (d->straight == TT_STRAIGHT_YES ? COPIES : 0));
+	EXPECT(d->gdr_calls == 0 && d->staged_bytes > 0);
+	EXPECT(d->refused == (d->gdr == TT_GDR_YES ? COPIES : 0));
 	EXPECT(card_of(*comm)->dmabufs == 0);
 	hand_close(&h);
 	return 0;
@@ -274,7 +274,7 @@ Test(gpudirect, who_switched_it_off_is_staged, .timeout = 60)
 	cr_assert(failures(3, "host", refused_body) == 0);
 }
 
-/* The first buffer is refused, for good; what does not need it goes straight. */
+/* The first buffer is refused, for good; what does not need it goes gdr. */
 static int one_refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
@@ -288,7 +288,7 @@ static int one_refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(d->refused > 0 && d->staged_bytes > 0 && card_of(*comm)->dmabufs == 1);
 	gather.in_place = true;                /* the second buffer alone */
 	hand_check(&h, &gather, *comm);
-	EXPECT(h.wrong == 0 && d->went_straight > 0);
+	EXPECT(h.wrong == 0 && d->gdr_calls > 0);
 	hand_close(&h);
 	return 0;
 }
@@ -317,7 +317,7 @@ static int reborn_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(h.out == old);
 	for (int i = 0; i < 3; i++)
 		EXPECT(!pass_on(&h, *comm, COUNT + (size_t)i));
-	EXPECT(d->went_straight == 8 && d->staged_bytes == 0 && card_of(*comm)->dmabufs == 3);
+	EXPECT(d->gdr_calls == 8 && d->staged_bytes == 0 && card_of(*comm)->dmabufs == 3);
 	hand_close(&h);
 	return 0;
 }

@@ -49,7 +49,7 @@ struct step { const char *model; size_t pixels, rows; };
 /* What a step leaves, in host memory. */
 struct outcome { size_t parameters; float loss, *weights, *velocity; };
 
-static void *upload(struct tt_device *d, const float *from, size_t count)
+static void *upload(struct train_device *d, const float *from, size_t count)
 {
 	void *to = d->ops->alloc(d, count * sizeof(float));
 
@@ -58,7 +58,7 @@ static void *upload(struct tt_device *d, const float *from, size_t count)
 	return to;
 }
 
-static void compute(struct tt_device *d, struct tt_model *m, const struct step *s,
+static void compute(struct train_device *d, struct train_model *m, const struct step *s,
 		    const float *start, struct outcome *o)
 {
 	size_t count = m->parameters, pixels = s->rows * s->pixels;
@@ -90,28 +90,28 @@ static void compute(struct tt_device *d, struct tt_model *m, const struct step *
 /* false after a sentence: the device cannot be opened */
 static bool take_step(const char *device, bool canonical, const struct step *s, struct outcome *o)
 {
-	struct tt_model_size size = { s->pixels, CLASSES, s->rows, 8 };
-	struct tt_device d;
-	struct tt_model m;
+	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
+	struct train_device d;
+	struct train_model m;
 	float *start;
 	bool fine;
 
-	if (tt_device_open(&d, device, canonical) || tt_model_open(&m, s->model, &d, &size)) {
-		printf("# %s\n", tt_train_error());
+	if (train_device_open(&d, device, canonical) || train_model_open(&m, s->model, &d, &size)) {
+		printf("# %s\n", train_error());
 		return false;
 	}
 	*o = (struct outcome){ .parameters = m.parameters };
 	o->weights = calloc(m.parameters, sizeof(float));
 	o->velocity = calloc(m.parameters, sizeof(float));
 	start = malloc(m.parameters * sizeof(float));
-	tt_model_start(&m, 17, start);
+	train_model_start(&m, 17, start);
 	compute(&d, &m, s, start, o);
-	fine = !tt_device_settle(&d);
+	fine = !train_device_settle(&d);
 	if (!fine)
-		printf("# %s\n", tt_train_error());
+		printf("# %s\n", train_error());
 	free(start);
-	tt_model_close(&m);
-	tt_device_close(&d);
+	train_model_close(&m);
+	train_device_close(&d);
 	return fine;
 }
 
@@ -170,8 +170,8 @@ static float unit(uint64_t index)
 {
 	uint32_t random[4];
 
-	tt_rng(99, TT_RNG_WEIGHTS, 5, index, random);
-	return tt_rng_unit(random[0]);
+	train_rng(99, TRAIN_RNG_WEIGHTS, 5, index, random);
+	return train_rng_unit(random[0]);
 }
 
 /* c[m x n] in rows of n + 3, with every form of both operands */
@@ -181,12 +181,12 @@ static void try_products(bool canonical)
 		{ 1, 1, 1 }, { 3, 5, 7 }, { 33, 10, 65 }, { 40, 130, 2 }, { 4, 6, 0 }
 	};
 	static float numbers[2 * OPERAND], host[45 * 140], want[45 * 140];
-	struct tt_device d, cpu;
-	bool right = !tt_device_open(&d, "cuda", canonical) && !tt_device_open(&cpu, "cpu", true);
+	struct train_device d, cpu;
+	bool right = !train_device_open(&d, "cuda", canonical) && !train_device_open(&cpu, "cpu", true);
 	float *in, *out;
 
 	if (!right) {
-		point(false, "products of all forms", tt_train_error());
+		point(false, "products of all forms", train_error());
 		return;
 	}
 	for (size_t i = 0; i < 2 * OPERAND; i++)
@@ -197,7 +197,7 @@ static void try_products(bool canonical)
 		const size_t *z = sizes[i / 4], m = z[0], n = z[1], k = z[2];
 		bool across_a = i & 1, across_b = i & 2;
 		size_t a_stride = (across_a ? m : k) + 2, b_stride = (across_b ? k : n) + 1;
-		struct tt_matrix a = { in, a_stride, across_a },
+		struct train_matrix a = { in, a_stride, across_a },
 				 b = { in + OPERAND, b_stride, across_b };
 
 		d.ops->gemm(&d, m, n, k, a, b, out, n + 3);
@@ -210,17 +210,17 @@ static void try_products(bool canonical)
 			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
 		}
 	}
-	point(right && !tt_device_settle(&d), "products of all forms",
+	point(right && !train_device_settle(&d), "products of all forms",
 	      canonical ? "own kernel" : "cuBLAS");
 	d.ops->free(&d, in), d.ops->free(&d, out);
-	tt_device_close(&cpu);
-	tt_device_close(&d);
+	train_device_close(&cpu);
+	train_device_close(&d);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 /* from NULL, and what lies there twice, too */
-static void blend_and_copy(struct tt_device *d, float *from, float *to, size_t count)
+static void blend_and_copy(struct train_device *d, float *from, float *to, size_t count)
 {
 	d->ops->blend(d, count, 1.0f / 3.0f, -0.7f, from, to);
 	d->ops->blend(d, count - 1, 0.9f, 0.0f, NULL, to + 1);
@@ -233,11 +233,11 @@ static void try_numbers(void)
 {
 	enum { COUNT = 3001 };
 	static float numbers[2 * COUNT], got[2 * COUNT];
-	struct tt_device d;
+	struct train_device d;
 	float *there;
 
-	if (tt_device_open(&d, "cuda", true)) {
-		point(false, "blend, copy, add", tt_train_error());
+	if (train_device_open(&d, "cuda", true)) {
+		point(false, "blend, copy, add", train_error());
 		return;
 	}
 	for (size_t i = 0; i < 2 * COUNT; i++)
@@ -245,12 +245,12 @@ static void try_numbers(void)
 	there = upload(&d, numbers, 2 * COUNT);
 	blend_and_copy(&d, there, there + COUNT, COUNT);
 	d.ops->get(&d, got, there, sizeof(got));
-	blend_and_copy(&(struct tt_device){ .ops = &tt_device_cpu }, numbers, numbers + COUNT,
+	blend_and_copy(&(struct train_device){ .ops = &train_device_cpu }, numbers, numbers + COUNT,
 		       COUNT);
-	point(!tt_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
+	point(!train_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
 	      "the bits are the processor's", "blend, copy, add");
 	d.ops->free(&d, there);
-	tt_device_close(&d);
+	train_device_close(&d);
 }
 
 int main(void)
@@ -265,8 +265,8 @@ int main(void)
 		return 0;
 	}
 	load_blas();
-	if (tt_device_find("cuda")->take("cuda:0", 0)) {
-		printf("not ok 1 - %s\n1..1\n", tt_train_error());
+	if (train_device_find("cuda")->take("cuda:0", 0)) {
+		printf("not ok 1 - %s\n1..1\n", train_error());
 		return 1;
 	}
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)

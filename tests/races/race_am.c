@@ -68,7 +68,7 @@ static void *wait_in_vain(void *arg)
 /* An abort before that would leave it no communicator to call. */
 static void await_waiter(tuttiComm_t comm)
 {
-	struct tt_mail *mail = comm->mail;
+	struct tt_am *mail = comm->mail;
 	bool waits = false;
 
 	while (!waits) {

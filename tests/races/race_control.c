@@ -28,9 +28,9 @@ static void *look_around(void *arg)
 	int culprit;
 
 	for (int i = 0; !atomic_load(&w->stop); i++) {
-		tt_control_waiting(w->ctl, &(struct tt_stuck){ .awaited = -1 });
+		tt_control_waiting(w->ctl, &(struct tt_blocked){ .awaited = -1 });
 		if (i % 40 == 39)
-			tt_control_missing(w->ctl, 1, &(struct tt_stuck){ .awaited = -1 }, text,
+			tt_control_missing(w->ctl, 1, &(struct tt_blocked){ .awaited = -1 }, text,
 					   sizeof(text));
 		if (tt_control_broken(w->ctl) && !tt_control_text(w->ctl, &culprit)[0])
 			return (void *)1;

@@ -11,8 +11,8 @@ static inline float random_float(uint32_t part, uint64_t index)
 {
 	uint32_t random[4];
 
-	tt_rng(99, TT_RNG_WEIGHTS, part, index, random);
-	return tt_rng_unit(random[0]);
+	train_rng(99, TRAIN_RNG_WEIGHTS, part, index, random);
+	return train_rng_unit(random[0]);
 }
 
 static inline float *random_floats(size_t count, uint32_t part)

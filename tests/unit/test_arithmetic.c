@@ -21,12 +21,12 @@ TestSuite(replicas, .timeout = 60);
 
 static const char *const isas[] = { "avx512", "avx2", "scalar" };
 
-static float element(struct tt_matrix m, size_t i, size_t j)
+static float element(struct train_matrix m, size_t i, size_t j)
 {
 	return m.across ? m.at[j * m.stride + i] : m.at[i * m.stride + j];
 }
 
-static void reference(size_t m, size_t n, size_t k, struct tt_matrix a, struct tt_matrix b,
+static void reference(size_t m, size_t n, size_t k, struct train_matrix a, struct train_matrix b,
 		      float *c)
 {
 	for (size_t i = 0; i < m; i++) {
@@ -53,20 +53,20 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) * 4; s++) {
 		size_t m = sizes[s / 4][0], n = sizes[s / 4][1], k = sizes[s / 4][2];
 		bool ta = s & 1, tb = s & 2;
-		struct tt_matrix a = { pool_a, ta ? m + 3 : k + 3, ta },
+		struct train_matrix a = { pool_a, ta ? m + 3 : k + 3, ta },
 				 b = { pool_b, tb ? k + 1 : n + 1, tb };
 
 		reference(m, n, k, a, b, want);
 		for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
-			struct tt_gemm *g = tt_gemm_open(isas[i]);
+			struct train_gemm *g = train_gemm_open(isas[i]);
 
 			if (!g)
 				continue;
-			tt_gemm(g, m, n, k, a, b, got, n);
+			train_gemm(g, m, n, k, a, b, got, n);
 			cr_expect(!memcmp(want, got, m * n * sizeof(float)),
 				  "%zux%zux%zu across %d %d: %s", m, n, k, ta, tb, isas[i]);
 			tried++;
-			tt_gemm_close(g);
+			train_gemm_close(g);
 		}
 	}
 	cr_assert_geq(tried, 36);
@@ -81,23 +81,23 @@ Test(gemm, cutting_the_rows_changes_no_bit)
 	enum { M = 61, N = 43, K = 500 };
 	float *a = random_floats(M * K, 3), *b = random_floats(K * N, 4),
 	      *whole = malloc(M * N * 4), *parts = malloc(M * N * 4);
-	struct tt_gemm *g = tt_gemm_open(NULL);
+	struct train_gemm *g = train_gemm_open(NULL);
 
 	cr_assert_not_null(g);
-	tt_gemm(g, M, N, K, (struct tt_matrix){ a, K, false }, (struct tt_matrix){ b, N, false },
+	train_gemm(g, M, N, K, (struct train_matrix){ a, K, false }, (struct train_matrix){ b, N, false },
 		whole, N);
 	for (int ranks = 2; ranks <= 70; ranks += 17) {
 		memset(parts, 0xff, M * N * 4);
 		for (int r = 0; r < ranks; r++) {
-			struct tt_share share = tt_share_of(M, r, ranks);
+			struct train_share share = train_share_of(M, r, ranks);
 
-			tt_gemm(g, share.count, N, K,
-				(struct tt_matrix){ a + share.first * K, K, false },
-				(struct tt_matrix){ b, N, false }, parts + share.first * N, N);
+			train_gemm(g, share.count, N, K,
+				(struct train_matrix){ a + share.first * K, K, false },
+				(struct train_matrix){ b, N, false }, parts + share.first * N, N);
 		}
 		cr_expect(!memcmp(whole, parts, M * N * 4), "%d ranks", ranks);
 	}
-	tt_gemm_close(g);
+	train_gemm_close(g);
 	free(a);
 	free(b);
 	free(whole);
@@ -107,44 +107,44 @@ Test(gemm, cutting_the_rows_changes_no_bit)
 Test(gemm, writes_nothing_outside_the_result)
 {
 	float *a = random_floats(100, 5), *b = random_floats(100, 6), c[9 * 11];
-	struct tt_gemm *g = tt_gemm_open(NULL);
+	struct train_gemm *g = train_gemm_open(NULL);
 
 	for (size_t i = 0; i < 9 * 11; i++)
 		c[i] = 7.0f;
-	tt_gemm(g, 5, 6, 4, (struct tt_matrix){ a, 4, false }, (struct tt_matrix){ b, 6, false },
+	train_gemm(g, 5, 6, 4, (struct train_matrix){ a, 4, false }, (struct train_matrix){ b, 6, false },
 		c + 2 * 11 + 3, 11);
 	for (size_t i = 0; i < 9; i++)
 		for (size_t j = 0; j < 11; j++)
 			cr_expect_eq(c[i * 11 + j] == 7.0f, !(i >= 2 && i < 7 && j >= 3 && j < 9),
 				     "%zu %zu", i, j);
-	tt_gemm_close(g);
+	train_gemm_close(g);
 	free(a);
 	free(b);
 }
 
-Test(gemm, an_unknown_instruction_set_is_refused) { cr_assert_null(tt_gemm_open("sse9")); }
+Test(gemm, an_unknown_instruction_set_is_refused) { cr_assert_null(train_gemm_open("sse9")); }
 
 /* ---- exact ---------------------------------------------------------------------------------- */
 
 Test(exact, exp_and_log_are_right)
 {
 	for (double x = -690; x < 690; x += 0.37)
-		cr_expect_leq(fabs(tt_exact_exp(x) / exp(x) - 1), 1e-15, "%g", x);
+		cr_expect_leq(fabs(train_exact_exp(x) / exp(x) - 1), 1e-15, "%g", x);
 	for (double x = 1e-300; x < 1e300; x *= 1.37)
-		cr_expect_leq(fabs(tt_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))), "%g",
+		cr_expect_leq(fabs(train_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))), "%g",
 			      x);
-	cr_expect_eq(tt_exact_exp(-1e30), 0.0);
-	cr_expect_eq(tt_exact_exp(0.0), 1.0);
-	cr_expect_eq(tt_exact_log(1.0), 0.0);
-	cr_expect(isnan(tt_exact_exp(NAN)) && isnan(tt_exact_log(NAN)));
+	cr_expect_eq(train_exact_exp(-1e30), 0.0);
+	cr_expect_eq(train_exact_exp(0.0), 1.0);
+	cr_expect_eq(train_exact_log(1.0), 0.0);
+	cr_expect(isnan(train_exact_exp(NAN)) && isnan(train_exact_log(NAN)));
 }
 
 Test(exact, exp_and_log_have_the_bits_of_every_other_machine)
 {
-	cr_expect_eq(tt_exact_exp(-1.0), 0x1.78b56362cef38p-2, "%a", tt_exact_exp(-1.0));
-	cr_expect_eq(tt_exact_exp(-12.345), 0x1.240572f47cb82p-18, "%a", tt_exact_exp(-12.345));
-	cr_expect_eq(tt_exact_log(10.0), 0x1.26bb1bbb55515p+1, "%a", tt_exact_log(10.0));
-	cr_expect_eq(tt_exact_log(1.2345), 0x1.af71abe30f49p-3, "%a", tt_exact_log(1.2345));
+	cr_expect_eq(train_exact_exp(-1.0), 0x1.78b56362cef38p-2, "%a", train_exact_exp(-1.0));
+	cr_expect_eq(train_exact_exp(-12.345), 0x1.240572f47cb82p-18, "%a", train_exact_exp(-12.345));
+	cr_expect_eq(train_exact_log(10.0), 0x1.26bb1bbb55515p+1, "%a", train_exact_log(10.0));
+	cr_expect_eq(train_exact_log(1.2345), 0x1.af71abe30f49p-3, "%a", train_exact_log(1.2345));
 }
 
 Test(exact, softmax_sums_to_one_and_agrees_with_cross_entropy)
@@ -154,10 +154,10 @@ Test(exact, softmax_sums_to_one_and_agrees_with_cross_entropy)
 
 	for (size_t i = 0; i < 10; i++)
 		p[i] = logits[i] = 30 * random_float(7, i);
-	tt_softmax(p, 10);
+	train_softmax(p, 10);
 	for (size_t i = 0; i < 10; i++) {
 		sum += p[i];
-		cr_expect_leq(fabs(tt_cross_entropy(logits, 10, i) + log(p[i])), 1e-5, "%zu", i);
+		cr_expect_leq(fabs(train_cross_entropy(logits, 10, i) + log(p[i])), 1e-5, "%zu", i);
 	}
 	cr_expect_leq(fabs(sum - 1), 1e-6);
 }
@@ -172,10 +172,10 @@ Test(replicas, the_hash_sees_every_bit)
 
 	for (uint32_t i = 0; i < 40; i++)
 		words[i] = i * 77;
-	seen[n++] = tt_hash(words, sizeof(words));
+	seen[n++] = train_hash(words, sizeof(words));
 	for (size_t bit = 0; bit < 40 * 32; bit++) {
 		words[bit / 32] ^= 1u << bit % 32;
-		seen[n++] = tt_hash(words, sizeof(words));
+		seen[n++] = train_hash(words, sizeof(words));
 		words[bit / 32] ^= 1u << bit % 32;
 	}
 	for (size_t i = 0; i < n; i++)

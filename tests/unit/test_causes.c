@@ -119,7 +119,7 @@ static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	spoil(*comm, 0, false);
 	await_word(*comm);
 	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down",
-		    "of others was heard: rank 1 suffers", NULL);
+		    "of others was last_received: rank 1 suffers", NULL);
 }
 
 static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -265,7 +265,7 @@ Test(causes, an_abort_tells_what_had_failed_in_its_communicator, .timeout = 60)
 /* ---- cards of the stand-in ------------------------------------------------------------------- */
 
 /* The card reports, and nobody has read it yet. 1: it is not the stand-in's */
-static int card_says(struct tt_ib_ep *ep, int type)
+static int card_says(struct tt_verbs_ep *ep, int type)
 {
 	uint64_t event = (uint64_t)type | 1ull << 32;
 	struct sockaddr_un at;
@@ -283,7 +283,7 @@ static int card_says(struct tt_ib_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->road[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->road[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -292,7 +292,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
 	}
 	await_word(*comm);
-	if (card_says(ep, TT_IB_EVENT_PORT_ERR))
+	if (card_says(ep, TT_VERBS_EVENT_PORT_ERR))
 		return 0;
 	return told(*comm, sum(*comm), tuttiSystemError, "standin0 port 1 is down",
 		    "rank 1 suffers", NULL);
@@ -300,14 +300,14 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)(*comm)->road[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->road[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
 	if (rank == 1)
 		return 0;
-	tt_ib_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
-	if (card_says(ep, TT_IB_EVENT_DEVICE_FATAL))
+	tt_verbs_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
+	if (card_says(ep, TT_VERBS_EVENT_DEVICE_FATAL))
 		return 0;
 	return told(*comm, sum(*comm), tuttiSystemError, "standin0 failed or was removed", NULL,
 		    "did not answer");

@@ -341,9 +341,9 @@ Test(check, malformed_steps_are_named)
 	malformed((p->npeers = 1, p->peers[0] = 2), "rank 0 is not in the plan's list of peers");
 	malformed((s->wait_lane = 1, s->wait_step = 0),
 		  "waits for lane 1 step 0, which does not exist");
-	malformed((s->wait_lane = 0, s->wait_step = 0, step(p, 0, 0)->flags = TT_STEP_TURNS),
+	malformed((s->wait_lane = 0, s->wait_step = 0, step(p, 0, 0)->flags = TT_STEP_INTERLEAVED),
 		  "waits for lane 0 step 0, which takes turns with the next");
-	malformed((p->lanes[0].nsteps = 2, s->flags = TT_STEP_TURNS),
+	malformed((p->lanes[0].nsteps = 2, s->flags = TT_STEP_INTERLEAVED),
 		  "takes turns with the step behind it, but is the last");
 	malformed((s->wait_lane = 0, s->wait_step = 99),
 		  "waits for lane 0 step 99, which does not exist");

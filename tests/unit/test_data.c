@@ -22,14 +22,14 @@ TestSuite(data, .timeout = 60);
 
 Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 {
-	struct tt_sampler s;
+	struct train_sampler s;
 	uint8_t seen[1003] = { 0 };
 	size_t total = 0;
 
-	cr_assert_eq(tt_sampler_open(&s, 5, 1003, 10), 0);
-	cr_assert_eq(tt_sampler_steps(&s), 100);
+	cr_assert_eq(train_sampler_open(&s, 5, 1003, 10), 0);
+	cr_assert_eq(train_sampler_steps(&s), 100);
 	for (uint64_t step = 0; step < 100; step++) {
-		const uint32_t *samples = tt_sampler_rows(&s, step, 0);
+		const uint32_t *samples = train_sampler_rows(&s, step, 0);
 
 		for (size_t i = 0; i < s.batch; i++, total++) {
 			cr_assert_lt(samples[i], 1003);
@@ -37,26 +37,26 @@ Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 		}
 	}
 	cr_assert_eq(total, 1000);
-	tt_sampler_close(&s);
+	train_sampler_close(&s);
 }
 
 Test(sampler, the_order_depends_on_seed_and_epoch_only)
 {
-	struct tt_sampler a, b, other;
+	struct train_sampler a, b, other;
 	uint32_t first[50];
 
-	cr_assert_eq(tt_sampler_open(&a, 5, 100, 50), 0);
-	cr_assert_eq(tt_sampler_open(&b, 5, 100, 50), 0);
-	cr_assert_eq(tt_sampler_open(&other, 6, 100, 50), 0);
-	memcpy(first, tt_sampler_rows(&a, 6, 0), sizeof(first));
-	tt_sampler_rows(&b, 1, 0);
-	tt_sampler_rows(&b, 3, 0);
-	cr_expect_eq(memcmp(first, tt_sampler_rows(&b, 6, 0), sizeof(first)), 0);
-	cr_expect_neq(memcmp(first, tt_sampler_rows(&b, 4, 0), sizeof(first)), 0);
-	cr_expect_neq(memcmp(first, tt_sampler_rows(&other, 6, 0), sizeof(first)), 0);
-	tt_sampler_close(&a);
-	tt_sampler_close(&b);
-	tt_sampler_close(&other);
+	cr_assert_eq(train_sampler_open(&a, 5, 100, 50), 0);
+	cr_assert_eq(train_sampler_open(&b, 5, 100, 50), 0);
+	cr_assert_eq(train_sampler_open(&other, 6, 100, 50), 0);
+	memcpy(first, train_sampler_rows(&a, 6, 0), sizeof(first));
+	train_sampler_rows(&b, 1, 0);
+	train_sampler_rows(&b, 3, 0);
+	cr_expect_eq(memcmp(first, train_sampler_rows(&b, 6, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, train_sampler_rows(&b, 4, 0), sizeof(first)), 0);
+	cr_expect_neq(memcmp(first, train_sampler_rows(&other, 6, 0), sizeof(first)), 0);
+	train_sampler_close(&a);
+	train_sampler_close(&b);
+	train_sampler_close(&other);
 }
 
 /* ---- idx ------------------------------------------------------------------------------------ */
@@ -84,10 +84,10 @@ static const uint8_t good[] = { 0, 0, 8, 3, 0, 0,  0,  2,  0,  0,  0,
 Test(idx, reads_plain_and_gzipped_files)
 {
 	for (int zipped = 0; zipped < 2; zipped++) {
-		struct tt_idx idx;
+		struct train_idx idx;
 
-		cr_assert_eq(tt_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx),
-			     0, "%s", tt_train_error());
+		cr_assert_eq(train_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx),
+			     0, "%s", train_error());
 		cr_expect(idx.dims == 3 && idx.dim[0] == 2 && idx.dim[1] == 1 && idx.dim[2] == 3);
 		cr_expect_eq(idx.bytes, 6);
 		cr_expect_eq(memcmp(idx.at, good + 16, 6), 0);
@@ -100,16 +100,16 @@ static void expect_refused(size_t at, const char *change, size_t count, size_t b
 			   const char *phrase)
 {
 	uint8_t file[64] = { 0 };
-	struct tt_idx idx = { 0 };
+	struct train_idx idx = { 0 };
 
 	memcpy(file, good, sizeof(good));
 	memcpy(file + at, change, count);
 	for (int zipped = 0; zipped < 2; zipped++) {
-		int rc = tt_idx_read_fd(file_of(file, bytes, zipped), "FILE", dims, &idx);
+		int rc = train_idx_read_fd(file_of(file, bytes, zipped), "FILE", dims, &idx);
 
-		cr_expect_eq(rc, TT_TRAIN_FAILED, "%s", phrase);
-		cr_expect(strstr(tt_train_error(), "FILE: ") && strstr(tt_train_error(), phrase),
-			  "want '%s', got '%s'", phrase, tt_train_error());
+		cr_expect_eq(rc, TRAIN_FAILED, "%s", phrase);
+		cr_expect(strstr(train_error(), "FILE: ") && strstr(train_error(), phrase),
+			  "want '%s', got '%s'", phrase, train_error());
 		cr_expect_null(idx.at);
 	}
 }
@@ -138,44 +138,44 @@ Test(idx, every_malformed_file_gets_a_sentence_of_its_own)
 Test(idx, a_damaged_gzip_stream_is_said_to_be_one)
 {
 	uint8_t zipped[128];
-	struct tt_idx idx = { 0 };
+	struct train_idx idx = { 0 };
 	int fd = file_of(good, sizeof(good), true);
 	ssize_t bytes = read(fd, zipped, sizeof(zipped));
 
 	close(fd);
 	cr_assert_gt(bytes, 20);
 	for (ssize_t cut = 11; cut < bytes; cut++) {
-		cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx),
-			     TT_TRAIN_FAILED, "%zd", cut);
+		cr_expect_eq(train_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx),
+			     TRAIN_FAILED, "%zd", cut);
 		cr_expect_null(idx.at);
 	}
 	zipped[bytes - 6] ^= 1; /* in the check sum */
-	cr_expect_eq(tt_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
-		     TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "gzip stream is damaged"), "%s",
-			   tt_train_error());
+	cr_expect_eq(train_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
+		     TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "gzip stream is damaged"), "%s",
+			   train_error());
 }
 
 Test(idx, a_missing_file_and_a_folder_are_errors)
 {
-	struct tt_idx idx;
+	struct train_idx idx;
 
-	cr_expect_eq(tt_idx_read("/nowhere/at/all", 3, &idx), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "/nowhere/at/all: No such file"), "%s",
-			   tt_train_error());
-	cr_expect_eq(tt_idx_read("/tmp", 3, &idx), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "directory"), "%s", tt_train_error());
+	cr_expect_eq(train_idx_read("/nowhere/at/all", 3, &idx), TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "/nowhere/at/all: No such file"), "%s",
+			   train_error());
+	cr_expect_eq(train_idx_read("/tmp", 3, &idx), TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "directory"), "%s", train_error());
 }
 
 Test(idx, a_label_out_of_range_is_named)
 {
 	uint8_t labels[] = { 9, 0, 10, 3 };
-	struct tt_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
+	struct train_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
 
-	cr_expect_eq(tt_idx_below(&idx, "labels", 10), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "label 10 of sample 2"), "%s",
-			   tt_train_error());
-	cr_expect_eq(tt_idx_below(&idx, "labels", 11), 0);
+	cr_expect_eq(train_idx_below(&idx, "labels", 10), TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "label 10 of sample 2"), "%s",
+			   train_error());
+	cr_expect_eq(train_idx_below(&idx, "labels", 11), 0);
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
@@ -211,49 +211,49 @@ static void remove_folder(const char *folder)
 Test(data, four_files_of_ten_classes_are_a_data_set)
 {
 	char folder[] = "/tmp/tutti-test-XXXXXX";
-	struct tt_data data;
+	struct train_data data;
 
 	cr_assert_not_null(mkdtemp(folder));
-	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "dataset-fashion-mnist"), "%s",
-			   tt_train_error());
+	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "dataset-fashion-mnist"), "%s",
+			   train_error());
 	put_idx(folder, "train-images-idx3", 3, 30);
 	put_idx(folder, "train-labels-idx1", 1, 29);
 	put_idx(folder, "t10k-images-idx3", 3, 5);
 	put_idx(folder, "t10k-labels-idx1", 1, 5);
-	cr_expect_eq(tt_data_load("fashion", folder, 1, &data), TT_TRAIN_FAILED);
-	cr_expect_not_null(strstr(tt_train_error(), "29 labels for 30 images"), "%s",
-			   tt_train_error());
+	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_not_null(strstr(train_error(), "29 labels for 30 images"), "%s",
+			   train_error());
 	put_idx(folder, "train-labels-idx1", 1, 30);
-	cr_assert_eq(tt_data_load("fashion", folder, 1, &data), 0, "%s", tt_train_error());
+	cr_assert_eq(train_data_load("fashion", folder, 1, &data), 0, "%s", train_error());
 	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 &&
 		  data.classes == 10);
 	cr_expect_float_eq(data.mean, 4.5 / 255, 1e-6);
-	tt_data_free(&data);
-	cr_assert_eq(tt_data_load("auto", folder, 1, &data), 0);
+	train_data_free(&data);
+	cr_assert_eq(train_data_load("auto", folder, 1, &data), 0);
 	cr_expect_str_eq(data.name, "fashion");
-	tt_data_free(&data);
+	train_data_free(&data);
 	remove_folder(folder);
 }
 
 Test(data, without_files_auto_is_synth)
 {
-	struct tt_data data;
+	struct train_data data;
 
-	cr_assert_eq(tt_data_load("auto", "/nowhere", 1, &data), 0);
+	cr_assert_eq(train_data_load("auto", "/nowhere", 1, &data), 0);
 	cr_expect_str_eq(data.name, "synth");
-	tt_data_free(&data);
-	cr_expect_eq(tt_data_load("cifar", "/nowhere", 1, &data), TT_TRAIN_USAGE);
+	train_data_free(&data);
+	cr_expect_eq(train_data_load("cifar", "/nowhere", 1, &data), TRAIN_USAGE);
 }
 
 Test(data, synth_is_a_function_of_the_seed)
 {
-	struct tt_data a, b, other;
+	struct train_data a, b, other;
 	size_t of_class[10] = { 0 };
 
-	cr_assert_eq(tt_data_load("synth", "", 1, &a), 0);
-	cr_assert_eq(tt_data_load("synth", "", 1, &b), 0);
-	cr_assert_eq(tt_data_load("synth", "", 2, &other), 0);
+	cr_assert_eq(train_data_load("synth", "", 1, &a), 0);
+	cr_assert_eq(train_data_load("synth", "", 1, &b), 0);
+	cr_assert_eq(train_data_load("synth", "", 2, &other), 0);
 	cr_expect_eq(a.pixels, 784);
 	cr_expect_eq(memcmp(a.train.images, b.train.images, a.train.samples * a.pixels), 0);
 	cr_expect_eq(memcmp(a.test.labels, b.test.labels, a.test.samples), 0);
@@ -263,7 +263,7 @@ Test(data, synth_is_a_function_of_the_seed)
 		of_class[a.train.labels[i]]++;
 	for (size_t c = 0; c < 10; c++)
 		cr_expect_gt(of_class[c], a.train.samples / 12);
-	tt_data_free(&a);
-	tt_data_free(&b);
-	tt_data_free(&other);
+	train_data_free(&a);
+	train_data_free(&b);
+	train_data_free(&other);
 }

@@ -31,7 +31,7 @@ static double real_combine(double a, double b, int op)
 /* acc[i] = acc[i] op (in[i] * scalar), rounded to the type as a step of an algorithm would */
 static void combine(void *acc, const void *in, tuttiDataType_t type, int op, int rank)
 {
-	int scalar = op == TT_MULSUM ? tt_values_scalar(rank) : 1;
+	int scalar = op == BENCH_MULSUM ? bench_values_scalar(rank) : 1;
 	size_t bytes = tt_type_bytes(type);
 
 	for (size_t i = 0; i < ELEMENTS; i++) {
@@ -75,14 +75,14 @@ struct tables {
 
 static struct tables make_tables(tuttiDataType_t type, int op, int n)
 {
-	size_t bytes = TT_VALUES * tt_type_bytes(type);
+	size_t bytes = BENCH_VALUES * tt_type_bytes(type);
 	struct tables t = { .acc = malloc(bytes), .want = malloc(bytes) };
 
 	for (int r = 0; r < n; r++) {
 		t.input[r] = malloc(bytes);
-		tt_values_input(t.input[r], type, op, n, r, 5);
+		bench_values_input(t.input[r], type, op, n, r, 5);
 	}
-	tt_values_result(t.want, type, op, n, 5);
+	bench_values_result(t.want, type, op, n, 5);
 	return t;
 }
 
@@ -115,7 +115,7 @@ static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, in
 		}
 		begun = true;
 		memset(t->acc, 0, bytes);
-		if (op == TT_MULSUM)
+		if (op == BENCH_MULSUM)
 			combine(t->acc, t->input[r], type, op, r);
 		else
 			memcpy(t->acc, t->input[r], bytes);
@@ -131,7 +131,7 @@ static double share_wrong(const struct tables *t, tuttiDataType_t type)
 {
 	size_t first;
 
-	return (double)tt_values_judge(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) /
+	return (double)bench_values_check(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) /
 	       ELEMENTS;
 }
 
@@ -140,7 +140,7 @@ static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
 	for (int first = 0; first < n; first += n / 3 + 1) {
 		reduce_all(t, type, op, n, first, -1, -1);
 		cr_assert_eq(share_wrong(t, type), 0, "%s %s n %d from rank %d", tt_type_name(type),
-			     tt_values_op_name(op), n, first);
+			     bench_values_op_name(op), n, first);
 	}
 }
 
@@ -151,14 +151,14 @@ static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
 	for (int skip = 0; skip < n; skip += n / 3 + 1) {
 		reduce_all(t, type, op, n, (skip + 1) % n, skip, -1);
 		cr_assert_gt(share_wrong(t, type), 0.4 / n, "%s %s n %d without rank %d",
-			     tt_type_name(type), tt_values_op_name(op), n, skip);
+			     tt_type_name(type), bench_values_op_name(op), n, skip);
 	}
 	reduce_all(t, type, op, n, 0, 1, 0);
 	cr_assert_gt(share_wrong(t, type), 0, "%s %s n %d with rank 0 for rank 1",
-		     tt_type_name(type), tt_values_op_name(op), n);
+		     tt_type_name(type), bench_values_op_name(op), n);
 	memcpy(t->acc, t->input[n / 2], ELEMENTS * tt_type_bytes(type));
 	cr_assert_gt(share_wrong(t, type), 0.3, "%s %s n %d just the input", tt_type_name(type),
-		     tt_values_op_name(op), n);
+		     bench_values_op_name(op), n);
 }
 
 static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int n)
@@ -167,18 +167,18 @@ static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int 
 
 	memset(t->acc, 0, ELEMENTS * bytes);
 	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type),
-		     tt_values_op_name(op), n);
+		     bench_values_op_name(op), n);
 	for (size_t shift = 1; shift <= 4096; shift *= 4)
-		cr_assert_gt(tt_values_judge(t->want, t->want, bytes, TT_VALUES, shift, &first),
-			     TT_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
-			     tt_values_op_name(op), n, shift);
+		cr_assert_gt(bench_values_check(t->want, t->want, bytes, BENCH_VALUES, shift, &first),
+			     BENCH_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
+			     bench_values_op_name(op), n, shift);
 }
 
 static void check_type(tuttiDataType_t type)
 {
-	for (int op = 0; op <= TT_MULSUM; op++) {
+	for (int op = 0; op <= BENCH_MULSUM; op++) {
 		for (size_t k = 0;
-		     tt_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
+		     bench_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
 			struct tables t = make_tables(type, op, counts[k]);
 
 			check_orders(&t, type, op, counts[k]);
@@ -210,19 +210,19 @@ VALUES(Float8e5m2)
 
 Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 {
-	enum { COUNT = 3 * TT_VALUES + 17 };
-	float *table = malloc(TT_VALUES * sizeof(float)), *buf = malloc(COUNT * sizeof(float));
+	enum { COUNT = 3 * BENCH_VALUES + 17 };
+	float *table = malloc(BENCH_VALUES * sizeof(float)), *buf = malloc(COUNT * sizeof(float));
 	size_t first = 0;
 
-	tt_values_input(table, tuttiFloat32, tuttiSum, 4, 1, 9);
-	for (size_t phase = 0; phase < TT_VALUES; phase += 4001) {
-		tt_values_fill(buf, table, sizeof(float), COUNT, phase);
-		cr_assert_eq(tt_values_judge(buf, table, sizeof(float), COUNT, phase, &first), 0);
+	bench_values_input(table, tuttiFloat32, tuttiSum, 4, 1, 9);
+	for (size_t phase = 0; phase < BENCH_VALUES; phase += 4001) {
+		bench_values_fill(buf, table, sizeof(float), COUNT, phase);
+		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first), 0);
 		for (size_t i = 0; i < COUNT; i += 1000)
-			cr_assert_eq(buf[i], table[(i + phase) % TT_VALUES]);
+			cr_assert_eq(buf[i], table[(i + phase) % BENCH_VALUES]);
 		buf[20000] = -buf[20000];
 		buf[COUNT - 1] = -buf[COUNT - 1];
-		cr_assert_eq(tt_values_judge(buf, table, sizeof(float), COUNT, phase, &first), 2);
+		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first), 2);
 		cr_assert_eq(first, 20000);
 	}
 	free(table);
@@ -234,35 +234,35 @@ Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 enum { RANKS = 4, COUNT = 50, ROOT = 2 };
 
 struct hand {
-	struct tt_line line;
-	struct tt_cell cell;
-	struct tt_seat seats[RANKS];
+	struct bench_options line;
+	struct bench_cell cell;
+	struct bench_rank seats[RANKS];
 	int32_t *send[RANKS], *recv[RANKS];
 };
 
-static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_place)
+static void hand_make(struct hand *h, const struct bench_collective *bench, bool in_place)
 {
 	static tuttiComm_t no_comms[1];
 	size_t whole = COUNT * sizeof(int32_t) * RANKS;
 
 	*h = (struct hand){ .line = {
 				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
-	h->cell = (struct tt_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
-				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : TT_NO_OP,
+	h->cell = (struct bench_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
+				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : BENCH_NO_OP,
 				    .root = ROOT, .in_place = in_place };
 	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
 	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
-	tt_cell_slots(&h->cell, &h->line);
+	bench_cell_slots(&h->cell, &h->line);
 	for (int r = 0; r < RANKS; r++) {
-		h->seats[r] = (struct tt_seat){
+		h->seats[r] = (struct bench_rank){
 			.rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99
 		};
-		cr_assert_eq(tt_seat_make(&h->seats[r], &h->line, bench, 0), 0);
-		tt_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
+		cr_assert_eq(bench_rank_make(&h->seats[r], &h->line, bench, 0), 0);
+		bench_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
 		if (bench->combines)
-			tt_values_result(h->seats[r].result, tuttiInt32, h->cell.op, RANKS, 3);
-		tt_seat_fill(&h->seats[r], &h->line, &h->cell, 0, 17, true);
-		struct tt_perf_call call = tt_seat_call(&h->seats[r], &h->line, &h->cell, 0);
+			bench_values_result(h->seats[r].result, tuttiInt32, h->cell.op, RANKS, 3);
+		bench_rank_fill(&h->seats[r], &h->line, &h->cell, 0, 17, true);
+		struct bench_call call = bench_rank_call(&h->seats[r], &h->line, &h->cell, 0);
 		h->send[r] = (int32_t *)(uintptr_t)call.send;
 		h->recv[r] = call.recv;
 	}
@@ -271,7 +271,7 @@ static void hand_make(struct hand *h, const struct tt_bench *bench, bool in_plac
 static void hand_free(struct hand *h)
 {
 	for (int r = 0; r < RANKS; r++)
-		tt_seat_free(&h->seats[r], 0);
+		bench_rank_free(&h->seats[r], 0);
 }
 
 static uint64_t hand_wrong(struct hand *h)
@@ -281,7 +281,7 @@ static uint64_t hand_wrong(struct hand *h)
 	for (int r = 0; r < RANKS; r++) {
 		uint64_t of_rank;
 
-		cr_assert_eq(tt_seat_judge(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank),
+		cr_assert_eq(bench_rank_check(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank),
 			     0);
 		wrong += of_rank;
 	}
@@ -330,7 +330,7 @@ static void hand_call(struct hand *h)
 		free(in[r]);
 }
 
-static void check_judge(const struct tt_bench *bench, bool in_place)
+static void check_judge(const struct bench_collective *bench, bool in_place)
 {
 	const char *name = tt_collective_name(bench->collective);
 	struct hand h;
@@ -361,8 +361,8 @@ static void check_judge(const struct tt_bench *bench, bool in_place)
 Test(judge, the_judge_agrees_with_every_collective_done_by_hand_and_sees_what_is_wrong)
 {
 	for (int i = 0; i < TT_COLLECTIVES; i++) {
-		check_judge(&tt_benches[i], false);
-		if (tt_benches[i].in_place)
-			check_judge(&tt_benches[i], true);
+		check_judge(&bench_collectives[i], false);
+		if (bench_collectives[i].in_place)
+			check_judge(&bench_collectives[i], true);
 	}
 }

@@ -12,16 +12,16 @@
 
 TestSuite(leaves, .timeout = 60);
 
-static struct tt_device host = { .ops = &tt_device_cpu };
-static const enum tt_canonical kinds[] = { TT_CANONICAL_TREE, TT_CANONICAL_CHAIN };
+static struct train_device host = { .ops = &train_device_cpu };
+static const enum train_canonical kinds[] = { TRAIN_CANONICAL_TREE, TRAIN_CANONICAL_CHAIN };
 
 /* The expression, as leaves.h says it, of leaves first..first+wide-1 of `count`. */
-static float by_definition(enum tt_canonical kind, const float *leaf, size_t first, size_t wide,
+static float by_definition(enum train_canonical kind, const float *leaf, size_t first, size_t wide,
 			   size_t count)
 {
 	float sum = leaf[0];
 
-	if (kind == TT_CANONICAL_CHAIN) {
+	if (kind == TRAIN_CANONICAL_CHAIN) {
 		for (size_t i = 1; i < count; i++)
 			sum += leaf[i];
 		return sum;
@@ -36,14 +36,14 @@ static float by_definition(enum tt_canonical kind, const float *leaf, size_t fir
 
 Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
 {
-	for (int kind = TT_CANONICAL_OFF; kind <= TT_CANONICAL_FIXED64; kind++) {
+	for (int kind = TRAIN_CANONICAL_OFF; kind <= TRAIN_CANONICAL_FIXED64; kind++) {
 		for (int ranks = 1; ranks < 14; ranks++) {
-			struct tt_leaves l = tt_leaves_of((enum tt_canonical)kind, 103, 10, ranks);
+			struct train_leaves l = train_leaves_of((enum train_canonical)kind, 103, 10, ranks);
 			size_t rows = 0;
 
 			for (int r = 0; r < ranks; r++) {
-				struct tt_node at =
-					tt_leaves_rows(&l, tt_leaves_share(&l, r, ranks));
+				struct train_node at =
+					train_leaves_rows(&l, train_leaves_share(&l, r, ranks));
 
 				cr_assert_eq(at.first, rows);
 				cr_assert_geq(at.last, rows);
@@ -55,36 +55,36 @@ Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
 }
 
 /* Folds what `ranks` ranks have of `count` leaves: first each alone, then all together. */
-static float fold_over(struct tt_leaves *l, const float *leaf, int ranks)
+static float fold_over(struct train_leaves *l, const float *leaf, int ranks)
 {
-	struct tt_node all[64];
+	struct train_node all[64];
 	void *at[64];
 	float sums[64];
 	size_t n = 0;
 
 	for (int r = 0; r < ranks; r++) {
-		struct tt_node run = tt_leaves_share(l, r, ranks);
-		size_t own = tt_leaves_nodes(l, run, all + n);
+		struct train_node run = train_leaves_share(l, r, ranks);
+		size_t own = train_leaves_nodes(l, run, all + n);
 
 		for (size_t i = n; i < n + own; i++) {
-			struct tt_node one[64];
+			struct train_node one[64];
 			void *place[64];
 			float copy[64];
 			size_t many = all[i].last - all[i].first;
 
 			for (size_t k = 0; k < many; k++) {
 				copy[k] = leaf[all[i].first + k];
-				one[k] = (struct tt_node){ all[i].first + k, all[i].first + k + 1 };
+				one[k] = (struct train_node){ all[i].first + k, all[i].first + k + 1 };
 				place[k] = &copy[k];
 			}
-			tt_leaves_fold(l, &host, one, place, &many, 1);
+			train_leaves_fold(l, &host, one, place, &many, 1);
 			cr_assert_eq(many, 1, "what is said to be a node is one");
 			sums[i] = copy[0];
 			at[i] = &sums[i];
 		}
 		n += own;
 	}
-	tt_leaves_fold(l, &host, all, at, &n, 1);
+	train_leaves_fold(l, &host, all, at, &n, 1);
 	cr_assert_eq(n, 1);
 	cr_assert_eq(all[0].last - all[0].first, l->count);
 	return *(float *)at[0];
@@ -101,7 +101,7 @@ Test(leaves, the_sum_has_the_bits_of_its_definition_for_any_number_of_ranks)
 		float want[2];
 
 		for (int k = 0; k < 2; k++) {
-			struct tt_leaves l = tt_leaves_of(kinds[k], count, 1, 1);
+			struct train_leaves l = train_leaves_of(kinds[k], count, 1, 1);
 
 			want[k] = by_definition(kinds[k], leaf, 0, 64, count);
 			for (int ranks = 1; ranks < 44; ranks++) {

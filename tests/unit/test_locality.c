@@ -130,16 +130,16 @@ static void unload(hwloc_topology_t h)
 }
 
 /* What the library reads, held against what hwloc says. */
-static struct tt_place place_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
+static struct tt_locality place_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 0 };
-	struct tt_place place;
+	struct tt_locality place;
 	int cpu;
 
 	hwloc_bitmap_foreach_begin(cpu, set)
 		mask[cpu / 64] |= 1ull << cpu % 64;
 	hwloc_bitmap_foreach_end();
-	place = tt_place_read(from, mask);
+	place = tt_locality_read(from, mask);
 	for (int level = 0; level < TT_LEVELS; level++) {
 		bool bound = holder(h, TT_PACKAGE, set);
 		hwloc_const_bitmap_t all = bound ? holder(h, (enum tt_level)level, set) : NULL;
@@ -153,7 +153,7 @@ static struct tt_place place_of(hwloc_topology_t h, const char *from, hwloc_cons
 /* One line of MACHINE.groups. */
 static void check_line(hwloc_topology_t h, const char *machine, char *line)
 {
-	struct tt_place places[MOST];
+	struct tt_locality places[MOST];
 	int host_of[MOST] = { 0 }, group_of[MOST], n = 0;
 	char *wanted = strstr(line, " -> "), *rest = line, *word;
 	hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -214,7 +214,7 @@ Test(groups, follow_the_sockets_nodes_and_caches_that_ranks_are_bound_to)
 Test(groups, are_not_known_where_there_is_no_sys)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 1 };
-	struct tt_place p = tt_place_read("/nonexistent", mask);
+	struct tt_locality p = tt_locality_read("/nonexistent", mask);
 
 	cr_expect(p.in[TT_PACKAGE] == -1 && p.in[TT_NUMA_NODE] == -1 && p.in[TT_L3_CACHE] == -1);
 }
@@ -222,9 +222,9 @@ Test(groups, are_not_known_where_there_is_no_sys)
 /* Hosts whose ranks lie between each other, of which one is divided. */
 Test(groups, lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 {
-	static const struct tt_place a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
+	static const struct tt_locality a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
 				     any = { { -1, -1, -1 } };
-	struct tt_place places[] = { any, a, any, b, any, a, b, any };
+	struct tt_locality places[] = { any, a, any, b, any, a, b, any };
 	int host_of[] = { 0, 1, 0, 1, 0, 1, 1, 2 }, group_of[8];
 
 	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)),

@@ -22,21 +22,21 @@ TestSuite(model, .timeout = 60);
 enum { INPUTS = 16, CLASSES = 4, ROWS = 6 };
 
 struct subject {
-	struct tt_device device;
-	struct tt_model model;
+	struct train_device device;
+	struct train_model model;
 	float *parameters, *x;
 	uint8_t labels[ROWS];
 };
 
 static void make_subject(struct subject *s, const char *text)
 {
-	struct tt_model_size size = { INPUTS, CLASSES, ROWS, 4 };
+	struct train_model_size size = { INPUTS, CLASSES, ROWS, 4 };
 
-	cr_assert_eq(tt_device_open(&s->device, "cpu", false), 0, "%s", tt_train_error());
-	cr_assert_eq(tt_model_open(&s->model, text, &s->device, &size), 0, "%s", tt_train_error());
+	cr_assert_eq(train_device_open(&s->device, "cpu", false), 0, "%s", train_error());
+	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
-	tt_model_start(&s->model, 17, s->parameters);
+	train_model_start(&s->model, 17, s->parameters);
 	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
@@ -48,8 +48,8 @@ static void free_subject(struct subject *s)
 {
 	free(s->parameters);
 	free(s->x);
-	tt_model_close(&s->model);
-	tt_device_close(&s->device);
+	train_model_close(&s->model);
+	train_device_close(&s->device);
 }
 
 static double loss_of(struct subject *s)
@@ -58,12 +58,12 @@ static double loss_of(struct subject *s)
 	double loss = 0;
 
 	for (size_t i = 0; i < ROWS; i++)
-		loss += tt_cross_entropy(logits + i * CLASSES, CLASSES, s->labels[i]);
+		loss += train_cross_entropy(logits + i * CLASSES, CLASSES, s->labels[i]);
 	return loss;
 }
 
 static int gradients_of(struct subject *s, size_t first, size_t rows, float *gradients,
-			const struct tt_ready *ready)
+			const struct train_ready *ready)
 {
 	const float *x = s->x + first * INPUTS;
 	float *logits = s->model.ops->forward(&s->model, s->parameters, x, rows), loss;
@@ -124,7 +124,7 @@ Test(model, shares_add_up_to_the_whole_batch)
 	for (int ranks = 2; ranks < 2 * ROWS; ranks++) {
 		memset(sum, 0, s.model.parameters * sizeof(float));
 		for (int r = 0; r < ranks; r++) {
-			struct tt_share share = tt_share_of(ROWS, r, ranks);
+			struct train_share share = train_share_of(ROWS, r, ranks);
 
 			memset(part, 0xff, s.model.parameters * sizeof(float));
 			gradients_of(&s, share.first, share.count, part, NULL);
@@ -141,27 +141,27 @@ Test(model, shares_add_up_to_the_whole_batch)
 	free_subject(&s);
 }
 
-static const enum tt_canonical expressions[] = { TT_CANONICAL_TREE, TT_CANONICAL_CHAIN };
+static const enum train_canonical expressions[] = { TRAIN_CANONICAL_TREE, TRAIN_CANONICAL_CHAIN };
 
 /* All gradients of s over leaves of 2 rows, by `ranks` ranks. */
-static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, float *sums)
+static void over_leaves(struct subject *s, enum train_canonical kind, int ranks, float *sums)
 {
-	struct tt_leaves l = tt_leaves_of(kind, ROWS, 2, ranks);
+	struct train_leaves l = train_leaves_of(kind, ROWS, 2, ranks);
 	size_t count = s->model.parameters, n = 0;
-	struct tt_node node[ROWS];
+	struct train_node node[ROWS];
 	float *memory = malloc(ROWS * count * sizeof(float));
-	float *scratch = malloc(TT_SUM_LEVELS * s->model.piece * sizeof(float));
+	float *scratch = malloc(TRAIN_SUM_LEVELS * s->model.piece * sizeof(float));
 	void *at[ROWS];
 
 	for (int r = 0; r < ranks; r++) {
-		struct tt_sum sum = { &l, &s->device, tt_leaves_share(&l, r, ranks), node + n, 0,
+		struct train_gradient_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
 				      count, scratch, s->model.piece };
-		struct tt_node rows = tt_leaves_rows(&l, sum.run);
+		struct train_node rows = train_leaves_rows(&l, sum.run);
 		const float *x = s->x + rows.first * INPUTS;
 		size_t many = rows.last - rows.first;
 		float *logits = s->model.ops->forward(&s->model, s->parameters, x, many), loss;
 
-		sum.nodes = tt_leaves_nodes(&l, sum.run, node + n);
+		sum.nodes = train_leaves_nodes(&l, sum.run, node + n);
 		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
 				    &loss);
 		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
@@ -169,7 +169,7 @@ static void over_leaves(struct subject *s, enum tt_canonical kind, int ranks, fl
 		for (size_t i = 0; i < sum.nodes; i++, n++)
 			at[n] = memory + n * count;
 	}
-	tt_leaves_fold(&l, &s->device, node, at, &n, count);
+	train_leaves_fold(&l, &s->device, node, at, &n, count);
 	cr_assert_eq(n, 1);
 	memcpy(sums, at[0], count * sizeof(float));
 	free(memory);
@@ -226,7 +226,7 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 		struct subject s;
 		float *final, *now;
 		struct watch w;
-		struct tt_ready ready = { watch_ready, &w, 20 };
+		struct train_ready ready = { watch_ready, &w, 20 };
 		size_t calls;
 
 		make_subject(&s, shapes[k]);
@@ -256,19 +256,19 @@ Test(model, bad_shapes_are_refused)
 		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
 		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn:3", "", "mlpx",
 	};
-	struct tt_model_size size = { 4, 2, 1, 1 };
-	struct tt_device device;
-	struct tt_model other;
+	struct train_model_size size = { 4, 2, 1, 1 };
+	struct train_device device;
+	struct train_model other;
 
-	cr_assert_eq(tt_device_open(&device, "cpu", false), 0);
-	cr_expect_eq(tt_model_open(&other, "cnn", &device, &size), TT_TRAIN_USAGE); /* 2 x 2 */
+	cr_assert_eq(train_device_open(&device, "cpu", false), 0);
+	cr_expect_eq(train_model_open(&other, "cnn", &device, &size), TRAIN_USAGE); /* 2 x 2 */
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct tt_model model;
+		struct train_model model;
 
-		cr_expect_eq(tt_model_open(&model, bad[i], &device, &size), TT_TRAIN_USAGE, "%s",
+		cr_expect_eq(train_model_open(&model, bad[i], &device, &size), TRAIN_USAGE, "%s",
 			     bad[i]);
-		cr_expect_not_null(strstr(tt_train_error(), bad[i]), "%s", tt_train_error());
+		cr_expect_not_null(strstr(train_error(), bad[i]), "%s", train_error());
 	}
-	tt_device_close(&device);
-	cr_expect_eq(tt_device_open(&device, "abacus", false), TT_TRAIN_USAGE);
+	train_device_close(&device);
+	cr_expect_eq(train_device_open(&device, "abacus", false), TRAIN_USAGE);
 }

@@ -247,7 +247,7 @@ Test(trouble, what_one_rank_raises_breaks_every_rank_once, .timeout = 60)
 /* Who is missing? Not who only took longer than a second to answer: they are asked again. */
 static int ask(struct meet *m, int rank, struct tt_control *ctl, int victim)
 {
-	struct tt_stuck stuck = { .awaited = victim, .heard = 2 };
+	struct tt_blocked stuck = { .awaited = victim, .last_received = 2 };
 	uint64_t until = tt_deadline_ns(HOLD_MS / 2);
 	int who = -2;
 
@@ -275,7 +275,7 @@ static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
 	meet_reached(m, victim, 2, HOLD_MS);
 	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl);
 	     sleep_ms(20))
-		tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = victim, .heard = 2 });
+		tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = victim, .last_received = 2 });
 	until = tt_now_ns();
 	who = ask(m, rank, ctl, victim);
 	m->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
@@ -336,9 +336,9 @@ static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
 	note_sum(ctl, 2, false);
 	atomic_store(&m->report[rank].stage, 1);
 	meet_all_reached(m, 1, HOLD_MS);
-	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 1 });
+	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 1 });
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 2, &(struct tt_stuck){ .awaited = 2, .heard = 1 },
+	who = tt_control_missing(ctl, 2, &(struct tt_blocked){ .awaited = 2, .last_received = 1 },
 					 m->report[rank].text, sizeof(m->report[rank].text));
 	if (rank == 0) {
 		meet_reached(m, 1, 2, HOLD_MS);
@@ -365,11 +365,11 @@ static int all_are_in_it(struct meet *m, int rank, struct tt_control *ctl)
 	int who;
 
 	note_sum(ctl, 1, false);
-	tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = (rank + 1) % m->n, .heard = 0 });
+	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = (rank + 1) % m->n, .last_received = 0 });
 	atomic_store(&m->report[rank].stage, 1);
 	meet_all_reached(m, 1, HOLD_MS);
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 1, &(struct tt_stuck){ .awaited = (rank + 1) % m->n },
+	who = tt_control_missing(ctl, 1, &(struct tt_blocked){ .awaited = (rank + 1) % m->n },
 					 m->report[rank].text, sizeof(m->report[rank].text));
 	atomic_store(&m->report[rank].stage, 2);
 	meet_all_reached(m, 2, HOLD_MS);
@@ -403,7 +403,7 @@ static int differ(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 3)
-			tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 0, .heard = 4 });
+			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 0, .last_received = 4 });
 		sleep_ms(1);
 	}
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
@@ -437,7 +437,7 @@ static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 0)
-			tt_control_waiting(ctl, &(struct tt_stuck){ .awaited = 2, .heard = 39 });
+			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 39 });
 		sleep_ms(1);
 	}
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;

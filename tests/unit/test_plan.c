@@ -431,7 +431,7 @@ Test(plan, rows_of_long_steps_take_turns_and_are_not_fused_with_each_other)
 	build_all(swaps_halves, 2, (struct tt_cut){ 6, 1 }, true);
 	cr_expect_eq(plans[0]->nsteps, 4);
 	for (uint32_t i = 0; i < 4; i++)
-		cr_expect_eq(step(0, 0, i)->flags, i % 2 ? 0 : TT_STEP_TURNS);
+		cr_expect_eq(step(0, 0, i)->flags, i % 2 ? 0 : TT_STEP_INTERLEAVED);
 	cr_expect_eq(tt_plan_check(plans, 2), TT_OK, "%s", tt_error_text());
 	for (int r = 0; r < 2; r++) {
 		struct tt_plan *whole = plans[r];

@@ -43,7 +43,7 @@ static void make(struct tt_plan **plans)
 
 	hand_step(p, 0, TT_COMBINE, out(0), none, wire(1), in(0), wire(2), none)->nblocks = 2;
 	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags =
-		TT_STEP_PASSING | TT_STEP_TURNS;
+		TT_STEP_PASSING | TT_STEP_INTERLEAVED;
 	hand_step(p, 1, TT_COPY, none, wire(1), out(1), none)->wait_lane = 0;
 	hand_step(p, 1, TT_NOP, none, none, none)->wait_lane = 0;
 	p->steps[p->lanes[1].first + 1].wait_step = 2;

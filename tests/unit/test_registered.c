@@ -85,18 +85,18 @@ Test(memory, ranges_in_order_do_not_make_a_list, .timeout = 60)
 
 /* ---- memory that lasts ----------------------------------------------------------------------- */
 
-struct hearer { struct tt_lasting_watch watch; int heard; uint64_t number; char byte; };
+struct hearer { struct tt_registered_watcher watch; int last_received; uint64_t number; char byte; };
 
-static void going(struct tt_lasting_watch *w, const struct tt_lasting *l)
+static void going(struct tt_registered_watcher *w, const struct tt_registered *l)
 {
 	struct hearer *h = (struct hearer *)w;
 
-	h->heard++;
+	h->last_received++;
 	h->number = l->number;
 	h->byte = *(char *)l->range.start;             /* it is still there */
 }
 
-static void number_of(void *arg, const struct tt_lasting *l)
+static void number_of(void *arg, const struct tt_registered *l)
 {
 	*(uint64_t *)arg = l->number;
 }
@@ -105,32 +105,32 @@ Test(memory, watchers_hear_before_memory_goes, .timeout = 30)
 {
 	struct hearer a = { .watch.going = going }, b = { .watch.going = going };
 	uint64_t number = 0, second = 0;
-	struct tt_lasting mine;
+	struct tt_registered mine;
 	char own[100];
 	void *p, *q;
 
-	tt_lasting_watch(&a.watch);
-	tt_lasting_watch(&b.watch);
+	tt_registered_watcher(&a.watch);
+	tt_registered_watcher(&b.watch);
 	cr_assert(tt_memory_alloc(10000, &p) == 0);
 	*(char *)p = 7;
-	cr_assert(tt_lasting_find((char *)p + 100, 5000, number_of, &number));
-	cr_assert_not(tt_lasting_find((char *)p + 100, 50000, number_of, &number));
-	cr_assert_not(tt_lasting_find(own, 1, NULL, NULL));
+	cr_assert(tt_registered_find((char *)p + 100, 5000, number_of, &number));
+	cr_assert_not(tt_registered_find((char *)p + 100, 50000, number_of, &number));
+	cr_assert_not(tt_registered_find(own, 1, NULL, NULL));
 	cr_assert(tt_memory_free(p) == 0);
-	cr_assert(a.heard == 1 && b.heard == 1 && a.number == number && a.byte == 7);
-	cr_assert_not(tt_lasting_find(p, 1, NULL, NULL));
+	cr_assert(a.last_received == 1 && b.last_received == 1 && a.number == number && a.byte == 7);
+	cr_assert_not(tt_registered_find(p, 1, NULL, NULL));
 	cr_assert(tt_memory_alloc(10000, &q) == 0);            /* often at the same place */
-	cr_assert(tt_lasting_find(q, 10000, number_of, &second) && second != number);
-	tt_lasting_unwatch(&a.watch);
+	cr_assert(tt_registered_find(q, 10000, number_of, &second) && second != number);
+	tt_registered_watch_end(&a.watch);
 	cr_assert(tt_memory_free(q) == 0);
-	cr_assert(a.heard == 1 && b.heard == 2);
+	cr_assert(a.last_received == 1 && b.last_received == 2);
 
 	own[0] = 3;
-	tt_lasting_add(&mine, own, sizeof(own));
-	cr_assert(tt_lasting_find(own + 99, 1, NULL, NULL));
-	cr_assert_not(tt_lasting_find(own + 99, 2, NULL, NULL));
-	tt_lasting_remove(&mine);
-	cr_assert(b.heard == 3 && b.byte == 3);
-	cr_assert_not(tt_lasting_find(own, 1, NULL, NULL));
-	tt_lasting_unwatch(&b.watch);
+	tt_registered_add(&mine, own, sizeof(own));
+	cr_assert(tt_registered_find(own + 99, 1, NULL, NULL));
+	cr_assert_not(tt_registered_find(own + 99, 2, NULL, NULL));
+	tt_registered_remove(&mine);
+	cr_assert(b.last_received == 3 && b.byte == 3);
+	cr_assert_not(tt_registered_find(own, 1, NULL, NULL));
+	tt_registered_watch_end(&b.watch);
 }

@@ -27,7 +27,7 @@ static struct tt_cost plain = {
 		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
 				      .link_fs = 1000000, .host_fs = 1000000, .window = 8,
 				      .large_bytes = 1 << 30 },
-		  [TT_LINK_BOARD] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000,
+		  [TT_LINK_SLOTS] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000,
 				      .window = 1, .large_bytes = 1 << 30 } },
 };
 
@@ -364,7 +364,7 @@ static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_lin
 		count = tt_plan_candidates(&shape, &facts, list, &best);
 		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());
 		by[r] = list[best].card;
-		cr_expect_eq(tt_plan_card(&shape, &facts, list[best].algorithm, list[best].name),
+		cr_expect_eq(tt_plan_nic(&shape, &facts, list[best].algorithm, list[best].name),
 			     by[r]);
 	}
 	cr_expect_eq(by[0], by[1]);
@@ -378,7 +378,7 @@ Test(simulate, between_hosts_the_quicker_of_tcp_and_cards_is_taken)
 
 	for (int n = 2; n <= 24; n += n < 4 ? 1 : 10)
 		for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 64) {
-			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_NO_CARD), 0);
+			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_NO_NIC), 0);
 			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
 				     TT_LINK_VERBS, "%d ranks, %zu bytes", n, bytes);
 			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);

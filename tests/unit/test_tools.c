@@ -34,11 +34,11 @@ Test(perf, sizes_take_suffixes_and_fractions_and_nothing_else)
 	uint64_t bytes;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		cr_assert_eq(tt_parse_size(good[i].text, &bytes), 0, "%s", good[i].text);
+		cr_assert_eq(tool_parse_size(good[i].text, &bytes), 0, "%s", good[i].text);
 		cr_assert_eq(bytes, good[i].bytes, "%s", good[i].text);
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		cr_assert_neq(tt_parse_size(bad[i], &bytes), 0, "%s", bad[i]);
+		cr_assert_neq(tool_parse_size(bad[i], &bytes), 0, "%s", bad[i]);
 }
 
 struct values {
@@ -50,26 +50,26 @@ struct values {
 	int choice;
 };
 
-static const struct tt_option rows[] = {
-	{ 'f', "flag", TT_OPT_FLAG, NULL, offsetof(struct values, flag), .help = "a flag" },
-	{ 'n', "number", TT_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9,
+static const struct tool_option rows[] = {
+	{ 'f', "flag", TOOL_OPT_FLAG, NULL, offsetof(struct values, flag), .help = "a flag" },
+	{ 'n', "number", TOOL_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9,
 	  .words = "all", .help = "a number" },
-	{ 's', "size", TT_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M",
+	{ 's', "size", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M",
 	  .help = "a size" },
-	{ 0, "real", TT_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1,
+	{ 0, "real", TOOL_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1,
 	  .help = "a real" },
-	{ 0, "text", TT_OPT_TEXT, "WORD", offsetof(struct values, text), .help = "a text" },
-	{ 'c', "choice", TT_OPT_CHOICE, "C", offsetof(struct values, choice), "red",
+	{ 0, "text", TOOL_OPT_TEXT, "WORD", offsetof(struct values, text), .help = "a text" },
+	{ 'c', "choice", TOOL_OPT_CHOICE, "C", offsetof(struct values, choice), "red",
 	  .words = "red blue|azure", .help = "one" },
 	{ .name = NULL },
 };
-static const struct tt_usage usage = { "tool", "A tool.", rows };
+static const struct tool_usage usage = { "tool", "A tool.", rows };
 
 static int read_line(struct values *v, const char *a, const char *b)
 {
 	char *argv[] = { "tool", (char *)a, (char *)b, NULL };
 
-	return tt_options_read(&usage, b ? 3 : a ? 2 : 1, argv, v);
+	return tool_options_read(&usage, b ? 3 : a ? 2 : 1, argv, v);
 }
 
 Test(perf, options_have_the_defaults_that_their_help_names)
@@ -109,10 +109,10 @@ Test(perf, options_out_of_range_and_unknown_words_are_refused)
 
 Test(perf, edit_distance_counts_changed_letters)
 {
-	cr_assert_eq(tt_edit_distance("plan", "plan"), 0);
-	cr_assert_eq(tt_edit_distance("pln", "plan"), 1);
-	cr_assert_eq(tt_edit_distance("info", "nifo"), 2);
-	cr_assert_eq(tt_edit_distance("", "abc"), 3);
+	cr_assert_eq(tool_edit_distance("plan", "plan"), 0);
+	cr_assert_eq(tool_edit_distance("pln", "plan"), 1);
+	cr_assert_eq(tool_edit_distance("info", "nifo"), 2);
+	cr_assert_eq(tool_edit_distance("", "abc"), 3);
 }
 
 /* ---- figures and JSON ------------------------------------------------------------------------ */
@@ -123,12 +123,12 @@ Test(perf, quantiles_are_of_the_nearest_rank)
 
 	for (int i = 0; i < 200; i++)
 		x[i] = i + 1;
-	cr_assert_eq(tt_quantile(x, 1, 0.99), 1);
-	cr_assert_eq(tt_quantile(x, 4, 0.5), 2);
-	cr_assert_eq(tt_quantile(x, 5, 0.5), 3);
-	cr_assert_eq(tt_quantile(x, 100, 0.99), 99);
-	cr_assert_eq(tt_quantile(x, 200, 0.99), 198);
-	cr_assert_eq(tt_quantile(x, 20, 0.99), 20);
+	cr_assert_eq(bench_quantile(x, 1, 0.99), 1);
+	cr_assert_eq(bench_quantile(x, 4, 0.5), 2);
+	cr_assert_eq(bench_quantile(x, 5, 0.5), 3);
+	cr_assert_eq(bench_quantile(x, 100, 0.99), 99);
+	cr_assert_eq(bench_quantile(x, 200, 0.99), 198);
+	cr_assert_eq(bench_quantile(x, 20, 0.99), 20);
 }
 
 Test(perf, figures_keep_their_column)
@@ -143,27 +143,27 @@ Test(perf, figures_keep_their_column)
 	char text[16];
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		cr_assert_str_eq(tt_fit(text, cases[i].width, cases[i].value), cases[i].text);
+		cr_assert_str_eq(bench_fit(text, cases[i].width, cases[i].value), cases[i].text);
 }
 
 Test(perf, json_has_its_commas_and_escapes)
 {
 	char *text = NULL;
 	size_t bytes;
-	struct tt_json j = { .to = open_memstream(&text, &bytes) };
+	struct bench_json j = { .to = open_memstream(&text, &bytes) };
 
-	tt_json_open(&j, NULL, '{');
-	tt_json_text(&j, "te\"xt", "a\\b\n\xe4");
-	tt_json_open(&j, "list", '[');
-	tt_json_int(&j, NULL, -3);
-	tt_json_real(&j, NULL, 0.5);
-	tt_json_real(&j, NULL, INFINITY);
-	tt_json_close(&j, ']');
-	tt_json_open(&j, "none", '[');
-	tt_json_close(&j, ']');
-	tt_json_bool(&j, "yes", true);
-	tt_json_null(&j, "null");
-	tt_json_close(&j, '}');
+	bench_json_open(&j, NULL, '{');
+	bench_json_text(&j, "te\"xt", "a\\b\n\xe4");
+	bench_json_open(&j, "list", '[');
+	bench_json_int(&j, NULL, -3);
+	bench_json_real(&j, NULL, 0.5);
+	bench_json_real(&j, NULL, INFINITY);
+	bench_json_close(&j, ']');
+	bench_json_open(&j, "none", '[');
+	bench_json_close(&j, ']');
+	bench_json_bool(&j, "yes", true);
+	bench_json_null(&j, "null");
+	bench_json_close(&j, '}');
 	fclose(j.to);
 	cr_assert_str_eq(text,
 		"{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
@@ -173,10 +173,10 @@ Test(perf, json_has_its_commas_and_escapes)
 
 Test(perf, a_tool_is_found_by_its_name_with_or_without_underscores)
 {
-	cr_assert_eq(tt_bench_of_tool("allreduce_perf"), &tt_benches[TT_ALLREDUCE]);
-	cr_assert_eq(tt_bench_of_tool("all_reduce_perf"), &tt_benches[TT_ALLREDUCE]);
-	cr_assert_eq(tt_bench_of_tool("reduce_scatter_perf"), &tt_benches[TT_REDUCE_SCATTER]);
-	cr_assert_eq(tt_bench_of_tool("reduce_perf"), &tt_benches[TT_REDUCE]);
-	cr_assert_null(tt_bench_of_tool("allreduce"));
-	cr_assert_null(tt_bench_of_tool("perf"));
+	cr_assert_eq(bench_of_tool("allreduce_perf"), &bench_collectives[TT_ALLREDUCE]);
+	cr_assert_eq(bench_of_tool("all_reduce_perf"), &bench_collectives[TT_ALLREDUCE]);
+	cr_assert_eq(bench_of_tool("reduce_scatter_perf"), &bench_collectives[TT_REDUCE_SCATTER]);
+	cr_assert_eq(bench_of_tool("reduce_perf"), &bench_collectives[TT_REDUCE]);
+	cr_assert_null(bench_of_tool("allreduce"));
+	cr_assert_null(bench_of_tool("perf"));
 }

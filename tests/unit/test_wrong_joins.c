@@ -27,7 +27,7 @@ struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
-	_Atomic int *told;               /* how many heard why they cannot join */
+	_Atomic int *told;               /* how many last_received why they cannot join */
 };
 
 static void *shared_memory(size_t bytes)

@@ -25,74 +25,74 @@
 
 Test(verbs, sizes_are_those_of_the_systems_header, .timeout = 30)
 {
-	SIZE(tt_ib_pd, ibv_pd);
-	SIZE(tt_ib_mr, ibv_mr);
-	SIZE(tt_ib_cq, ibv_cq);
-	SIZE(tt_ib_qp, ibv_qp);
-	SIZE(tt_ib_sge, ibv_sge);
-	SIZE(tt_ib_send_wr, ibv_send_wr);
-	SIZE(tt_ib_recv_wr, ibv_recv_wr);
-	SIZE(tt_ib_wc, ibv_wc);
-	SIZE(tt_ib_cap, ibv_qp_cap);
-	SIZE(tt_ib_qp_init, ibv_qp_init_attr);
-	SIZE(tt_ib_ah, ibv_ah_attr);
-	SIZE(tt_ib_qp_attr, ibv_qp_attr);
-	SIZE(tt_ib_gid_entry, ibv_gid_entry);
-	SIZE(tt_ib_async_event, ibv_async_event);
-	SIZE(tt_ib_context, ibv_context);
-	SIZE(tt_ib_channel, ibv_comp_channel);
+	SIZE(tt_verbs_pd, ibv_pd);
+	SIZE(tt_verbs_mr, ibv_mr);
+	SIZE(tt_verbs_cq, ibv_cq);
+	SIZE(tt_verbs_qp, ibv_qp);
+	SIZE(tt_verbs_sge, ibv_sge);
+	SIZE(tt_verbs_send_wr, ibv_send_wr);
+	SIZE(tt_verbs_recv_wr, ibv_recv_wr);
+	SIZE(tt_verbs_wc, ibv_wc);
+	SIZE(tt_verbs_cap, ibv_qp_cap);
+	SIZE(tt_verbs_qp_init, ibv_qp_init_attr);
+	SIZE(tt_verbs_ah, ibv_ah_attr);
+	SIZE(tt_verbs_qp_attr, ibv_qp_attr);
+	SIZE(tt_verbs_gid_entry, ibv_gid_entry);
+	SIZE(tt_verbs_async_event, ibv_async_event);
+	SIZE(tt_verbs_context, ibv_context);
+	SIZE(tt_verbs_channel, ibv_comp_channel);
 }
 
 Test(verbs, places_are_those_of_the_systems_header, .timeout = 30)
 {
-	PLACE(tt_ib_context, ops.poll_cq, ibv_context, ops.poll_cq);
-	PLACE(tt_ib_context, ops.req_notify_cq, ibv_context, ops.req_notify_cq);
-	PLACE(tt_ib_context, ops.post_send, ibv_context, ops.post_send);
-	PLACE(tt_ib_context, ops.post_recv, ibv_context, ops.post_recv);
-	PLACE(tt_ib_context, async_fd, ibv_context, async_fd);
-	PLACE(tt_ib_port_attr, lid, ibv_port_attr, lid);
-	PLACE(tt_ib_port_attr, active_width, ibv_port_attr, active_width);
-	PLACE(tt_ib_port_attr, link_layer, ibv_port_attr, link_layer);
-	PLACE(tt_ib_port_attr, flags, ibv_port_attr, flags);
-	PLACE(tt_ib_port_attr, pkey_tbl_len, ibv_port_attr, pkey_tbl_len);
-	PLACE(tt_ib_qp_attr, pkey_index, ibv_qp_attr, pkey_index);
-	PLACE(tt_ib_device_attr, max_cqe, ibv_device_attr, max_cqe);
-	PLACE(tt_ib_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
-	PLACE(tt_ib_qp_attr, ah, ibv_qp_attr, ah_attr);
-	PLACE(tt_ib_qp_attr, timeout, ibv_qp_attr, timeout);
-	PLACE(tt_ib_qp_attr, rnr_retry, ibv_qp_attr, rnr_retry);
-	PLACE(tt_ib_send_wr, imm_data, ibv_send_wr, imm_data);
-	PLACE(tt_ib_send_wr, wr, ibv_send_wr, wr);
-	PLACE(tt_ib_wc, imm_data, ibv_wc, imm_data);
-	PLACE(tt_ib_wc, byte_len, ibv_wc, byte_len);
-	PLACE(tt_ib_ah, grh.sgid_index, ibv_ah_attr, grh.sgid_index);
-	PLACE(tt_ib_ah, port_num, ibv_ah_attr, port_num);
-	PLACE(tt_ib_gid_entry, type, ibv_gid_entry, gid_type);
+	PLACE(tt_verbs_context, ops.poll_cq, ibv_context, ops.poll_cq);
+	PLACE(tt_verbs_context, ops.req_notify_cq, ibv_context, ops.req_notify_cq);
+	PLACE(tt_verbs_context, ops.post_send, ibv_context, ops.post_send);
+	PLACE(tt_verbs_context, ops.post_recv, ibv_context, ops.post_recv);
+	PLACE(tt_verbs_context, async_fd, ibv_context, async_fd);
+	PLACE(tt_verbs_port_attr, lid, ibv_port_attr, lid);
+	PLACE(tt_verbs_port_attr, active_width, ibv_port_attr, active_width);
+	PLACE(tt_verbs_port_attr, link_layer, ibv_port_attr, link_layer);
+	PLACE(tt_verbs_port_attr, flags, ibv_port_attr, flags);
+	PLACE(tt_verbs_port_attr, pkey_tbl_len, ibv_port_attr, pkey_tbl_len);
+	PLACE(tt_verbs_qp_attr, pkey_index, ibv_qp_attr, pkey_index);
+	PLACE(tt_verbs_device_attr, max_cqe, ibv_device_attr, max_cqe);
+	PLACE(tt_verbs_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
+	PLACE(tt_verbs_qp_attr, ah, ibv_qp_attr, ah_attr);
+	PLACE(tt_verbs_qp_attr, timeout, ibv_qp_attr, timeout);
+	PLACE(tt_verbs_qp_attr, rnr_retry, ibv_qp_attr, rnr_retry);
+	PLACE(tt_verbs_send_wr, imm_data, ibv_send_wr, imm_data);
+	PLACE(tt_verbs_send_wr, wr, ibv_send_wr, wr);
+	PLACE(tt_verbs_wc, imm_data, ibv_wc, imm_data);
+	PLACE(tt_verbs_wc, byte_len, ibv_wc, byte_len);
+	PLACE(tt_verbs_ah, grh.sgid_index, ibv_ah_attr, grh.sgid_index);
+	PLACE(tt_verbs_ah, port_num, ibv_ah_attr, port_num);
+	PLACE(tt_verbs_gid_entry, type, ibv_gid_entry, gid_type);
 }
 
 Test(verbs, numbers_are_those_of_the_systems_header, .timeout = 30)
 {
-	NUMBER(TT_IB_ERR, IBV_QPS_ERR);
-	NUMBER(TT_IB_RTS, IBV_QPS_RTS);
-	NUMBER(TT_IB_GRH_REQUIRED, IBV_QPF_GRH_REQUIRED);
-	NUMBER(TT_IB_TRANSPORT, IBV_TRANSPORT_IB);
-	NUMBER(TT_IB_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
-	NUMBER(TT_IB_SIGNALED, IBV_SEND_SIGNALED);
-	NUMBER(TT_IB_INLINE, IBV_SEND_INLINE);
-	NUMBER(TT_IB_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
-	NUMBER(TT_IB_WC_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
-	NUMBER(TT_IB_WC_RETRY, IBV_WC_RETRY_EXC_ERR);
-	NUMBER(TT_IB_WC_RNR_RETRY, IBV_WC_RNR_RETRY_EXC_ERR);
-	NUMBER(TT_IB_WC_REM_ACCESS, IBV_WC_REM_ACCESS_ERR);
-	NUMBER(TT_IB_WC_GENERAL, IBV_WC_GENERAL_ERR);
-	NUMBER(TT_IB_EVENT_DEVICE_FATAL, IBV_EVENT_DEVICE_FATAL);
-	NUMBER(TT_IB_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR);
-	NUMBER(TT_IB_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE);
-	NUMBER(TT_IB_QP_DEST, IBV_QP_DEST_QPN);
-	NUMBER(TT_IB_QP_DEST_READS, IBV_QP_MAX_DEST_RD_ATOMIC);
-	NUMBER(TT_IB_QP_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
-	NUMBER(TT_IB_QP_READS, IBV_QP_MAX_QP_RD_ATOMIC);
-	NUMBER(TT_IB_GID_ROCE2, IBV_GID_TYPE_ROCE_V2);
+	NUMBER(TT_VERBS_ERR, IBV_QPS_ERR);
+	NUMBER(TT_VERBS_RTS, IBV_QPS_RTS);
+	NUMBER(TT_VERBS_GRH_REQUIRED, IBV_QPF_GRH_REQUIRED);
+	NUMBER(TT_VERBS_TRANSPORT, IBV_TRANSPORT_IB);
+	NUMBER(TT_VERBS_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
+	NUMBER(TT_VERBS_SIGNALED, IBV_SEND_SIGNALED);
+	NUMBER(TT_VERBS_INLINE, IBV_SEND_INLINE);
+	NUMBER(TT_VERBS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
+	NUMBER(TT_VERBS_WC_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
+	NUMBER(TT_VERBS_WC_RETRY, IBV_WC_RETRY_EXC_ERR);
+	NUMBER(TT_VERBS_WC_RNR_RETRY, IBV_WC_RNR_RETRY_EXC_ERR);
+	NUMBER(TT_VERBS_WC_REM_ACCESS, IBV_WC_REM_ACCESS_ERR);
+	NUMBER(TT_VERBS_WC_GENERAL, IBV_WC_GENERAL_ERR);
+	NUMBER(TT_VERBS_EVENT_DEVICE_FATAL, IBV_EVENT_DEVICE_FATAL);
+	NUMBER(TT_VERBS_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR);
+	NUMBER(TT_VERBS_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE);
+	NUMBER(TT_VERBS_QP_DEST, IBV_QP_DEST_QPN);
+	NUMBER(TT_VERBS_QP_DEST_READS, IBV_QP_MAX_DEST_RD_ATOMIC);
+	NUMBER(TT_VERBS_QP_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
+	NUMBER(TT_VERBS_QP_READS, IBV_QP_MAX_QP_RD_ATOMIC);
+	NUMBER(TT_VERBS_GID_ROCE2, IBV_GID_TYPE_ROCE_V2);
 }
 #else
 Test(verbs, declarations_are_those_of_the_systems_header)
@@ -103,56 +103,56 @@ Test(verbs, declarations_are_those_of_the_systems_header)
 
 /* ---- GIDs ------------------------------------------------------------------------------------ */
 
-static struct tt_ib_offer v4(int c, int d, uint8_t type, uint8_t index)
+static struct tt_verbs_gid_record v4(int c, int d, uint8_t type, uint8_t index)
 {
-	struct tt_ib_offer o = { .type = type, .prefix = 24, .index = index };
+	struct tt_verbs_gid_record o = { .type = type, .prefix = 24, .index = index };
 
 	memcpy(o.gid, (uint8_t[16]){ [10] = 0xff, 0xff, 10, 0, (uint8_t)c, (uint8_t)d }, 16);
 	return o;
 }
 
-static struct tt_ib_offer v6(int network, int host, uint8_t index)
+static struct tt_verbs_gid_record v6(int network, int host, uint8_t index)
 {
-	struct tt_ib_offer o = { .type = TT_IB_GID_ROCE2, .prefix = 64, .index = index };
+	struct tt_verbs_gid_record o = { .type = TT_VERBS_GID_ROCE2, .prefix = 64, .index = index };
 
 	memcpy(o.gid, (uint8_t[16]){ 0x20, 0x01, [7] = (uint8_t)network, [15] = (uint8_t)host },
 	       16);
 	return o;
 }
 
-static struct tt_ib_port_card port(struct tt_ib_offer a, struct tt_ib_offer b, struct tt_ib_offer c)
+static struct tt_verbs_port_record port(struct tt_verbs_gid_record a, struct tt_verbs_gid_record b, struct tt_verbs_gid_record c)
 {
-	return (struct tt_ib_port_card){ .link_layer = TT_IB_LINK_ETHERNET,
+	return (struct tt_verbs_port_record){ .link_layer = TT_VERBS_LINK_ETHERNET,
 					 .ngids = 3,
 					 .gid = { a, b, c } };
 }
 
 Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
 {
-	struct tt_ib_port_card a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
-	struct tt_ib_port_card b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
-			       none = { .link_layer = TT_IB_LINK_ETHERNET };
-	struct tt_ib_port_card plain = { .link_layer = TT_IB_LINK_INFINIBAND };
-	struct tt_ib_offer mine, theirs;
+	struct tt_verbs_port_record a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
+	struct tt_verbs_port_record b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
+			       none = { .link_layer = TT_VERBS_LINK_ETHERNET };
+	struct tt_verbs_port_record plain = { .link_layer = TT_VERBS_LINK_INFINIBAND };
+	struct tt_verbs_gid_record mine, theirs;
 
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs));
+	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert(mine.index == 5 && theirs.index == 6, "%d %d", mine.index, theirs.index);
-	cr_assert(tt_ib_choose_gids(&b, &a, &theirs, &mine));
+	cr_assert(tt_verbs_choose_gids(&b, &a, &theirs, &mine));
 	cr_assert(mine.index == 5 && theirs.index == 6);
 	/* no RoCE v2 over IPv4 in common */
 	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 &&
+	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 &&
 		  theirs.index == 4);
 	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
-	cr_assert_not(tt_ib_choose_gids(&a, &b, &mine, &theirs));
-	cr_assert_not(tt_ib_choose_gids(&a, &none, &mine, &theirs));
-	cr_assert_not(tt_ib_choose_gids(&a, &plain, &mine, &theirs));
-	cr_assert(tt_ib_choose_gids(&plain, &plain, &mine, &theirs));
+	cr_assert_not(tt_verbs_choose_gids(&a, &b, &mine, &theirs));
+	cr_assert_not(tt_verbs_choose_gids(&a, &none, &mine, &theirs));
+	cr_assert_not(tt_verbs_choose_gids(&a, &plain, &mine, &theirs));
+	cr_assert(tt_verbs_choose_gids(&plain, &plain, &mine, &theirs));
 }
 
-static struct tt_ib_port_card infiniband(int subnet, uint16_t pkey)
+static struct tt_verbs_port_record infiniband(int subnet, uint16_t pkey)
 {
-	struct tt_ib_port_card c = { .link_layer = TT_IB_LINK_INFINIBAND, .ngids = 1,
+	struct tt_verbs_port_record c = { .link_layer = TT_VERBS_LINK_INFINIBAND, .ngids = 1,
 				     .lid = 1, .pkey = pkey };
 
 	memcpy(c.gid[0].gid, (uint8_t[16]){ 0xfe, 0x80, [7] = (uint8_t)subnet, [15] = 1 }, 16);
@@ -161,42 +161,42 @@ static struct tt_ib_port_card infiniband(int subnet, uint16_t pkey)
 
 Test(verbs, infiniband_ports_meet_in_one_subnet_and_partition, .timeout = 30)
 {
-	struct tt_ib_port_card full = infiniband(0, 0x8005), limited = infiniband(0, 0x0005),
+	struct tt_verbs_port_record full = infiniband(0, 0x8005), limited = infiniband(0, 0x0005),
 			       other = infiniband(0, 0xffff), far = infiniband(1, 0x8005),
-			       bare = { .link_layer = TT_IB_LINK_INFINIBAND, .pkey = 0x8005 };
-	struct tt_ib_offer a, b;
+			       bare = { .link_layer = TT_VERBS_LINK_INFINIBAND, .pkey = 0x8005 };
+	struct tt_verbs_gid_record a, b;
 
-	cr_expect(tt_ib_choose_gids(&full, &full, &a, &b) && a.gid[0] == 0xfe);
-	cr_expect(tt_ib_choose_gids(&full, &limited, &a, &b));
-	cr_expect_not(tt_ib_choose_gids(&limited, &limited, &a, &b));
-	cr_expect_not(tt_ib_choose_gids(&full, &other, &a, &b));
-	cr_expect_not(tt_ib_choose_gids(&full, &far, &a, &b));
-	cr_expect(tt_ib_choose_gids(&full, &bare, &a, &b));
+	cr_expect(tt_verbs_choose_gids(&full, &full, &a, &b) && a.gid[0] == 0xfe);
+	cr_expect(tt_verbs_choose_gids(&full, &limited, &a, &b));
+	cr_expect_not(tt_verbs_choose_gids(&limited, &limited, &a, &b));
+	cr_expect_not(tt_verbs_choose_gids(&full, &other, &a, &b));
+	cr_expect_not(tt_verbs_choose_gids(&full, &far, &a, &b));
+	cr_expect(tt_verbs_choose_gids(&full, &bare, &a, &b));
 	bare.grh = 1;
-	cr_expect_not(tt_ib_choose_gids(&full, &bare, &a, &b));
+	cr_expect_not(tt_verbs_choose_gids(&full, &bare, &a, &b));
 }
 
 Test(verbs, an_address_of_another_namespace_is_the_last_choice, .timeout = 30)
 {
-	struct tt_ib_offer foreign = v4(1, 1, 2, 3), other = v4(1, 2, 2, 4);
-	struct tt_ib_port_card a, b;
-	struct tt_ib_offer mine, theirs;
+	struct tt_verbs_gid_record foreign = v4(1, 1, 2, 3), other = v4(1, 2, 2, 4);
+	struct tt_verbs_port_record a, b;
+	struct tt_verbs_gid_record mine, theirs;
 
 	foreign.prefix = other.prefix = 0;
 	a = port(foreign, v6(1, 1, 5), v6(2, 1, 6));
 	b = port(other, v6(1, 2, 7), v6(2, 2, 8));
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 5 &&
+	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs) && mine.index == 5 &&
 		  theirs.index == 7);
 	a.ngids = 1;
-	cr_assert(tt_ib_choose_gids(&a, &b, &mine, &theirs) && mine.index == 3 &&
+	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs) && mine.index == 3 &&
 		  theirs.index == 4);
 }
 
 /* ---- ports that go together ------------------------------------------------------------------ */
 
-static struct tt_ib_card card_of(int n, const int *subnet, int host)
+static struct tt_verbs_record card_of(int n, const int *subnet, int host)
 {
-	struct tt_ib_card c = { .usable = 1, .nrails = (uint8_t)n };
+	struct tt_verbs_record c = { .usable = 1, .nrails = (uint8_t)n };
 
 	for (int i = 0; i < n; i++) {
 		c.rail[i] = port(v4(subnet[i], host, 2, 3), v4(0, 0, 0, 0), v4(0, 0, 0, 0));
@@ -206,11 +206,11 @@ static struct tt_ib_card card_of(int n, const int *subnet, int host)
 }
 
 /* As "low high" for each path */
-static void expect_paths(struct tt_ib_card low, struct tt_ib_card high, const char *wanted)
+static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high, const char *wanted)
 {
-	struct tt_ib_path path[TT_IB_RAILS];
+	struct tt_verbs_rail_pair path[TT_VERBS_RAILS];
 	char text[64] = "";
-	int n = tt_ib_paths(&low, &high, path);
+	int n = tt_verbs_rail_pairs(&low, &high, path);
 
 	for (int i = 0; i < n; i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%d%d", i ? " " : "",
@@ -220,38 +220,38 @@ static void expect_paths(struct tt_ib_card low, struct tt_ib_card high, const ch
 
 Test(verbs, ports_of_one_subnet_go_together_however_hosts_number_them, .timeout = 30)
 {
-	struct tt_ib_card straight = card_of(3, (int[]){ 1, 2, 3 }, 1),
+	struct tt_verbs_record gdr = card_of(3, (int[]){ 1, 2, 3 }, 1),
 			  crossed = card_of(3, (int[]){ 3, 1, 2 }, 2),
 			  one = card_of(1, (int[]){ 2 }, 3),
 			  same = card_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
 
-	expect_paths(straight, straight, "00 11 22");
-	expect_paths(straight, crossed, "01 12 20");
-	expect_paths(crossed, straight, "02 10 21");
-	expect_paths(straight, one, "10");
-	expect_paths(one, straight, "01");
+	expect_paths(gdr, gdr, "00 11 22");
+	expect_paths(gdr, crossed, "01 12 20");
+	expect_paths(crossed, gdr, "02 10 21");
+	expect_paths(gdr, one, "10");
+	expect_paths(one, gdr, "01");
 	expect_paths(same, same, "00 11 22");
 	expect_paths(same, none, "");
-	same.rail[0].link_layer = TT_IB_LINK_INFINIBAND;
+	same.rail[0].link_layer = TT_VERBS_LINK_INFINIBAND;
 	expect_paths(same, same, "11 22 00");
-	expect_paths(straight, same, "01 12");
+	expect_paths(gdr, same, "01 12");
 }
 
 Test(verbs, speeds_of_ports_compare_by_lanes, .timeout = 30)
 {
 	enum { SINGLE = 1, FOUR = 2, TWO = 16, FDR = 16, EDR = 32, HDR = 64, NDR = 128 };
 
-	cr_expect(tt_ib_speed(FOUR, HDR) > tt_ib_speed(TWO, HDR));
-	cr_expect_eq(tt_ib_speed(FOUR, EDR), tt_ib_speed(TWO, HDR));
-	cr_expect(tt_ib_speed(FOUR, NDR) > tt_ib_speed(FOUR, HDR));
-	cr_expect(tt_ib_speed(SINGLE, NDR) > tt_ib_speed(FOUR, FDR));
+	cr_expect(tt_verbs_speed(FOUR, HDR) > tt_verbs_speed(TWO, HDR));
+	cr_expect_eq(tt_verbs_speed(FOUR, EDR), tt_verbs_speed(TWO, HDR));
+	cr_expect(tt_verbs_speed(FOUR, NDR) > tt_verbs_speed(FOUR, HDR));
+	cr_expect(tt_verbs_speed(SINGLE, NDR) > tt_verbs_speed(FOUR, FDR));
 }
 
 /* ---- near cards ------------------------------------------------------------------------------ */
 
 Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
 {
-	struct tt_ib_rail rail[4] = {
+	struct tt_verbs_rail rail[4] = {
 		{ .name = "a0" }, { .name = "a1" }, { .name = "b0" }, { .name = "b1" }
 	};
 	uint64_t low[TT_CPU_WORDS] = { 0x30 }, high[TT_CPU_WORDS] = { 0, 1 },
@@ -265,13 +265,13 @@ Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
 	write_file_in(sys, "b0/device/local_cpulist", "64-79,90\n");
 	write_file_in(sys, "b1/device/local_cpulist", "64-79,90\n");
 	for (int number = 0; number < 8; number++) {
-		cr_expect_eq(tt_ib_nearest(sys, rail, 4, low, number), number % 2);
-		cr_expect_eq(tt_ib_nearest(sys, rail, 4, high, number), 2 + number % 2);
-		cr_expect_eq(tt_ib_nearest(sys, rail, 4, mixed, number), 2 + number % 2);
-		cr_expect_eq(tt_ib_nearest(sys, rail, 3, all, number), 2);
-		cr_expect_eq(tt_ib_nearest(sys, rail, 4, nowhere, number), number % 4);
-		cr_expect_eq(tt_ib_nearest("/nowhere", rail, 4, low, number), number % 4);
-		cr_expect_eq(tt_ib_nearest(sys, rail, 1, high, number), 0);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 4, low, number), number % 2);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 4, high, number), 2 + number % 2);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 4, mixed, number), 2 + number % 2);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 3, all, number), 2);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 4, nowhere, number), number % 4);
+		cr_expect_eq(tt_verbs_nearest("/nowhere", rail, 4, low, number), number % 4);
+		cr_expect_eq(tt_verbs_nearest(sys, rail, 1, high, number), 0);
 	}
 	snprintf(command, sizeof(command), "rm -rf %s", sys);
 	cr_assert(system(command) == 0);
@@ -282,7 +282,7 @@ Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
 static int steady_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[4000], in[4000];
-	struct tt_ib_ep *ep;
+	struct tt_verbs_ep *ep;
 	struct rig rig;
 	struct tt_link *l;
 	uint64_t registrations, signalled, posted;
@@ -290,7 +290,7 @@ static int steady_body(const struct tt_world *world, void *arg)
 	(void)arg;
 	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
 	l = rig.links[peer_of(world)];
-	ep = (struct tt_ib_ep *)rig.ep;
+	ep = (struct tt_verbs_ep *)rig.ep;
 	registrations = ep->registrations;
 	signalled = ep->signalled;
 	posted = ep->posted;
@@ -323,25 +323,25 @@ Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
 /* ---- what a small message costs -------------------------------------------------------------- */
 
 static struct counted {
-	int (*send)(struct tt_ib_qp *, struct tt_ib_send_wr *, struct tt_ib_send_wr **);
-	int (*recv)(struct tt_ib_qp *, struct tt_ib_recv_wr *, struct tt_ib_recv_wr **);
-	int (*poll)(struct tt_ib_cq *, int, struct tt_ib_wc *);
+	int (*send)(struct tt_verbs_qp *, struct tt_verbs_send_wr *, struct tt_verbs_send_wr **);
+	int (*recv)(struct tt_verbs_qp *, struct tt_verbs_recv_wr *, struct tt_verbs_recv_wr **);
+	int (*poll)(struct tt_verbs_cq *, int, struct tt_verbs_wc *);
 	uint32_t sends, recvs, finds, completions;
 } counted;
 
-static int count_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad)
+static int count_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad)
 {
 	counted.sends++;
 	return counted.send(qp, wr, bad);
 }
 
-static int count_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad)
+static int count_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad)
 {
 	counted.recvs++;
 	return counted.recv(qp, wr, bad);
 }
 
-static int count_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
+static int count_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc)
 {
 	int found = counted.poll(cq, n, wc);
 
@@ -354,14 +354,14 @@ static int doorbells_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[8], in[8];
 	const uint32_t calls = 3200;
-	struct tt_ib_context *card;
+	struct tt_verbs_context *card;
 	struct rig rig;
 	struct tt_link *l;
 
 	(void)arg;
 	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
 	l = rig.links[peer_of(world)];
-	card = ((struct tt_ib_ep *)rig.ep)->rail[0].context;
+	card = ((struct tt_verbs_ep *)rig.ep)->rail[0].context;
 	counted = (struct counted){ card->ops.post_send, card->ops.post_recv, card->ops.poll_cq,
 				    0, 0, 0, 0 };
 	card->ops.post_send = count_send;
@@ -373,9 +373,9 @@ static int doorbells_body(const struct tt_world *world, void *arg)
 	}
 	/* credits need none of their own when both sides send */
 	EXPECT(counted.sends == calls);
-	EXPECT(counted.recvs <= calls / TT_IB_REPOST);
+	EXPECT(counted.recvs <= calls / TT_VERBS_REPOST);
 	/* what has come, and every 32nd that has left */
-	EXPECT(counted.completions <= calls + calls / TT_IB_SIGNAL + 1);
+	EXPECT(counted.completions <= calls + calls / TT_VERBS_SIGNAL + 1);
 	EXPECT(counted.finds <= counted.completions);
 	harness_meet(world, 0);
 	rig_close(&rig);

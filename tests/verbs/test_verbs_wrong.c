@@ -1,6 +1,6 @@
 /*
  * test_verbs_wrong.c - a peer of the verbs transport that says what is not so: in the cards of the
- * join, in the hello of a queue pair, in immediates, heads, wishes and keys
+ * join, in the hello of a queue pair, in immediates, heads, rtrs and keys
  *
  * Two ranks over the stand-in library (tests/scripts/verbs.sh). Rank 1 is the liar. What must hold: rank 0
  * has an error that names rank 1, or takes no notice; nothing outside of a ring or a table is read
@@ -38,26 +38,26 @@ static bool says(const char *words)
 /* An allgather that spoils what rank 1 says. */
 static struct lie {
 	const struct tt_world *world;
-	void (*spoil)(struct tt_ib_card *card);
+	void (*spoil)(struct tt_verbs_record *card);
 } lie;
 
 static int lying_allgather(void *ctx, const void *mine, size_t bytes, void *all)
 {
 	int rc = lie.world->allgather(ctx, mine, bytes, all);
 
-	if (bytes == sizeof(struct tt_ib_card))
-		lie.spoil((struct tt_ib_card *)all + 1);
+	if (bytes == sizeof(struct tt_verbs_record))
+		lie.spoil((struct tt_verbs_record *)all + 1);
 	return rc;
 }
 
-static void many_rails(struct tt_ib_card *card) { card->nrails = 255; }
-static void many_gids(struct tt_ib_card *card) { card->rail[0].ngids = 255; }
-static void first_of_none(struct tt_ib_card *card) { card->first = 200; }
-static void no_rails(struct tt_ib_card *card) { card->nrails = 0; }
+static void many_rails(struct tt_verbs_record *card) { card->nrails = 255; }
+static void many_gids(struct tt_verbs_record *card) { card->rail[0].ngids = 255; }
+static void first_of_none(struct tt_verbs_record *card) { card->first = 200; }
+static void no_rails(struct tt_verbs_record *card) { card->nrails = 0; }
 
 static int cards_body(const struct tt_world *world, void *arg)
 {
-	static void (*const spoils[])(struct tt_ib_card *) = { many_rails, many_gids,
+	static void (*const spoils[])(struct tt_verbs_record *) = { many_rails, many_gids,
 								first_of_none, no_rails };
 	struct tt_world liar = *world;
 	struct tt_endpoint *ep;
@@ -84,9 +84,9 @@ Test(verbs_wrong, cards_that_cannot_be_are_refused, .timeout = 60)
 
 /* ---- hellos ---------------------------------------------------------------------------------- */
 
-static struct tt_ib_hello hello_like(const struct tt_ib_hello *theirs)
+static struct tt_verbs_hello hello_like(const struct tt_verbs_hello *theirs)
 {
-	struct tt_ib_hello h = *theirs;
+	struct tt_verbs_hello h = *theirs;
 
 	memset(h.name, 'x', sizeof(h.name));   /* no end */
 	return h;
@@ -95,7 +95,7 @@ static struct tt_ib_hello hello_like(const struct tt_ib_hello *theirs)
 /* The liar: takes the socket, reads rank 0's hello, answers with that, changed. */
 static int answer(const struct tt_world *world, int which)
 {
-	struct tt_ib_hello theirs, h;
+	struct tt_verbs_hello theirs, h;
 	int fd, rc;
 
 	while (!(rc = world->take(world->ctx, 0, which, &fd)))
@@ -149,13 +149,13 @@ Test(verbs_wrong, hellos_that_cannot_be_are_refused, .timeout = 60)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct side { struct rig rig; struct tt_ib_link *l; struct tt_ib_ep *ep; };
+struct side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
 
 static int open_side(struct side *s, const struct tt_world *world)
 {
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
-	s->l = (struct tt_ib_link *)s->rig.links[peer_of(world)];
-	s->ep = (struct tt_ib_ep *)s->rig.ep;
+	s->l = (struct tt_verbs_link *)s->rig.links[peer_of(world)];
+	s->ep = (struct tt_verbs_ep *)s->rig.ep;
 	return 0;
 }
 
@@ -180,12 +180,12 @@ static int take(struct side *s, size_t bytes, const void **ret_data)
 /* A record whose head is right and lies so near the ring's end that its bytes do not fit. */
 static void send_over_the_end(struct side *s)
 {
-	struct tt_ib_link *l = s->l;
-	struct tt_ib_head *h = (struct tt_ib_head *)l->ring;
-	struct tt_ib_sge piece = { (uintptr_t)l->ring, sizeof(*h), l->tx_mr->lkey };
+	struct tt_verbs_link *l = s->l;
+	struct tt_verbs_head *h = (struct tt_verbs_head *)l->ring;
+	struct tt_verbs_sge piece = { (uintptr_t)l->ring, sizeof(*h), l->tx_mr->lkey };
 
-	*h = (struct tt_ib_head){ .magic = 0x5476, .version = 1, .bytes = BYTES, .stamp = 1 };
-	tt_ib_send_imm(l, &piece, 1, l->hello.ring + l->ring_bytes - sizeof(*h), l->hello.rkey,
+	*h = (struct tt_verbs_head){ .magic = 0x5476, .version = 1, .bytes = BYTES, .stamp = 1 };
+	tt_verbs_send_imm(l, &piece, 1, l->hello.ring + l->ring_bytes - sizeof(*h), l->hello.rkey,
 		       (uint32_t)(l->ring_bytes / TT_LINE - 1), true);
 }
 
@@ -199,15 +199,15 @@ static int imm_body(const struct tt_world *world, void *arg)
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
 		if (which == 0)
-			tt_ib_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
-				       TT_IB_LINE_MASK, true);
+			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
+				       TT_VERBS_LINE_MASK, true);
 		else if (which == 1)
 			send_over_the_end(&s);
 		else if (which == 2)           /* past the ring, where nothing was wanted */
-			tt_ib_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
-				       TT_IB_PAST | TT_IB_RINGED, true);
+			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
+				       TT_VERBS_ZCOPY | TT_VERBS_RINGED, true);
 		else                           /* no head there */
-			tt_ib_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
+			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
 		EXPECT(!s.ep->failed);
 	} else {
 		for (int twice = 0; twice < 2; twice++) {
@@ -243,7 +243,7 @@ static int releases_body(const struct tt_world *world, void *arg)
 	if (world->rank == 1) {
 		for (uint64_t lies = 1; lies < 512; lies += 37) {
 			s.l->base.received = lies;
-			tt_ib_send_word(s.l, 0, true);
+			tt_verbs_send_word(s.l, 0, true);
 		}
 		s.l->base.received = 0;
 		EXPECT(!s.ep->failed);
@@ -272,8 +272,8 @@ static int flood_body(const struct tt_world *world, void *arg)
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
-	for (int i = 0; i < TT_IB_MESSAGES + 8 && world->rank == 1; i++)
-		tt_ib_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
+	for (int i = 0; i < TT_VERBS_MESSAGES + 8 && world->rank == 1; i++)
+		tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
 	harness_meet(world, 0);
 	if (world->rank == 0) {
 		for (int i = 0; i < 100 && !s.ep->failed; i++)
@@ -288,9 +288,9 @@ Test(verbs_wrong, more_messages_than_credits_are_an_error, .timeout = 60)
 	both(flood_body);
 }
 
-/* ---- wishes ---------------------------------------------------------------------------------- */
+/* ---- rtrs ---------------------------------------------------------------------------------- */
 
-/* Any bytes in the table of wishes: none of them is one, and messages come by the ring. */
+/* Any bytes in the table of rtrs: none of them is one, and messages come by the ring. */
 static int garbage_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[BYTES];
@@ -301,7 +301,7 @@ static int garbage_body(const struct tt_world *world, void *arg)
 	EXPECT(!open_side(&s, world) && !tt_memory_alloc(BYTES, &from));
 	for (uint32_t i = 0; i < 300; i++) {
 		if (world->rank == 1) {
-			struct tt_ib_wish w;
+			struct tt_verbs_rtr w;
 			uint64_t words[4];
 
 			for (int k = 0; k < 4; k++)
@@ -310,8 +310,8 @@ static int garbage_body(const struct tt_world *world, void *arg)
 			w.number = i;          /* the next message, of that length and stamp */
 			w.bytes = BYTES;
 			w.stamp = i;
-			tt_ib_hold_wish(s.l, &w);
-			tt_ib_send_wishes(s.ep);
+			tt_verbs_hold_rtr(s.l, &w);
+			tt_verbs_send_rtrs(s.ep);
 			EXPECT(!s.ep->failed);
 		}
 		harness_meet(world, 0);
@@ -329,7 +329,7 @@ Test(verbs_wrong, bytes_that_are_no_wish_are_none, .timeout = 60)
 	both(garbage_body);
 }
 
-/* A wish for memory that is no longer: the card refuses the key, and the sender says so. */
+/* A rtr for memory that is no longer: the card refuses the key, and the sender says so. */
 static int stale_body(const struct tt_world *world, void *arg)
 {
 	uint64_t deadline = tt_deadline_ns(20000);

@@ -22,7 +22,7 @@
 struct side {
 	struct rig rig;
 	struct tt_link *l;
-	struct tt_ib_ep *ep;
+	struct tt_verbs_ep *ep;
 	uint8_t *memory;               /* that lasts: [PLACES * BYTES] */
 };
 
@@ -32,7 +32,7 @@ static int open_side(struct side *s, const struct tt_world *world)
 
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
 	s->l = s->rig.links[peer_of(world)];
-	s->ep = (struct tt_ib_ep *)s->rig.ep;
+	s->ep = (struct tt_verbs_ep *)s->rig.ep;
 	EXPECT(tt_memory_alloc(PLACES * BYTES, &p) == 0);
 	s->memory = p;
 	return 0;
@@ -120,7 +120,7 @@ static void both(body_fn *body)
 /* ---- where messages land --------------------------------------------------------------------- */
 
 /* Wanted in time: each is one work request,
- * and wishes for several in a row are one of the receiver. */
+ * and rtrs for several in a row are one of the receiver. */
 static int wanted_body(const struct tt_world *world, void *arg)
 {
 	struct side s;
@@ -136,12 +136,12 @@ static int wanted_body(const struct tt_world *world, void *arg)
 	harness_meet(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
 		fill(place(&s, i), BYTES - i, i);
-		EXPECT(tt_verbs.lends(s.l, place(&s, i), BYTES - i));
+		EXPECT(tt_verbs.can_zcopy(s.l, place(&s, i), BYTES - i));
 		EXPECT(!send_placed(&s, world, place(&s, i), BYTES - i, i));
 	}
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		EXPECT(receive_at(&s, world, place(&s, i), BYTES - i, i) == 1);
-	/* six wishes fit the card's inline data */
+	/* six rtrs fit the card's inline data */
 	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
 	EXPECT(s.ep->lent == (world->rank ? 0 : 8) && s.ep->landed == (world->rank ? 8 : 0));
 	return close_side(&s, world);
@@ -152,11 +152,11 @@ Test(verbs_direct, what_is_wanted_in_time_lands_there, .timeout = 60)
 	both(wanted_body);
 }
 
-/* Late wishes, wishes for another call or length, small messages,
+/* Late rtrs, rtrs for another call or length, small messages,
  * memory that may go: by the ring, and right. */
 static int unwanted_body(const struct tt_world *world, void *arg)
 {
-	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_IB_DIRECT - 1, BYTES };
+	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_VERBS_ZCOPY_BYTES - 1, BYTES };
 	uint8_t *own = malloc(BYTES);
 	struct side s;
 
@@ -175,8 +175,8 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 			uint8_t *from = i == 4 ? own : place(&s, i);
 
 			fill(from, sizes[i], i);
-			EXPECT(tt_verbs.lends(s.l, from, sizes[i]) == (i < 3));
-			if (i == 0)                    /* before the wish */
+			EXPECT(tt_verbs.can_zcopy(s.l, from, sizes[i]) == (i < 3));
+			if (i == 0)                    /* before the rtr */
 				EXPECT(!send_placed(&s, world, from, sizes[i], i));
 			harness_meet(world, 0);
 			if (i > 0)
@@ -267,9 +267,9 @@ static int steady_body(const struct tt_world *world, void *arg)
 	}
 	EXPECT(s.ep->registrations == registrations);
 	EXPECT(!COUNTED || allocations == allocated);
-	/* a message and a wish each, and no word */
+	/* a message and a rtr each, and no word */
 	EXPECT(s.ep->posted - posted == 640);
-	/* the messages, each of which lends memory */
+	/* the messages, each of which can_zcopy memory */
 	EXPECT(s.ep->signalled - signalled == 320);
 	return close_side(&s, world);
 }
@@ -321,7 +321,7 @@ static int bounds_body(const struct tt_world *world, void *arg)
 {
 	/* registrations, bytes, buffers that are kept */
 	const int *bound = ((struct setup *)arg)->arg;
-	struct tt_ib_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1,
+	struct tt_verbs_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1,
 				      .registrations = bound[0],
 				      .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;
@@ -334,13 +334,13 @@ static int bounds_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_memory_alloc(BYTES, &p[i]) == 0);
 	for (uint32_t i = 0; i < 25; i++) {
 		fill(p[i % 5], BYTES, i);
-		EXPECT(tt_verbs.lends(s.l, p[i % 5], BYTES) == (bound[2] > 0));
+		EXPECT(tt_verbs.can_zcopy(s.l, p[i % 5], BYTES) == (bound[2] > 0));
 		EXPECT(!send_placed(&s, world, p[i % 5], BYTES, i));
 		EXPECT(receive_at(&s, world, NULL, BYTES, i) == 0);
 		EXPECT(s.ep->cache.count <= bound[2]);
 	}
 	EXPECT(s.ep->cache.count == bound[2] && s.ep->lent == (bound[2] ? 25 : 0));
-	EXPECT(tt_verbs.lends(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
+	EXPECT(tt_verbs.can_zcopy(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
 	for (int i = 0; i < 5; i++)
 		EXPECT(tt_memory_free(p[i]) == 0);
 	return close_side(&s, world);

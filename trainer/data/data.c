@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct tt_data_source *const tt_data_sources[] = { &tt_data_fashion, &tt_data_synth, NULL };
+const struct train_data_source *const train_data_sources[] = { &train_data_fashion, &train_data_synth, NULL };
 
-static const struct tt_data_source *find(const char *name, const char *directory)
+static const struct train_data_source *find(const char *name, const char *directory)
 {
-	const struct tt_data_source *const *at = tt_data_sources;
+	const struct train_data_source *const *at = train_data_sources;
 
 	if (strcmp(name, "auto"))
 		while (*at && strcmp((*at)->name, name))
@@ -21,7 +21,7 @@ static const struct tt_data_source *find(const char *name, const char *directory
 	return *at;
 }
 
-static float mean_of(const struct tt_set *set, size_t pixels)
+static float mean_of(const struct train_set *set, size_t pixels)
 {
 	uint64_t sum = 0;
 
@@ -30,28 +30,28 @@ static float mean_of(const struct tt_set *set, size_t pixels)
 	return (float)((double)sum / (double)(set->samples * pixels) / 255.0);
 }
 
-int tt_data_load(const char *name, const char *directory, uint64_t seed, struct tt_data *ret_data)
+int train_data_load(const char *name, const char *directory, uint64_t seed, struct train_data *ret_data)
 {
-	const struct tt_data_source *source = find(name, directory);
-	struct tt_data data = { 0 };
+	const struct train_data_source *source = find(name, directory);
+	struct train_data data = { 0 };
 	int rc;
 
 	if (!source)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--data %s: there is no such data; --help lists what there is",
 				     name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);
 	if (rc) {
-		tt_data_free(&data);
+		train_data_free(&data);
 		return rc;
 	}
 	data.mean = mean_of(&data.train, data.pixels);
 	*ret_data = data;
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-void tt_data_free(struct tt_data *data)
+void train_data_free(struct train_data *data)
 {
 	free(data->train.images);
 	free(data->train.labels);

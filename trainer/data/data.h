@@ -5,41 +5,41 @@
  * are loaded once, before the ranks are started, and never written again, so that local ranks share
  * their memory.
  */
-#ifndef TT_TRAINER_DATA_H
-#define TT_TRAINER_DATA_H
+#ifndef TRAIN_DATA_H
+#define TRAIN_DATA_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct tt_set {
+struct train_set {
 	size_t samples;
 	uint8_t *images; /* [samples][pixels] */
 	uint8_t *labels; /* [samples], each below classes */
 };
 
-struct tt_data {
+struct train_data {
 	const char *name; /* of the source */
 	size_t pixels;
 	unsigned classes;
-	struct tt_set train, test;
+	struct train_set train, test;
 	float mean; /* of all pixels to train with, 0..1; images around 0 are learnt faster */
 };
 
-struct tt_data_source {
+struct train_data_source {
 	const char *name, *help;
 	/* Fills *data except its name and mean. `directory` is where files are looked for; `seed`
 	 * is for made-up data. On failure what has been filled in so far is freed by the caller.
-	 * Returns 0 | TT_TRAIN_FAILED. */
-	int (*load)(const char *directory, uint64_t seed, struct tt_data *data);
+	 * Returns 0 | TRAIN_FAILED. */
+	int (*load)(const char *directory, uint64_t seed, struct train_data *data);
 	/* Can load work here? NULL: always. */
 	int (*present)(const char *directory);
 };
-extern const struct tt_data_source tt_data_fashion, tt_data_synth;
-extern const struct tt_data_source *const tt_data_sources[]; /* best first, ends with NULL */
+extern const struct train_data_source train_data_fashion, train_data_synth;
+extern const struct train_data_source *const train_data_sources[]; /* best first, ends with NULL */
 
-/* Loads the source of this name; "auto" is the first that is present. Returns 0 | TT_TRAIN_FAILED |
- * TT_TRAIN_USAGE. */
-int tt_data_load(const char *name, const char *directory, uint64_t seed, struct tt_data *ret_data);
-void tt_data_free(struct tt_data *data);
+/* Loads the source of this name; "auto" is the first that is present. Returns 0 | TRAIN_FAILED |
+ * TRAIN_USAGE. */
+int train_data_load(const char *name, const char *directory, uint64_t seed, struct train_data *ret_data);
+void train_data_free(struct train_data *data);
 
 #endif

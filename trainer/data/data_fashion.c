@@ -33,38 +33,38 @@ static int present(const char *directory)
 	return !access(path, R_OK);
 }
 
-static int load_set(const char *directory, const char *part, struct tt_set *set, size_t *ret_pixels)
+static int load_set(const char *directory, const char *part, struct train_set *set, size_t *ret_pixels)
 {
 	char path[PATH_MAX];
-	struct tt_idx images, labels;
+	struct train_idx images, labels;
 	int rc;
 
 	path_of(directory, part, "images-idx3", path);
-	rc = tt_idx_read(path, 3, &images);
+	rc = train_idx_read(path, 3, &images);
 	if (rc)
 		return rc;
 	set->images = images.at;
 	set->samples = images.dim[0];
 	*ret_pixels = images.bytes / images.dim[0];
 	path_of(directory, part, "labels-idx1", path);
-	rc = tt_idx_read(path, 1, &labels);
+	rc = train_idx_read(path, 1, &labels);
 	if (rc)
 		return rc;
 	set->labels = labels.at;
 	if (labels.bytes != set->samples)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: %zu labels for %zu images", path,
+		return train_fail(TRAIN_FAILED, "%s: %zu labels for %zu images", path,
 				     labels.bytes, set->samples);
-	return tt_idx_below(&labels, path, CLASSES);
+	return train_idx_below(&labels, path, CLASSES);
 }
 
-static int load(const char *directory, uint64_t seed, struct tt_data *data)
+static int load(const char *directory, uint64_t seed, struct train_data *data)
 {
 	size_t pixels;
 	int rc;
 
 	(void)seed;
 	if (!present(directory))
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 			"--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
 			"install the package dataset-fashion-mnist, give --data-dir, "
 			"or use --data synth", directory);
@@ -73,13 +73,13 @@ static int load(const char *directory, uint64_t seed, struct tt_data *data)
 	if (!rc)
 		rc = load_set(directory, "t10k", &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
-		rc = tt_train_fail(TT_TRAIN_FAILED,
+		rc = train_fail(TRAIN_FAILED,
 				   "%s: images of %zu pixels to train with, of %zu to test with",
 				   directory, data->pixels, pixels);
 	return rc;
 }
 
-const struct tt_data_source tt_data_fashion = {
+const struct train_data_source train_data_fashion = {
 	.name = "fashion",
 	.help = "Fashion-MNIST, from the files of --data-dir",
 	.load = load,

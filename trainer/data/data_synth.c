@@ -28,7 +28,7 @@ static void draw(uint64_t seed, uint32_t which, struct look *look)
 	uint32_t random[4];
 
 	for (int i = 0; i < COARSE * COARSE; i++) {
-		tt_rng(seed, TT_RNG_SYNTH_CLASS, which, (uint64_t)i, random);
+		train_rng(seed, TRAIN_RNG_SYNTH_CLASS, which, (uint64_t)i, random);
 		grid[i / COARSE][i % COARSE] = (uint8_t)random[0];
 	}
 	for (int y = 0; y < SIDE; y++) {
@@ -61,16 +61,16 @@ static void make_sample(uint64_t seed, uint64_t index, const struct look *looks,
 	const struct look *own, *other;
 	int share;
 
-	tt_rng(seed, TT_RNG_SYNTH_SAMPLE, 0, index, random);
-	*label = (uint8_t)tt_rng_below(random[0], CLASSES);
+	train_rng(seed, TRAIN_RNG_SYNTH_SAMPLE, 0, index, random);
+	*label = (uint8_t)train_rng_below(random[0], CLASSES);
 	own = &looks[*label * LOOKS + (random[1] & 1)];
-	other = &looks[tt_rng_below(random[2], CLASSES * LOOKS)];
-	share = (int)tt_rng_below(random[3], 120); /* of 256: how much of the other shows through */
+	other = &looks[train_rng_below(random[2], CLASSES * LOOKS)];
+	share = (int)train_rng_below(random[3], 120); /* of 256: how much of the other shows through */
 	for (uint32_t i = 0; i < PIXELS; i++) {
 		int value;
 
 		if (i % 4 == 0)
-			tt_rng(seed, TT_RNG_SYNTH_SAMPLE, 1 + i / 4, index, random);
+			train_rng(seed, TRAIN_RNG_SYNTH_SAMPLE, 1 + i / 4, index, random);
 		value = (own->pixel[i] * (256 - share) + other->pixel[i] * share) / 256 +
 			noise(random[i % 4]);
 		image[i] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
@@ -78,19 +78,19 @@ static void make_sample(uint64_t seed, uint64_t index, const struct look *looks,
 }
 
 static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct look *looks,
-		    struct tt_set *set)
+		    struct train_set *set)
 {
 	set->samples = samples;
 	set->images = malloc(samples * PIXELS);
 	set->labels = malloc(samples);
 	if (!set->images || !set->labels)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu made-up images", samples);
+		return train_fail(TRAIN_FAILED, "no memory for %zu made-up images", samples);
 	for (size_t i = 0; i < samples; i++)
 		make_sample(seed, first + i, looks, set->images + i * PIXELS, &set->labels[i]);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int load(const char *directory, uint64_t seed, struct tt_data *data)
+static int load(const char *directory, uint64_t seed, struct train_data *data)
 {
 	struct look looks[CLASSES * LOOKS];
 	int rc;
@@ -104,7 +104,7 @@ static int load(const char *directory, uint64_t seed, struct tt_data *data)
 	return rc ? rc : make_set(seed, TRAIN, TEST, looks, &data->test);
 }
 
-const struct tt_data_source tt_data_synth = {
+const struct train_data_source train_data_synth = {
 	.name = "synth",
 	.help = "made-up images of the same shape, from --seed",
 	.load = load,

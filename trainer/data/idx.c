@@ -33,11 +33,11 @@ static int read_some(struct file *f, void *to, size_t bytes, size_t *ret_got)
 	}
 	text = gzerror(f->gz, &code);
 	if (code == Z_ERRNO)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: cannot be read: %m", f->name);
+		return train_fail(TRAIN_FAILED, "%s: cannot be read: %m", f->name);
 	if (code != Z_OK && code != Z_STREAM_END)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
+		return train_fail(TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
 				     text);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 static uint32_t big_endian(const uint8_t *at)
@@ -45,9 +45,9 @@ static uint32_t big_endian(const uint8_t *at)
 	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static int read_header(struct file *f, unsigned dims, struct tt_idx *idx)
+static int read_header(struct file *f, unsigned dims, struct train_idx *idx)
 {
-	uint8_t head[4 + 4 * TT_IDX_DIMS_MAX];
+	uint8_t head[4 + 4 * TRAIN_IDX_DIMS_MAX];
 	size_t want = 4 + 4 * (size_t)dims, got;
 	uint64_t bytes = 1;
 	int rc = read_some(f, head, want, &got);
@@ -55,37 +55,37 @@ static int read_header(struct file *f, unsigned dims, struct tt_idx *idx)
 	if (rc)
 		return rc;
 	if (got >= 4 && (head[0] || head[1]))
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "%s: not an IDX file: it begins with %02x %02x, not 00 00",
 				     f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are read", f->name,
 			head[2]);
 	if (got >= 4 && head[3] != dims)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: %u dimensions where %u are needed",
+		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed",
 				     f->name, head[3], dims);
 	if (got < want)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "%s: ends within its header, after %zu of %zu bytes", f->name,
 				     got, want);
 	for (unsigned d = 0; d < dims; d++) {
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
-			return tt_train_fail(TT_TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
+			return train_fail(TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
 		/* both factors are below 2^32: no overflow before it is judged */
 		bytes *= idx->dim[d];
-		if (bytes > TT_IDX_BYTES_MAX)
-			return tt_train_fail(TT_TRAIN_FAILED,
+		if (bytes > TRAIN_IDX_BYTES_MAX)
+			return train_fail(TRAIN_FAILED,
 					     "%s: more than %llu bytes, the most that is read",
-					     f->name, (unsigned long long)TT_IDX_BYTES_MAX);
+					     f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
 	}
 	idx->dims = dims;
 	idx->bytes = (size_t)bytes;
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int read_elements(struct file *f, struct tt_idx *idx)
+static int read_elements(struct file *f, struct train_idx *idx)
 {
 	size_t room = 0, have = 0, got;
 	uint8_t extra;
@@ -98,7 +98,7 @@ static int read_elements(struct file *f, struct tt_idx *idx)
 		room = room < idx->bytes ? room : idx->bytes;
 		more = realloc(idx->at, room);
 		if (!more)
-			return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory for %zu bytes",
+			return train_fail(TRAIN_FAILED, "%s: no memory for %zu bytes",
 					     f->name, room);
 		idx->at = more;
 		rc = read_some(f, idx->at + have, room - have, &got);
@@ -107,26 +107,26 @@ static int read_elements(struct file *f, struct tt_idx *idx)
 		have += got;
 	} while (have == room && room < idx->bytes);
 	if (have < idx->bytes)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "%s: ends after %zu of %zu bytes of data: is it truncated?",
 				     f->name, have, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
-		rc = tt_train_fail(TT_TRAIN_FAILED,
+		rc = train_fail(TRAIN_FAILED,
 				   "%s: holds more than the %zu bytes of data that its header says",
 				   f->name, idx->bytes);
 	return rc;
 }
 
-int tt_idx_read_fd(int fd, const char *name, unsigned dims, struct tt_idx *ret_idx)
+int train_idx_read_fd(int fd, const char *name, unsigned dims, struct train_idx *ret_idx)
 {
 	struct file f = { gzdopen(fd, "rb"), name };
-	struct tt_idx idx = { 0 };
+	struct train_idx idx = { 0 };
 	int rc;
 
 	if (!f.gz) {
 		close(fd);
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: no memory to read it", name);
+		return train_fail(TRAIN_FAILED, "%s: no memory to read it", name);
 	}
 	errno = 0;
 	rc = read_header(&f, dims, &idx);
@@ -140,21 +140,21 @@ int tt_idx_read_fd(int fd, const char *name, unsigned dims, struct tt_idx *ret_i
 	return rc;
 }
 
-int tt_idx_read(const char *path, unsigned dims, struct tt_idx *ret_idx)
+int train_idx_read(const char *path, unsigned dims, struct train_idx *ret_idx)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return tt_train_fail(TT_TRAIN_FAILED, "%s: %m", path);
-	return tt_idx_read_fd(fd, path, dims, ret_idx);
+		return train_fail(TRAIN_FAILED, "%s: %m", path);
+	return train_idx_read_fd(fd, path, dims, ret_idx);
 }
 
-int tt_idx_below(const struct tt_idx *idx, const char *name, unsigned bound)
+int train_idx_below(const struct train_idx *idx, const char *name, unsigned bound)
 {
 	for (size_t i = 0; i < idx->bytes; i++)
 		if (idx->at[i] >= bound)
-			return tt_train_fail(TT_TRAIN_FAILED,
+			return train_fail(TRAIN_FAILED,
 					     "%s: label %u of sample %zu is not below %u", name,
 					     idx->at[i], i, bound);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }

@@ -6,15 +6,15 @@
 
 #include <stdlib.h>
 
-struct tt_share tt_share_of(size_t total, int rank, int nranks)
+struct train_share train_share_of(size_t total, int rank, int nranks)
 {
 	size_t first = total * (size_t)rank / (size_t)nranks;
 
-	return (struct tt_share){ first, total * ((size_t)rank + 1) / (size_t)nranks - first };
+	return (struct train_share){ first, total * ((size_t)rank + 1) / (size_t)nranks - first };
 }
 
 /* Fisher and Yates' shuffle, the swap at i from number i of the epoch */
-static void shuffle(struct tt_sampler *s, uint64_t epoch)
+static void shuffle(struct train_sampler *s, uint64_t epoch)
 {
 	uint32_t random[4];
 
@@ -23,38 +23,38 @@ static void shuffle(struct tt_sampler *s, uint64_t epoch)
 	for (size_t i = s->samples; i > 1; i--) {
 		uint32_t other, kept = s->order[i - 1];
 
-		tt_rng(s->seed, TT_RNG_ORDER, (uint32_t)epoch, i, random);
-		other = tt_rng_below(random[0], (uint32_t)i);
+		train_rng(s->seed, TRAIN_RNG_ORDER, (uint32_t)epoch, i, random);
+		other = train_rng_below(random[0], (uint32_t)i);
 		s->order[i - 1] = s->order[other];
 		s->order[other] = kept;
 	}
 	s->epoch = epoch;
 }
 
-int tt_sampler_open(struct tt_sampler *s, uint64_t seed, size_t samples, size_t batch)
+int train_sampler_open(struct train_sampler *s, uint64_t seed, size_t samples, size_t batch)
 {
 	uint32_t *order = malloc(samples * sizeof(*order));
 
 	if (!order)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the order of %zu samples",
+		return train_fail(TRAIN_FAILED, "no memory for the order of %zu samples",
 				     samples);
-	*s = (struct tt_sampler){
+	*s = (struct train_sampler){
 		.seed = seed, .samples = samples, .batch = batch, .order = order
 	};
 	shuffle(s, 0);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-void tt_sampler_close(struct tt_sampler *s)
+void train_sampler_close(struct train_sampler *s)
 {
 	free(s->order);
 	s->order = NULL;
 }
 
-const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first)
+const uint32_t *train_sampler_rows(struct train_sampler *s, uint64_t step, size_t first)
 {
-	uint64_t epoch = step / tt_sampler_steps(s);
-	size_t at = (size_t)(step % tt_sampler_steps(s)) * s->batch;
+	uint64_t epoch = step / train_sampler_steps(s);
+	size_t at = (size_t)(step % train_sampler_steps(s)) * s->batch;
 
 	if (epoch != s->epoch)
 		shuffle(s, epoch);

@@ -6,13 +6,13 @@
  * not used in that epoch. Which rows of a batch a rank takes is leaves.h's:
  * shares of all ranks follow each other, and may be empty. Called by train.c.
  */
-#ifndef TT_TRAINER_SAMPLER_H
-#define TT_TRAINER_SAMPLER_H
+#ifndef TRAIN_SAMPLER_H
+#define TRAIN_SAMPLER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct tt_sampler {
+struct train_sampler {
 	uint64_t seed;
 	size_t samples, batch; /* of the set; of a global batch */
 	uint32_t *order;       /* the permutation of `epoch` */
@@ -20,20 +20,20 @@ struct tt_sampler {
 };
 
 /* Part `rank` of `total` things shared out among nranks. */
-struct tt_share {
+struct train_share {
 	size_t first, count;
 };
-struct tt_share tt_share_of(size_t total, int rank, int nranks);
+struct train_share train_share_of(size_t total, int rank, int nranks);
 
-/* batch: 1..samples, samples below 2^32. Returns 0 | TT_TRAIN_FAILED (no memory). Close with
- * tt_sampler_close. */
-int tt_sampler_open(struct tt_sampler *s, uint64_t seed, size_t samples, size_t batch);
-void tt_sampler_close(struct tt_sampler *s);
+/* batch: 1..samples, samples below 2^32. Returns 0 | TRAIN_FAILED (no memory). Close with
+ * train_sampler_close. */
+int train_sampler_open(struct train_sampler *s, uint64_t seed, size_t samples, size_t batch);
+void train_sampler_close(struct train_sampler *s);
 
-static inline size_t tt_sampler_steps(const struct tt_sampler *s) { return s->samples / s->batch; }
+static inline size_t train_sampler_steps(const struct train_sampler *s) { return s->samples / s->batch; }
 
 /* The samples of global step `step` (counted from 0 through all epochs),
  * from row `first` of its batch on. Valid until the next call. */
-const uint32_t *tt_sampler_rows(struct tt_sampler *s, uint64_t step, size_t first);
+const uint32_t *train_sampler_rows(struct train_sampler *s, uint64_t step, size_t first);
 
 #endif

@@ -12,23 +12,23 @@ static const char *const files[] = {
 	"/usr/local/cuda/lib64/libcublas.so.12",
 };
 
-int tt_cublas_load(struct tt_cublas *ret)
+int train_cublas_load(struct train_cublas *ret)
 {
 	void *library = NULL;
 
 	for (size_t i = 0; !library && i < sizeof(files) / sizeof(*files); i++)
 		library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
 	if (!library)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--device cuda: cuBLAS is not on this host (%s); install "
 			"libcublas.so.13 or .12, or use --canonical, which has a matrix "
 			"product of its own", dlerror());
 #define FIND(member, symbol, parameters)                                                           \
 	*(void **)&ret->member = dlsym(library, #symbol);                                          \
 	if (!ret->member)                                                                          \
-		return tt_train_fail(TT_TRAIN_USAGE,                                               \
+		return train_fail(TRAIN_USAGE,                                               \
 				     "--device cuda: this host's cuBLAS has no function " #symbol);
-	TT_CUBLAS_FUNCTIONS(FIND)
+	TRAIN_CUBLAS_FUNCTIONS(FIND)
 #undef FIND
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }

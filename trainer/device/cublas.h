@@ -6,13 +6,13 @@
  * columns. Called by device_cuda.c; tests/fakes/cuda/ has a libcublas.so.13 of the same functions
  * without a GPU.
  */
-#ifndef TT_TRAINER_CUBLAS_H
-#define TT_TRAINER_CUBLAS_H
+#ifndef TRAIN_CUBLAS_H
+#define TRAIN_CUBLAS_H
 
-enum { TT_CUBLAS_AS_IS = 0, TT_CUBLAS_TRANSPOSED = 1, TT_CUBLAS_PEDANTIC = 2 };
+enum { TRAIN_CUBLAS_AS_IS = 0, TRAIN_CUBLAS_TRANSPOSED = 1, TRAIN_CUBLAS_PEDANTIC = 2 };
 
 /* F(name in the table, symbol, parameters); all return int, 0 when right. */
-#define TT_CUBLAS_FUNCTIONS(F)                                                                     \
+#define TRAIN_CUBLAS_FUNCTIONS(F)                                                                     \
 	F(create, cublasCreate_v2, (void **ret_handle))                                            \
 	F(destroy, cublasDestroy_v2, (void *handle))                                               \
 	F(set_stream, cublasSetStream_v2, (void *handle, void *stream))                            \
@@ -21,13 +21,13 @@ enum { TT_CUBLAS_AS_IS = 0, TT_CUBLAS_TRANSPOSED = 1, TT_CUBLAS_PEDANTIC = 2 };
 	  (void *handle, int across_a, int across_b, int m, int n, int k, const float *alpha,      \
 	   const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc))
 
-#define TT_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;
-struct tt_cublas {
-	TT_CUBLAS_FUNCTIONS(TT_CUBLAS_MEMBER)
+#define TRAIN_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;
+struct train_cublas {
+	TRAIN_CUBLAS_FUNCTIONS(TRAIN_CUBLAS_MEMBER)
 };
-#undef TT_CUBLAS_MEMBER
+#undef TRAIN_CUBLAS_MEMBER
 
-/* Loads it, for good. Returns 0 | TT_TRAIN_USAGE: it is not on this host, and why. */
-int tt_cublas_load(struct tt_cublas *ret_cublas);
+/* Loads it, for good. Returns 0 | TRAIN_USAGE: it is not on this host, and why. */
+int train_cublas_load(struct train_cublas *ret_cublas);
 
 #endif

@@ -5,34 +5,34 @@
 
 #include <string.h>
 
-const struct tt_device_ops *const tt_devices[] = { &tt_device_cpu, &tt_device_blas, &tt_device_cuda,
-						    &tt_device_sim, NULL };
+const struct train_device_ops *const train_devices[] = { &train_device_cpu, &train_device_blas, &train_device_cuda,
+						    &train_device_sim, NULL };
 
-const struct tt_device_ops *tt_device_find(const char *name)
+const struct train_device_ops *train_device_find(const char *name)
 {
-	for (const struct tt_device_ops *const *at = tt_devices; *at; at++) {
+	for (const struct train_device_ops *const *at = train_devices; *at; at++) {
 		size_t length = strlen((*at)->name);
 
 		if (!strncmp((*at)->name, name, length) &&
 		    (!name[length] || (name[length] == ':' && (*at)->take)))
 			return *at;
 	}
-	tt_train_fail(TT_TRAIN_USAGE, "--device %s: there is no such device; --help lists them",
+	train_fail(TRAIN_USAGE, "--device %s: there is no such device; --help lists them",
 		      name);
 	return NULL;
 }
 
-int tt_device_open(struct tt_device *d, const char *name, bool canonical)
+int train_device_open(struct train_device *d, const char *name, bool canonical)
 {
-	const struct tt_device_ops *ops = tt_device_find(name);
+	const struct train_device_ops *ops = train_device_find(name);
 
 	if (!ops)
-		return TT_TRAIN_USAGE;
-	*d = (struct tt_device){ .ops = ops, .canonical = canonical };
+		return TRAIN_USAGE;
+	*d = (struct train_device){ .ops = ops, .canonical = canonical };
 	return ops->open(d);
 }
 
-void tt_device_close(struct tt_device *d)
+void train_device_close(struct train_device *d)
 {
 	if (d->ops)
 		d->ops->close(d);

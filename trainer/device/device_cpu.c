@@ -10,33 +10,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int cpu_open(struct tt_device *d)
+static int cpu_open(struct train_device *d)
 {
 	const char *isa = getenv("TUTTI_ISA");
 	bool any = !isa || !strcmp(isa, "auto");
 
-	d->state = tt_gemm_open(any ? NULL : isa);
+	d->state = train_gemm_open(any ? NULL : isa);
 	if (!d->state && !any)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"TUTTI_ISA=%s: this processor has no such instructions; use auto", isa);
 	if (!d->state)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for the matrix product");
-	return TT_TRAIN_OK;
+		return train_fail(TRAIN_FAILED, "no memory for the matrix product");
+	return TRAIN_OK;
 }
 
-static void cpu_close(struct tt_device *d) { tt_gemm_close(d->state); }
+static void cpu_close(struct train_device *d) { train_gemm_close(d->state); }
 
-static void cpu_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
-		     struct tt_matrix b, float *c, size_t ldc)
+static void cpu_gemm(struct train_device *d, size_t m, size_t n, size_t k, struct train_matrix a,
+		     struct train_matrix b, float *c, size_t ldc)
 {
-	tt_gemm(d->state, m, n, k, a, b, c, ldc);
+	train_gemm(d->state, m, n, k, a, b, c, ldc);
 }
 
-const struct tt_device_ops tt_device_cpu = {
+const struct train_device_ops train_device_cpu = {
 	.name = "cpu",
 	.help = "own kernels; the same bits on every processor",
 	.open = cpu_open,
 	.close = cpu_close,
 	.gemm = cpu_gemm,
-	TT_HOST_WORK,
+	TRAIN_HOST_WORK,
 };

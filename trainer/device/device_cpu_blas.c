@@ -38,31 +38,31 @@ static void settle(void)
 #endif
 }
 
-static int blas_open(struct tt_device *d)
+static int blas_open(struct train_device *d)
 {
 	struct blas *b = calloc(1, sizeof(*b));
 
 	if (!b)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for OpenBLAS");
+		return train_fail(TRAIN_FAILED, "no memory for OpenBLAS");
 	settle();
 	b->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (b->library)
 		b->sgemm = (sgemm_fn *)dlsym(b->library, "cblas_sgemm");
 	if (!b->sgemm) {
-		tt_train_fail(TT_TRAIN_USAGE,
+		train_fail(TRAIN_USAGE,
 			      "--device cpu-blas: OpenBLAS is not on this host (%s); install "
 			      "libopenblas0, or use cpu",
 			      dlerror());
 		if (b->library)
 			dlclose(b->library);
 		free(b);
-		return TT_TRAIN_USAGE;
+		return TRAIN_USAGE;
 	}
 	d->state = b;
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static void blas_close(struct tt_device *d)
+static void blas_close(struct train_device *d)
 {
 	struct blas *b = d->state;
 
@@ -71,8 +71,8 @@ static void blas_close(struct tt_device *d)
 	free(b);
 }
 
-static void blas_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
-		      struct tt_matrix b, float *c, size_t ldc)
+static void blas_gemm(struct train_device *d, size_t m, size_t n, size_t k, struct train_matrix a,
+		      struct train_matrix b, float *c, size_t ldc)
 {
 	struct blas *blas = d->state;
 
@@ -81,11 +81,11 @@ static void blas_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct 
 		    (int)ldc);
 }
 
-const struct tt_device_ops tt_device_blas = {
+const struct train_device_ops train_device_blas = {
 	.name = "cpu-blas",
 	.help = "OpenBLAS, where it is installed; the bits depend on the processor",
 	.open = blas_open,
 	.close = blas_close,
 	.gemm = blas_gemm,
-	TT_HOST_WORK,
+	TRAIN_HOST_WORK,
 };

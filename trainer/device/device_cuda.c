@@ -16,16 +16,16 @@
 #include <string.h>
 
 #ifdef HAVE_NVCC
-extern const unsigned char tt_train_image[];
-#define IMAGE tt_train_image
+extern const unsigned char train_image[];
+#define IMAGE train_image
 #else
 #define IMAGE NULL
 #endif
 
 /* The thread's device, taken before its rank joins. */
-static __thread struct tt_cuda_device taken;
+static __thread struct tool_cuda_device taken;
 
-void tt_on_cuda_keep(struct tt_cuda_state *c, int rc, const char *what)
+void train_on_cuda_keep(struct train_cuda_state *c, int rc, const char *what)
 {
 	if (!rc || c->error[0])
 		return;
@@ -33,9 +33,9 @@ void tt_on_cuda_keep(struct tt_cuda_state *c, int rc, const char *what)
 	snprintf(c->error, sizeof(c->error), "%s", tt_error_text());
 }
 
-static int told(const struct tt_cuda_state *c)
+static int told(const struct train_cuda_state *c)
 {
-	return c->error[0] ? tt_train_fail(TT_TRAIN_FAILED, "%s", c->error) : TT_TRAIN_OK;
+	return c->error[0] ? train_fail(TRAIN_FAILED, "%s", c->error) : TRAIN_OK;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -44,41 +44,41 @@ static int cuda_take(const char *name, int local_rank)
 {
 	int ordinal;
 
-	if (!tt_cuda_device_parse(name, &ordinal))
-		return tt_train_fail(TT_TRAIN_USAGE, "--device %s: use cuda, or cuda:N", name);
-	tt_cuda_device_prepare();
-	if (tt_cuda_device_take(ordinal, local_rank, &taken))
-		return tt_train_fail(TT_TRAIN_USAGE, "--device %s: %s", name, tt_error_text());
-	return TT_TRAIN_OK;
+	if (!tool_cuda_device_parse(name, &ordinal))
+		return train_fail(TRAIN_USAGE, "--device %s: use cuda, or cuda:N", name);
+	tool_cuda_device_prepare();
+	if (tool_cuda_device_take(ordinal, local_rank, &taken))
+		return train_fail(TRAIN_USAGE, "--device %s: %s", name, tt_error_text());
+	return TRAIN_OK;
 }
 
-static int find_kernels(struct tt_cuda_state *c)
+static int find_kernels(struct train_cuda_state *c)
 {
 	const void *image = c->cu->own_kernels ? c->cu->own_kernels : IMAGE;
 	int device, sms = 1, rc;
 	void *module = NULL;
 
 	if (!image)
-		return tt_train_fail(TT_TRAIN_USAGE, "--device cuda: its kernels are not built in; "
+		return train_fail(TRAIN_USAGE, "--device cuda: its kernels are not built in; "
 						     "configure --with-nvcc");
 	rc = c->cu->module_load(&module, image);
 #define FIND(name, type)                                                                           \
 	if (!rc)                                                                                   \
-		rc = c->cu->module_function(&c->kernel[KERNEL_##name], module, "tt_train_" #name);
-	TT_CUDA_KERNELS(FIND)
+		rc = c->cu->module_function(&c->kernel[KERNEL_##name], module, "train_" #name);
+	TRAIN_CUDA_KERNELS(FIND)
 #undef FIND
 	if (!rc)
 		rc = c->cu->ctx_device(&device);
 	if (!rc)
 		rc = c->cu->device_attribute(&sms, TT_CU_ATTR_SMS, device);
 	c->blocks = 8 * (unsigned)sms;
-	tt_on_cuda_keep(c, rc, "load the kernels");
+	train_on_cuda_keep(c, rc, "load the kernels");
 	return told(c);
 }
 
-static int open_blas(struct tt_cuda_state *c)
+static int open_blas(struct train_cuda_state *c)
 {
-	int rc = tt_cublas_load(&c->blas), status;
+	int rc = train_cublas_load(&c->blas), status;
 
 	if (rc)
 		return rc;
@@ -86,39 +86,39 @@ static int open_blas(struct tt_cuda_state *c)
 	if (!status)
 		status = c->blas.set_stream(c->handle, c->stream);
 	if (!status)
-		status = c->blas.set_math_mode(c->handle, TT_CUBLAS_PEDANTIC);
+		status = c->blas.set_math_mode(c->handle, TRAIN_CUBLAS_PEDANTIC);
 	if (status)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "device cuda: cuBLAS does not start: status %d", status);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int cuda_open(struct tt_device *d)
+static int cuda_open(struct train_device *d)
 {
-	struct tt_cuda_state *c = calloc(1, sizeof(*c));
+	struct train_cuda_state *c = calloc(1, sizeof(*c));
 	void *memory = NULL;
 
 	if (!c || !taken.cu) {
 		free(c);
-		return tt_train_fail(TT_TRAIN_FAILED, "device cuda: no memory, or no device taken");
+		return train_fail(TRAIN_FAILED, "device cuda: no memory, or no device taken");
 	}
 	d->state = c;
 	c->cu = taken.cu;
-	tt_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_APART), "a stream");
-	tt_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_APART), "a stream");
-	tt_on_cuda_keep(c, c->cu->event_create(&c->mark, TT_CU_EVENT_UNTIMED), "an event");
-	tt_on_cuda_keep(c, c->cu->host_alloc(&memory, TT_CUDA_PINNED, TT_CU_HOST_PORTABLE),
+	train_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_APART), "a stream");
+	train_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_APART), "a stream");
+	train_on_cuda_keep(c, c->cu->event_create(&c->mark, TT_CU_EVENT_UNTIMED), "an event");
+	train_on_cuda_keep(c, c->cu->host_alloc(&memory, TRAIN_CUDA_PINNED, TT_CU_HOST_PORTABLE),
 			"pinned memory");
-	c->pinned = (struct tt_cuda_pinned){ .at = memory, .bytes = TT_CUDA_PINNED };
+	c->pinned = (struct train_cuda_pinned){ .at = memory, .bytes = TRAIN_CUDA_PINNED };
 	if (told(c))
-		return TT_TRAIN_FAILED;
-	return find_kernels(c) ? TT_TRAIN_FAILED : d->canonical ? TT_TRAIN_OK : open_blas(c);
+		return TRAIN_FAILED;
+	return find_kernels(c) ? TRAIN_FAILED : d->canonical ? TRAIN_OK : open_blas(c);
 }
 
-static void cuda_close(struct tt_device *d)
+static void cuda_close(struct train_device *d)
 {
-	struct tt_cuda_state *c = d->state;
-	struct tt_cuda_area *areas[] = { &c->images, &c->labels, &c->losses };
+	struct train_cuda_state *c = d->state;
+	struct train_cuda_area *areas[] = { &c->images, &c->labels, &c->losses };
 
 	if (!c)
 		return;
@@ -145,21 +145,21 @@ static void cuda_close(struct tt_device *d)
 
 static tt_cuptr address(const void *p) { return (tt_cuptr)(uintptr_t)p; }
 
-static void *cuda_alloc(struct tt_device *d, size_t bytes)
+static void *cuda_alloc(struct train_device *d, size_t bytes)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 	tt_cuptr at;
 
 	if (c->cu->mem_alloc(&at, bytes ? bytes : 1))
 		return NULL;
-	tt_on_cuda_keep(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream),
+	train_on_cuda_keep(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream),
 			"clear memory");
 	return (void *)(uintptr_t)at;
 }
 
-static void cuda_free(struct tt_device *d, void *memory)
+static void cuda_free(struct train_device *d, void *memory)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	if (!memory)
 		return;
@@ -167,17 +167,17 @@ static void cuda_free(struct tt_device *d, void *memory)
 	c->cu->mem_free(address(memory));
 }
 
-static int cuda_settle(struct tt_device *d)
+static int cuda_settle(struct train_device *d)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
-	tt_on_cuda_keep(c, c->cu->stream_synchronize(c->stream), "wait for what it computes");
+	train_on_cuda_keep(c, c->cu->stream_synchronize(c->stream), "wait for what it computes");
 	return told(c);
 }
 
-char *tt_on_cuda_pin(struct tt_device *d, size_t bytes)
+char *train_on_cuda_pin(struct train_device *d, size_t bytes)
 {
-	struct tt_cuda_pinned *p = &((struct tt_cuda_state *)d->state)->pinned;
+	struct train_cuda_pinned *p = &((struct train_cuda_state *)d->state)->pinned;
 	char *at;
 
 	if (bytes > p->bytes - p->used) {
@@ -190,59 +190,59 @@ char *tt_on_cuda_pin(struct tt_device *d, size_t bytes)
 	return at;
 }
 
-static size_t piece(size_t bytes) { return bytes < TT_CUDA_PINNED ? bytes : TT_CUDA_PINNED; }
+static size_t piece(size_t bytes) { return bytes < TRAIN_CUDA_PINNED ? bytes : TRAIN_CUDA_PINNED; }
 
-void tt_on_cuda_copy(struct tt_device *d, tt_cuptr to, const char *from, size_t bytes)
+void train_on_cuda_copy(struct train_device *d, tt_cuptr to, const char *from, size_t bytes)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	for (size_t part; bytes; to += part, from += part, bytes -= part) {
 		char *stage;
 
 		part = piece(bytes);
-		stage = tt_on_cuda_pin(d, part);
+		stage = train_on_cuda_pin(d, part);
 		memcpy(stage, from, part);
-		tt_on_cuda_keep(c, c->cu->htod_async(to, stage, part, c->stream), "copy to it");
+		train_on_cuda_keep(c, c->cu->htod_async(to, stage, part, c->stream), "copy to it");
 	}
 }
 
-static void cuda_put(struct tt_device *d, void *to, const void *from_host, size_t bytes)
+static void cuda_put(struct train_device *d, void *to, const void *from_host, size_t bytes)
 {
 	d->put_bytes += bytes;
-	tt_on_cuda_copy(d, address(to), from_host, bytes);
+	train_on_cuda_copy(d, address(to), from_host, bytes);
 }
 
-static void cuda_get(struct tt_device *d, void *to_host, const void *from, size_t bytes)
+static void cuda_get(struct train_device *d, void *to_host, const void *from, size_t bytes)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	d->get_bytes += bytes;
 	if (bytes)
-		tt_on_cuda_keep(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
+		train_on_cuda_keep(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
 				"copy from it");
 	cuda_settle(d);
 }
 
-static void cuda_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+static void cuda_copy(struct train_device *d, void *to, const void *from, size_t bytes)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	if (bytes && to != from)
-		tt_on_cuda_keep(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
+		train_on_cuda_keep(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
 				"copy within it");
 }
 
-tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t bytes)
+tt_cuptr train_on_cuda_room(struct train_device *d, struct train_cuda_area *area, size_t bytes)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	if (bytes <= area->bytes)
 		return area->at;
 	cuda_settle(d);
 	if (area->at)
 		c->cu->mem_free(area->at);
-	*area = (struct tt_cuda_area){ .bytes = 0 };
-	tt_on_cuda_keep(c, c->cu->mem_alloc(&area->at, bytes), "memory for a batch");
+	*area = (struct train_cuda_area){ .bytes = 0 };
+	train_on_cuda_keep(c, c->cu->mem_alloc(&area->at, bytes), "memory for a batch");
 	if (!c->error[0])
 		area->bytes = bytes;
 	return c->error[0] ? 0 : area->at;
@@ -250,25 +250,25 @@ tt_cuptr tt_on_cuda_room(struct tt_device *d, struct tt_cuda_area *area, size_t 
 
 /* ---- the library's calls beside it ---------------------------------------------------------- */
 
-static void *cuda_beside(struct tt_device *d) { return ((struct tt_cuda_state *)d->state)->beside; }
+static void *cuda_beside(struct train_device *d) { return ((struct train_cuda_state *)d->state)->beside; }
 
-static void cuda_lead(struct tt_device *d)
+static void cuda_lead(struct train_device *d)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
-	tt_on_cuda_keep(c, c->cu->event_record(c->mark, c->stream), "record an event");
-	tt_on_cuda_keep(c, c->cu->stream_wait_event(c->beside, c->mark, 0), "wait for an event");
+	train_on_cuda_keep(c, c->cu->event_record(c->mark, c->stream), "record an event");
+	train_on_cuda_keep(c, c->cu->stream_wait_event(c->beside, c->mark, 0), "wait for an event");
 }
 
-static int cuda_join(struct tt_device *d)
+static int cuda_join(struct train_device *d)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
-	tt_on_cuda_keep(c, c->cu->stream_synchronize(c->beside), "wait for the library's calls");
+	train_on_cuda_keep(c, c->cu->stream_synchronize(c->beside), "wait for the library's calls");
 	return told(c);
 }
 
-const struct tt_device_ops tt_device_cuda = {
+const struct train_device_ops train_device_cuda = {
 	.name = "cuda",
 	.help = "a GPU, cuda:N the driver's device N, else the rank's on its host",
 	.apart = true,
@@ -285,6 +285,6 @@ const struct tt_device_ops tt_device_cuda = {
 	.beside = cuda_beside,
 	.lead = cuda_lead,
 	.join = cuda_join,
-	TT_DEVICE_WORK(TT_DEVICE_MEMBER, tt_on_cuda)
-	TT_DEVICE_MEMBER(tt_on_cuda, gemm)
+	TRAIN_DEVICE_WORK(TRAIN_DEVICE_MEMBER, train_on_cuda)
+	TRAIN_DEVICE_MEMBER(train_on_cuda, gemm)
 };

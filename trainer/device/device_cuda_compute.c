@@ -6,42 +6,42 @@
 #include <string.h>
 
 /* A thread for each of `count` results. */
-static void launch(struct tt_device *d, enum tt_cuda_kernel number, size_t count, void *params)
+static void launch(struct train_device *d, enum train_cuda_kernel number, size_t count, void *params)
 {
-	struct tt_cuda_state *c = d->state;
-	size_t blocks = (count + TT_CUDA_THREADS - 1) / TT_CUDA_THREADS;
+	struct train_cuda_state *c = d->state;
+	size_t blocks = (count + TRAIN_CUDA_THREADS - 1) / TRAIN_CUDA_THREADS;
 	void *list[] = { params };
 
 	if (!count || c->error[0])
 		return;
-	tt_on_cuda_keep(c,
+	train_on_cuda_keep(c,
 			c->cu->launch(c->kernel[number],
 				      blocks < c->blocks ? (unsigned)blocks : c->blocks, 1, 1,
-				      TT_CUDA_THREADS, 1, 1, 0, c->stream, list, NULL),
+				      TRAIN_CUDA_THREADS, 1, 1, 0, c->stream, list, NULL),
 			"launch a kernel");
 }
 
-void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
+void train_on_cuda_gather(struct train_device *d, const uint8_t *images, const uint32_t *samples,
 			size_t rows, size_t pixels, float mean, float *x)
 {
-	struct tt_cuda_state *c = d->state;
-	tt_cuptr at = tt_on_cuda_room(d, &c->images, rows * pixels);
-	struct tt_cuda_gather p = { (const uint8_t *)(uintptr_t)at, x, rows * pixels, mean };
-	size_t rows_each = TT_CUDA_PINNED / pixels ? TT_CUDA_PINNED / pixels : 1;
+	struct train_cuda_state *c = d->state;
+	tt_cuptr at = train_on_cuda_room(d, &c->images, rows * pixels);
+	struct train_cuda_gather p = { (const uint8_t *)(uintptr_t)at, x, rows * pixels, mean };
+	size_t rows_each = TRAIN_CUDA_PINNED / pixels ? TRAIN_CUDA_PINNED / pixels : 1;
 
 	for (size_t row = 0, n; at && row < rows; row += n) {
 		char *stage;
 
 		n = rows - row < rows_each ? rows - row : rows_each;
-		if (pixels > TT_CUDA_PINNED) {
-			tt_on_cuda_copy(d, at + row * pixels,
+		if (pixels > TRAIN_CUDA_PINNED) {
+			train_on_cuda_copy(d, at + row * pixels,
 					(const char *)images + samples[row] * pixels, pixels);
 			continue;
 		}
-		stage = tt_on_cuda_pin(d, n * pixels);
+		stage = train_on_cuda_pin(d, n * pixels);
 		for (size_t i = 0; i < n; i++)
 			memcpy(stage + i * pixels, images + samples[row + i] * pixels, pixels);
-		tt_on_cuda_keep(c,
+		train_on_cuda_keep(c,
 				c->cu->htod_async(at + row * pixels, stage, n * pixels, c->stream),
 				"copy images to it");
 	}
@@ -49,16 +49,16 @@ void tt_on_cuda_gather(struct tt_device *d, const uint8_t *images, const uint32_
 }
 
 /* By rows here, by columns there: c's transpose is b's times a's. */
-static void by_blas(struct tt_cuda_state *c, size_t m, size_t n, size_t k, struct tt_matrix a,
-		    struct tt_matrix b, float *to, size_t ldc)
+static void by_blas(struct train_cuda_state *c, size_t m, size_t n, size_t k, struct train_matrix a,
+		    struct train_matrix b, float *to, size_t ldc)
 {
 	const float one = 1.0f, zero = 0.0f;
 	int status;
 
 	if (c->error[0])
 		return;
-	status = c->blas.sgemm(c->handle, b.across ? TT_CUBLAS_TRANSPOSED : TT_CUBLAS_AS_IS,
-			       a.across ? TT_CUBLAS_TRANSPOSED : TT_CUBLAS_AS_IS, (int)n, (int)m,
+	status = c->blas.sgemm(c->handle, b.across ? TRAIN_CUBLAS_TRANSPOSED : TRAIN_CUBLAS_AS_IS,
+			       a.across ? TRAIN_CUBLAS_TRANSPOSED : TRAIN_CUBLAS_AS_IS, (int)n, (int)m,
 			       (int)k, &one, b.at, (int)b.stride, a.at, (int)a.stride, &zero, to,
 			       (int)ldc);
 	if (status)
@@ -67,11 +67,11 @@ static void by_blas(struct tt_cuda_state *c, size_t m, size_t n, size_t k, struc
 			 status, m, n, k);
 }
 
-void tt_on_cuda_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct tt_matrix a,
-		      struct tt_matrix b, float *to, size_t ldc)
+void train_on_cuda_gemm(struct train_device *d, size_t m, size_t n, size_t k, struct train_matrix a,
+		      struct train_matrix b, float *to, size_t ldc)
 {
-	struct tt_cuda_state *c = d->state;
-	struct tt_cuda_gemm p = {
+	struct train_cuda_state *c = d->state;
+	struct train_cuda_gemm p = {
 		.a = a.at, .b = b.at, .c = to, .m = m, .n = n, .k = k, .ldc = ldc,
 		.a_row = a.across ? 1 : a.stride, .a_column = a.across ? a.stride : 1,
 		.b_row = b.across ? 1 : b.stride, .b_column = b.across ? b.stride : 1,
@@ -83,42 +83,42 @@ void tt_on_cuda_gemm(struct tt_device *d, size_t m, size_t n, size_t k, struct t
 		launch(d, KERNEL_gemm, m * n, &p);
 }
 
-void tt_on_cuda_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
+void train_on_cuda_bias(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		      float *y)
 {
-	launch(d, KERNEL_bias, rows * n, &(struct tt_cuda_bias){ bias, y, rows, n, relu });
+	launch(d, KERNEL_bias, rows * n, &(struct train_cuda_bias){ bias, y, rows, n, relu });
 }
 
-void tt_on_cuda_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias)
+void train_on_cuda_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy, float *dbias)
 {
-	launch(d, KERNEL_bias_back, n, &(struct tt_cuda_bias_back){ dy, dbias, rows, n });
+	launch(d, KERNEL_bias_back, n, &(struct train_cuda_bias_back){ dy, dbias, rows, n });
 }
 
-void tt_on_cuda_add(struct tt_device *d, size_t count, const float *from, float *to)
+void train_on_cuda_add(struct train_device *d, size_t count, const float *from, float *to)
 {
-	launch(d, KERNEL_add, count, &(struct tt_cuda_add){ from, to, count });
+	launch(d, KERNEL_add, count, &(struct train_cuda_add){ from, to, count });
 }
 
-void tt_on_cuda_blend(struct tt_device *d, size_t count, float keep, float take, const float *from,
+void train_on_cuda_blend(struct train_device *d, size_t count, float keep, float take, const float *from,
 		      float *to)
 {
-	launch(d, KERNEL_blend, count, &(struct tt_cuda_blend){ from, to, count, keep, take });
+	launch(d, KERNEL_blend, count, &(struct train_cuda_blend){ from, to, count, keep, take });
 }
 
-static struct tt_cuda_planes planes(struct tt_planes p, size_t window, const float *x,
+static struct train_cuda_planes planes(struct train_planes p, size_t window, const float *x,
 				    const float *y, const uint8_t *which)
 {
-	return (struct tt_cuda_planes){ (float *)(uintptr_t)x,       (float *)(uintptr_t)y,
+	return (struct train_cuda_planes){ (float *)(uintptr_t)x,       (float *)(uintptr_t)y,
 					(uint8_t *)(uintptr_t)which, (uint32_t)p.rows,
 					(uint32_t)p.planes,          (uint32_t)p.side,
 					(uint32_t)window };
 }
 
 /* The kernels count in 32 bits. */
-static void launch_planes(struct tt_device *d, enum tt_cuda_kernel number, size_t count,
-			  struct tt_cuda_planes params)
+static void launch_planes(struct train_device *d, enum train_cuda_kernel number, size_t count,
+			  struct train_cuda_planes params)
 {
-	struct tt_cuda_state *c = d->state;
+	struct train_cuda_state *c = d->state;
 
 	if (count > UINT32_MAX && !c->error[0])
 		snprintf(c->error, sizeof(c->error),
@@ -127,58 +127,58 @@ static void launch_planes(struct tt_device *d, enum tt_cuda_kernel number, size_
 	launch(d, number, count, &params);
 }
 
-void tt_on_cuda_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+void train_on_cuda_unfold(struct train_device *d, struct train_planes p, size_t window, const float *x,
 		       float *patches)
 {
 	launch_planes(d, KERNEL_unfold, (p.planes * window * window + 1) * p.rows * p.side * p.side,
 		      planes(p, window, x, patches, NULL));
 }
 
-void tt_on_cuda_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+void train_on_cuda_fold(struct train_device *d, struct train_planes p, size_t window, const float *patches,
 		     float *x)
 {
 	launch_planes(d, KERNEL_fold, p.rows * p.planes * p.side * p.side,
 		      planes(p, window, x, patches, NULL));
 }
 
-void tt_on_cuda_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x,
+void train_on_cuda_pool(struct train_device *d, struct train_planes p, const float *y, float *x,
 		     uint8_t *which)
 {
 	launch_planes(d, KERNEL_pool, p.rows * p.planes * (p.side / 2) * (p.side / 2),
 		      planes(p, 0, x, y, which));
 }
 
-void tt_on_cuda_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
+void train_on_cuda_pool_back(struct train_device *d, struct train_planes p, const float *dx,
 			  const uint8_t *which, float *dy)
 {
 	launch_planes(d, KERNEL_pool_back, p.rows * p.planes * p.side * p.side,
 		      planes(p, 0, dx, dy, which));
 }
 
-void tt_on_cuda_relu_back(struct tt_device *d, size_t count, const float *y, float *dy)
+void train_on_cuda_relu_back(struct train_device *d, size_t count, const float *y, float *dy)
 {
-	launch(d, KERNEL_relu_back, count, &(struct tt_cuda_relu_back){ y, dy, count });
+	launch(d, KERNEL_relu_back, count, &(struct train_cuda_relu_back){ y, dy, count });
 }
 
-void tt_on_cuda_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
+void train_on_cuda_loss(struct train_device *d, size_t rows, size_t classes, const uint8_t *labels,
 		      float *logits, float *loss)
 {
-	struct tt_cuda_state *c = d->state;
-	tt_cuptr at = tt_on_cuda_room(d, &c->labels, rows),
-		 losses = tt_on_cuda_room(d, &c->losses, rows * sizeof(double));
+	struct train_cuda_state *c = d->state;
+	tt_cuptr at = train_on_cuda_room(d, &c->labels, rows),
+		 losses = train_on_cuda_room(d, &c->losses, rows * sizeof(double));
 	double *each = (double *)(uintptr_t)losses;
-	struct tt_cuda_loss p = { (const uint8_t *)(uintptr_t)at, logits, each, rows, classes };
+	struct train_cuda_loss p = { (const uint8_t *)(uintptr_t)at, logits, each, rows, classes };
 
 	if (rows && !c->error[0])
-		tt_on_cuda_copy(d, at, (const char *)labels, rows);
+		train_on_cuda_copy(d, at, (const char *)labels, rows);
 	launch(d, KERNEL_loss, rows, &p);
-	launch(d, KERNEL_total, 1, &(struct tt_cuda_total){ each, loss, rows });
+	launch(d, KERNEL_total, 1, &(struct train_cuda_total){ each, loss, rows });
 }
 
-void tt_on_cuda_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
+void train_on_cuda_descend(struct train_device *d, size_t count, float scale, float rate, float momentum,
 			 const float *gradient, float *velocity, float *weight)
 {
 	launch(d, KERNEL_descend, count,
-	       &(struct tt_cuda_descend){ gradient, velocity, weight, count, scale, rate,
+	       &(struct train_cuda_descend){ gradient, velocity, weight, count, scale, rate,
 					  momentum });
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The library's memory, so that transports may read it without copying. */
-void *tt_host_alloc(struct tt_device *d, size_t bytes)
+void *train_host_alloc(struct train_device *d, size_t bytes)
 {
 	void *memory;
 
@@ -15,20 +15,20 @@ void *tt_host_alloc(struct tt_device *d, size_t bytes)
 	return tuttiMemAlloc(&memory, bytes ? bytes : 1) == tuttiSuccess ? memory : NULL;
 }
 
-void tt_host_free(struct tt_device *d, void *memory)
+void train_host_free(struct train_device *d, void *memory)
 {
 	(void)d;
 	tuttiMemFree(memory);
 }
 
-void tt_host_copy(struct tt_device *d, void *to, const void *from, size_t bytes)
+void train_host_copy(struct train_device *d, void *to, const void *from, size_t bytes)
 {
 	(void)d;
 	if (to != from)
 		memcpy(to, from, bytes);
 }
 
-void tt_host_gather(struct tt_device *d, const uint8_t *images, const uint32_t *samples,
+void train_host_gather(struct train_device *d, const uint8_t *images, const uint32_t *samples,
 		    size_t rows, size_t pixels, float mean, float *restrict x)
 {
 	(void)d;
@@ -40,7 +40,7 @@ void tt_host_gather(struct tt_device *d, const uint8_t *images, const uint32_t *
 	}
 }
 
-void tt_host_bias(struct tt_device *d, size_t rows, size_t n, const float *bias, bool relu,
+void train_host_bias(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		  float *y)
 {
 	(void)d;
@@ -52,7 +52,7 @@ void tt_host_bias(struct tt_device *d, size_t rows, size_t n, const float *bias,
 	}
 }
 
-void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *dy, float *dbias)
+void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy, float *dbias)
 {
 	(void)d;
 	memset(dbias, 0, n * sizeof(*dbias));
@@ -61,7 +61,7 @@ void tt_host_bias_back(struct tt_device *d, size_t rows, size_t n, const float *
 			dbias[i] += dy[i];
 }
 
-void tt_host_add(struct tt_device *d, size_t count, const float *restrict from,
+void train_host_add(struct train_device *d, size_t count, const float *restrict from,
 		 float *restrict to)
 {
 	(void)d;
@@ -69,7 +69,7 @@ void tt_host_add(struct tt_device *d, size_t count, const float *restrict from,
 		to[i] += from[i];
 }
 
-void tt_host_blend(struct tt_device *d, size_t count, float keep, float take,
+void train_host_blend(struct train_device *d, size_t count, float keep, float take,
 		   const float *restrict from, float *restrict to)
 {
 	(void)d;
@@ -79,28 +79,28 @@ void tt_host_blend(struct tt_device *d, size_t count, float keep, float take,
 		to[i] = keep * to[i] + take * from[i];
 }
 
-void tt_host_relu_back(struct tt_device *d, size_t count, const float *y, float *dy)
+void train_host_relu_back(struct train_device *d, size_t count, const float *y, float *dy)
 {
 	(void)d;
 	for (size_t i = 0; i < count; i++)
 		dy[i] = y[i] > 0.0f ? dy[i] : 0.0f;
 }
 
-void tt_host_loss(struct tt_device *d, size_t rows, size_t classes, const uint8_t *labels,
+void train_host_loss(struct train_device *d, size_t rows, size_t classes, const uint8_t *labels,
 		  float *logits, float *loss)
 {
 	double total = 0.0;
 
 	(void)d;
 	for (size_t row = 0; row < rows; row++, logits += classes) {
-		total += tt_cross_entropy(logits, classes, labels[row]);
-		tt_softmax(logits, classes);
+		total += train_cross_entropy(logits, classes, labels[row]);
+		train_softmax(logits, classes);
 		logits[labels[row]] -= 1.0f;
 	}
 	*loss = (float)total;
 }
 
-void tt_host_descend(struct tt_device *d, size_t count, float scale, float rate, float momentum,
+void train_host_descend(struct train_device *d, size_t count, float scale, float rate, float momentum,
 		     const float *restrict gradient, float *restrict velocity,
 		     float *restrict weight)
 {

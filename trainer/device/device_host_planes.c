@@ -41,7 +41,7 @@ static void unfold_image(size_t side, long down, long right, const float *image,
 	}
 }
 
-void tt_host_unfold(struct tt_device *d, struct tt_planes p, size_t window, const float *x,
+void train_host_unfold(struct train_device *d, struct train_planes p, size_t window, const float *x,
 		    float *patches)
 {
 	long reach = (long)window / 2;
@@ -72,7 +72,7 @@ static void fold_image(size_t side, long down, long right, const float *line, fl
 	}
 }
 
-void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const float *patches,
+void train_host_fold(struct train_device *d, struct train_planes p, size_t window, const float *patches,
 		  float *x)
 {
 	long reach = (long)window / 2;
@@ -90,7 +90,7 @@ void tt_host_fold(struct tt_device *d, struct tt_planes p, size_t window, const 
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
-void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float *x, uint8_t *which)
+void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x, uint8_t *which)
 {
 	size_t half = p.side / 2;
 
@@ -112,7 +112,7 @@ void tt_host_pool(struct tt_device *d, struct tt_planes p, const float *y, float
 	}
 }
 
-void tt_host_pool_back(struct tt_device *d, struct tt_planes p, const float *dx,
+void train_host_pool_back(struct train_device *d, struct train_planes p, const float *dx,
 		       const uint8_t *which, float *dy)
 {
 	size_t half = p.side / 2;

@@ -89,7 +89,7 @@ static const struct kind {
 	{ "scalar", 4, 4, tile_scalar, has_scalar },
 };
 
-struct tt_gemm {
+struct train_gemm {
 	const struct kind *kind;
 	float *a, *b; /* packed blocks */
 };
@@ -100,7 +100,7 @@ static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / 
 
 /* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
  * width floats each, short panels filled up with zeros. A line is a row of a, or a column of b. */
-static void pack(struct tt_matrix from, size_t line, size_t lines, size_t first, size_t k,
+static void pack(struct train_matrix from, size_t line, size_t lines, size_t first, size_t k,
 		 size_t width, float *to)
 {
 	for (size_t l = 0; l < lines; l += width, to += width * k) {
@@ -138,7 +138,7 @@ static void edge_tile(const struct kind *kind, size_t k, const float *a, const f
 }
 
 /* c[m x n] (+)= packed a * packed b over k slices */
-static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
+static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
 		  bool fresh)
 {
 	const struct kind *kind = g->kind;
@@ -158,10 +158,10 @@ static void block(const struct tt_gemm *g, size_t m, size_t n, size_t k, float *
 	}
 }
 
-void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,
-	     struct tt_matrix b, float *c, size_t ldc)
+void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
+	     struct train_matrix b, float *c, size_t ldc)
 {
-	struct tt_matrix b_lines = { b.at, b.stride, !b.across };
+	struct train_matrix b_lines = { b.at, b.stride, !b.across };
 
 	if (!k)
 		for (size_t i = 0; i < m; i++)
@@ -193,10 +193,10 @@ static const struct kind *find(const char *isa)
 	return NULL;
 }
 
-struct tt_gemm *tt_gemm_open(const char *isa)
+struct train_gemm *train_gemm_open(const char *isa)
 {
 	const struct kind *kind = find(isa);
-	struct tt_gemm *g = kind ? calloc(1, sizeof(*g)) : NULL;
+	struct train_gemm *g = kind ? calloc(1, sizeof(*g)) : NULL;
 
 	if (!g)
 		return NULL;
@@ -205,11 +205,11 @@ struct tt_gemm *tt_gemm_open(const char *isa)
 	g->b = aligned_alloc(ALIGN, round_up(BLOCK_N, kind->cols) * BLOCK_K * sizeof(float));
 	if (g->a && g->b)
 		return g;
-	tt_gemm_close(g);
+	train_gemm_close(g);
 	return NULL;
 }
 
-void tt_gemm_close(struct tt_gemm *g)
+void train_gemm_close(struct train_gemm *g)
 {
 	if (!g)
 		return;

@@ -5,17 +5,17 @@
  * bits depend neither on the instruction set nor on the tiling nor on how the rows are shared out
  * among ranks. Called by device_cpu.c.
  */
-#ifndef TT_TRAINER_GEMM_H
-#define TT_TRAINER_GEMM_H
+#ifndef TRAIN_GEMM_H
+#define TRAIN_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-struct tt_gemm;
+struct train_gemm;
 
 /* A matrix in memory by rows, or by columns when across is set: element (i, j) is at[i * stride +
  * j], or at[j * stride + i]. */
-struct tt_matrix {
+struct train_matrix {
 	const float *at;
 	size_t stride;
 	bool across;
@@ -23,11 +23,11 @@ struct tt_matrix {
 
 /* isa: avx512, avx2, scalar, or NULL for the best of this processor. Returns NULL when there is no
  * memory, or when the processor has no such instructions. Not to be shared by threads. */
-struct tt_gemm *tt_gemm_open(const char *isa);
-void tt_gemm_close(struct tt_gemm *g);
+struct train_gemm *train_gemm_open(const char *isa);
+void train_gemm_close(struct train_gemm *g);
 
 /* c[m x n], rows of stride ldc, = a[m x k] * b[k x n]. k == 0 gives zeros. */
-void tt_gemm(struct tt_gemm *g, size_t m, size_t n, size_t k, struct tt_matrix a,
-	     struct tt_matrix b, float *c, size_t ldc);
+void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
+	     struct train_matrix b, float *c, size_t ldc);
 
 #endif

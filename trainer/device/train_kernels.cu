@@ -15,7 +15,7 @@
 #ifdef __CUDACC__
 
 #define KERNEL(name, type)                                                                         \
-	extern "C" __global__ void __launch_bounds__(TT_CUDA_THREADS)                              \
+	extern "C" __global__ void __launch_bounds__(TRAIN_CUDA_THREADS)                              \
 		tt_train_##name(const __grid_constant__ struct type p)
 #define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS (gridDim.x * blockDim.x)
@@ -46,13 +46,13 @@
 	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
 			i = to_go - i > THREADS ? i + THREADS : to_go)
 
-KERNEL(gather, tt_cuda_gather)
+KERNEL(gather, train_cuda_gather)
 {
 	EACH(i, p.count)
 		p.x[i] = (float)p.images[i] * (1.0f / 255.0f) - p.mean;
 }
 
-KERNEL(bias, tt_cuda_bias)
+KERNEL(bias, train_cuda_bias)
 {
 	EACH(i, p.rows * p.n) {
 		float y = p.y[i] + p.bias[i % p.n];
@@ -61,7 +61,7 @@ KERNEL(bias, tt_cuda_bias)
 	}
 }
 
-KERNEL(bias_back, tt_cuda_bias_back)
+KERNEL(bias_back, train_cuda_bias_back)
 {
 	EACH(i, p.n) {
 		float sum = 0.0f;
@@ -72,25 +72,25 @@ KERNEL(bias_back, tt_cuda_bias_back)
 	}
 }
 
-KERNEL(add, tt_cuda_add)
+KERNEL(add, train_cuda_add)
 {
 	EACH(i, p.count)
 		p.to[i] += p.from[i];
 }
 
-KERNEL(blend, tt_cuda_blend)
+KERNEL(blend, train_cuda_blend)
 {
 	EACH(i, p.count)
 		p.to[i] = p.from ? p.keep * p.to[i] + p.take * p.from[i] : p.keep * p.to[i];
 }
 
-KERNEL(relu_back, tt_cuda_relu_back)
+KERNEL(relu_back, train_cuda_relu_back)
 {
 	EACH(i, p.count)
 		p.dy[i] = p.y[i] > 0.0f ? p.dy[i] : 0.0f;
 }
 
-KERNEL(descend, tt_cuda_descend)
+KERNEL(descend, train_cuda_descend)
 {
 	EACH(i, p.count) {
 		float velocity = p.momentum * p.velocity[i] + p.scale * p.gradient[i];
@@ -104,7 +104,7 @@ KERNEL(descend, tt_cuda_descend)
 
 /* x[rows][planes][side][side] to y[line][rows][side][side];
  * line is (plane, down, right), the last holds ones */
-KERNEL(unfold, tt_cuda_planes)
+KERNEL(unfold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
@@ -126,7 +126,7 @@ KERNEL(unfold, tt_cuda_planes)
 }
 
 /* The way back: each pixel of x sums what unfold made of it. */
-KERNEL(fold, tt_cuda_planes)
+KERNEL(fold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
@@ -148,7 +148,7 @@ KERNEL(fold, tt_cuda_planes)
 
 /* The greatest of four and 0: from y[planes][rows][side][side]
  * to x[rows][planes][side / 2][side / 2] */
-KERNEL(pool, tt_cuda_planes)
+KERNEL(pool, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;
 
@@ -171,7 +171,7 @@ KERNEL(pool, tt_cuda_planes)
 	}
 }
 
-KERNEL(pool_back, tt_cuda_planes)
+KERNEL(pool_back, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = p.side * p.side;
 
@@ -187,18 +187,18 @@ KERNEL(pool_back, tt_cuda_planes)
 
 /* ---- loss ----------------------------------------------------------------------------------- */
 
-KERNEL(loss, tt_cuda_loss)
+KERNEL(loss, train_cuda_loss)
 {
 	EACH(row, p.rows) {
 		float *logits = p.logits + row * p.classes;
 
-		p.losses[row] = tt_cross_entropy(logits, p.classes, p.labels[row]);
-		tt_softmax(logits, p.classes);
+		p.losses[row] = train_cross_entropy(logits, p.classes, p.labels[row]);
+		train_softmax(logits, p.classes);
 		logits[p.labels[row]] -= 1.0f;
 	}
 }
 
-KERNEL(total, tt_cuda_total)
+KERNEL(total, train_cuda_total)
 {
 	EACH(i, 1) {
 		double sum = 0.0;
@@ -211,7 +211,7 @@ KERNEL(total, tt_cuda_total)
 
 /* ---- a matrix product: each element one chain, as in gemm.c --------------------------------- */
 
-KERNEL(gemm, tt_cuda_gemm)
+KERNEL(gemm, train_cuda_gemm)
 {
 	EACH(i, p.m * p.n) {
 		const float *a = p.a + i / p.n * p.a_row, *b = p.b + i % p.n * p.b_column;

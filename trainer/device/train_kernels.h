@@ -5,57 +5,57 @@
  * Read by nvcc as C++ and by C compilers. Addresses are of device memory; what each kernel does is
  * what the operation of that name in device.h says.
  */
-#ifndef TT_TRAINER_CUDA_KERNELS_H
-#define TT_TRAINER_CUDA_KERNELS_H
+#ifndef TRAIN_CUDA_KERNELS_H
+#define TRAIN_CUDA_KERNELS_H
 
 #include <stdint.h>
 
-enum { TT_CUDA_THREADS = 256 }; /* of a block */
+enum { TRAIN_CUDA_THREADS = 256 }; /* of a block */
 
-struct tt_cuda_gather { const uint8_t *images; float *x; uint64_t count; float mean; };
-struct tt_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t relu; };
-struct tt_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
-struct tt_cuda_add { const float *from; float *to; uint64_t count; };
-struct tt_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
+struct train_cuda_gather { const uint8_t *images; float *x; uint64_t count; float mean; };
+struct train_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t relu; };
+struct train_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
+struct train_cuda_add { const float *from; float *to; uint64_t count; };
+struct train_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
 /* unfold, fold: x and patches; pool, pool_back: y and x.
  * Fewer than 2^32 elements, for division is slow. */
-struct tt_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
-struct tt_cuda_relu_back { const float *y; float *dy; uint64_t count; };
-struct tt_cuda_loss {
+struct train_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
+struct train_cuda_relu_back { const float *y; float *dy; uint64_t count; };
+struct train_cuda_loss {
 	const uint8_t *labels;
 	float *logits;
 	double *losses;
 	uint64_t rows, classes;
 };
-struct tt_cuda_total { const double *losses; float *loss; uint64_t rows; };
-struct tt_cuda_descend {
+struct train_cuda_total { const double *losses; float *loss; uint64_t rows; };
+struct train_cuda_descend {
 	const float *gradient;
 	float *velocity, *weight;
 	uint64_t count;
 	float scale, rate, momentum;
 };
 /* element (i, j) of a is a[i * a_row + j * a_column], of b alike */
-struct tt_cuda_gemm {
+struct train_cuda_gemm {
 	const float *a, *b;
 	float *c;
 	uint64_t m, n, k, a_row, a_column, b_row, b_column, ldc;
 };
 
 /* K(name, struct of its parameters) */
-#define TT_CUDA_KERNELS(K)                                                                         \
-	K(gather, tt_cuda_gather)                                                                  \
-	K(bias, tt_cuda_bias)                                                                      \
-	K(bias_back, tt_cuda_bias_back)                                                            \
-	K(add, tt_cuda_add)                                                                        \
-	K(blend, tt_cuda_blend)                                                                    \
-	K(unfold, tt_cuda_planes)                                                                  \
-	K(fold, tt_cuda_planes)                                                                    \
-	K(pool, tt_cuda_planes)                                                                    \
-	K(pool_back, tt_cuda_planes)                                                               \
-	K(relu_back, tt_cuda_relu_back)                                                            \
-	K(loss, tt_cuda_loss)                                                                      \
-	K(total, tt_cuda_total)                                                                    \
-	K(descend, tt_cuda_descend)                                                                \
-	K(gemm, tt_cuda_gemm)
+#define TRAIN_CUDA_KERNELS(K)                                                                         \
+	K(gather, train_cuda_gather)                                                                  \
+	K(bias, train_cuda_bias)                                                                      \
+	K(bias_back, train_cuda_bias_back)                                                            \
+	K(add, train_cuda_add)                                                                        \
+	K(blend, train_cuda_blend)                                                                    \
+	K(unfold, train_cuda_planes)                                                                  \
+	K(fold, train_cuda_planes)                                                                    \
+	K(pool, train_cuda_planes)                                                                    \
+	K(pool_back, train_cuda_planes)                                                               \
+	K(relu_back, train_cuda_relu_back)                                                            \
+	K(loss, train_cuda_loss)                                                                      \
+	K(total, train_cuda_total)                                                                    \
+	K(descend, train_cuda_descend)                                                                \
+	K(gemm, train_cuda_gemm)
 
 #endif

@@ -1,10 +1,10 @@
 /* train_kernels_image.S - nvcc's fat binary of train_kernels.cu, as bytes; found by -I of the build's trainer */
 	.section .rodata
-	.globl tt_train_image
-	.hidden tt_train_image
-	.type tt_train_image, @object
+	.globl train_image
+	.hidden train_image
+	.type train_image, @object
 	.balign 64
-tt_train_image:
+train_image:
 	.incbin "train_kernels.fatbin"
-	.size tt_train_image, . - tt_train_image
+	.size train_image, . - train_image
 	.section .note.GNU-stack, "", %progbits

@@ -15,41 +15,41 @@ struct layer {
 
 struct stack {
 	size_t layers;
-	struct layer layer[TT_DENSE_LAYERS_MAX];
+	struct layer layer[TRAIN_DENSE_LAYERS_MAX];
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static int add_layer(struct tt_model *m, struct layer *layer, size_t number, bool last)
+static int add_layer(struct train_model *m, struct layer *layer, size_t number, bool last)
 {
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	size_t bytes = m->max_rows * layer->outputs * sizeof(float);
 	int rc;
 
 	layer->weights = m->parameters;
 	layer->bias = layer->weights + layer->inputs * layer->outputs;
-	rc = tt_model_add(m, layer->inputs * layer->outputs, layer->inputs);
+	rc = train_model_add(m, layer->inputs * layer->outputs, layer->inputs);
 	if (!rc)
-		rc = tt_model_add(m, layer->outputs, 0);
+		rc = train_model_add(m, layer->outputs, 0);
 	if (rc)
 		return rc;
 	layer->y = d->ops->alloc(d, bytes);
 	if (!last)
 		layer->dy = d->ops->alloc(d, bytes);
 	if (!layer->y || (!last && !layer->dy))
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "no memory for layer %zu: %zu outputs of %zu samples", number,
 				     layer->outputs, m->max_rows);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden)
+int train_dense_open(struct train_model *m, const size_t *widths, size_t hidden)
 {
 	struct stack *s = calloc(1, sizeof(*s));
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	if (!s)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");
+		return train_fail(TRAIN_FAILED, "no memory for a model");
 	m->state = s;
 	s->layers = hidden + 1;
 	for (size_t l = 0; l <= hidden; l++) {
@@ -65,10 +65,10 @@ int tt_dense_open(struct tt_model *m, const size_t *widths, size_t hidden)
 	return rc;
 }
 
-void tt_dense_close(struct tt_model *m)
+void train_dense_close(struct train_model *m)
 {
 	struct stack *s = m->state;
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 
 	for (size_t l = 0; s && l < s->layers; l++) {
 		d->ops->free(d, s->layer[l].y);
@@ -79,17 +79,17 @@ void tt_dense_close(struct tt_model *m)
 
 /* ---- forward and backward ------------------------------------------------------------------- */
 
-float *tt_dense_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows)
+float *train_dense_forward(struct train_model *m, const float *parameters, const float *x, size_t rows)
 {
 	struct stack *s = m->state;
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 
 	for (size_t l = 0; l < s->layers; l++) {
 		struct layer *layer = &s->layer[l];
 
 		d->ops->gemm(d, rows, layer->outputs, layer->inputs,
-			(struct tt_matrix){ x, layer->inputs, false },
-			(struct tt_matrix){ parameters + layer->weights, layer->outputs, false },
+			(struct train_matrix){ x, layer->inputs, false },
+			(struct train_matrix){ parameters + layer->weights, layer->outputs, false },
 			layer->y, layer->outputs);
 		d->ops->bias(d, rows, layer->outputs, parameters + layer->bias, l + 1 < s->layers,
 			     layer->y);
@@ -100,7 +100,7 @@ float *tt_dense_forward(struct tt_model *m, const float *parameters, const float
 
 /* The gradients of a piece of a layer: of rows first.. of its weights, or of its bias. */
 struct piece {
-	struct tt_device *device;
+	struct train_device *device;
 	const struct layer *layer;
 	const float *x, *dy;
 	size_t first, count;
@@ -120,13 +120,13 @@ static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
 	size_t n = p->layer->outputs, inputs = p->layer->inputs;
 
 	p->device->ops->gemm(p->device, p->count, n, rows,
-			     (struct tt_matrix){ p->x + row * inputs + p->first, inputs, true },
-			     (struct tt_matrix){ p->dy + row * n, n, false }, out, n);
+			     (struct train_matrix){ p->x + row * inputs + p->first, inputs, true },
+			     (struct train_matrix){ p->dy + row * n, n, false }, out, n);
 }
 
 /* How many rows of the weights at once? Few enough that what is added up stays in the cache. */
-static size_t rows_of_piece(const struct tt_model *m, const struct layer *layer,
-			    const struct tt_sum *sum, const struct tt_ready *ready)
+static size_t rows_of_piece(const struct train_model *m, const struct layer *layer,
+			    const struct train_gradient_sum *sum, const struct train_ready *ready)
 {
 	size_t floats = layer->inputs * layer->outputs;
 
@@ -139,34 +139,34 @@ static size_t rows_of_piece(const struct tt_model *m, const struct layer *layer,
 
 /* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
  * Cutting the rows changes no bit. */
-static int layer_gradients(struct tt_model *m, struct piece *p, size_t rows,
-			   const struct tt_sum *sum, float *gradients,
-			   const struct tt_ready *ready)
+static int layer_gradients(struct train_model *m, struct piece *p, size_t rows,
+			   const struct train_gradient_sum *sum, float *gradients,
+			   const struct train_ready *ready)
 {
 	const struct layer *layer = p->layer;
 	size_t piece = rows_of_piece(m, layer, sum, ready), n = layer->outputs;
 	int rc;
 
-	tt_leaves_each(sum, rows, n, bias_leaf, p, gradients + layer->bias);
-	rc = tt_ready_tell(ready, layer->bias);
+	train_leaves_each(sum, rows, n, bias_leaf, p, gradients + layer->bias);
+	rc = train_ready_tell(ready, layer->bias);
 	for (size_t end = layer->inputs; end && !rc; end = p->first) {
 		p->count = end < piece ? end : piece;
 		p->first = end - p->count;
-		tt_leaves_each(sum, rows, p->count * n, weights_leaf, p,
+		train_leaves_each(sum, rows, p->count * n, weights_leaf, p,
 			       gradients + layer->weights + p->first * n);
-		rc = tt_ready_tell(ready, layer->weights + p->first * n);
+		rc = train_ready_tell(ready, layer->weights + p->first * n);
 	}
 	return rc;
 }
 
-int tt_dense_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, const struct tt_sum *sum, float *gradients,
-		      const struct tt_ready *ready)
+int train_dense_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
+		      float *dlogits, const struct train_gradient_sum *sum, float *gradients,
+		      const struct train_ready *ready)
 {
 	struct stack *s = m->state;
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	const float *dy = dlogits;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (size_t l = s->layers; l-- > 0 && !rc;) {
 		struct layer *layer = &s->layer[l], *below = l ? &s->layer[l - 1] : NULL;
@@ -176,8 +176,8 @@ int tt_dense_backward(struct tt_model *m, const float *parameters, const float *
 		if (!below)
 			break;
 		d->ops->gemm(d, rows, layer->inputs, layer->outputs,
-			(struct tt_matrix){ dy, layer->outputs, false },
-			(struct tt_matrix){ parameters + layer->weights, layer->outputs, true },
+			(struct train_matrix){ dy, layer->outputs, false },
+			(struct train_matrix){ parameters + layer->weights, layer->outputs, true },
 			below->dy, layer->inputs);
 		d->ops->relu_back(d, rows * layer->inputs, below->y, below->dy);
 		dy = below->dy;

@@ -41,9 +41,9 @@ struct cnn {
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static int add_convolution(struct tt_model *m, struct convolution *c)
+static int add_convolution(struct train_model *m, struct convolution *c)
 {
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	size_t half = c->side / 2, pooled = m->max_rows * c->to * half * half;
 
 	c->lines = c->from * WINDOW * WINDOW + 1;
@@ -52,15 +52,15 @@ static int add_convolution(struct tt_model *m, struct convolution *c)
 	c->dx = d->ops->alloc(d, pooled * sizeof(float));
 	c->which = d->ops->alloc(d, pooled);
 	if (!c->x || !c->dx || !c->which)
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "no memory for %zu planes of %zu samples", c->to, m->max_rows);
 	m->piece = larger(m->piece, c->to * c->lines);
-	return tt_model_add(m, c->to * c->lines, c->lines);
+	return train_model_add(m, c->to * c->lines, c->lines);
 }
 
-static int add_dense(struct tt_model *m, struct cnn *n)
+static int add_dense(struct train_model *m, struct cnn *n)
 {
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	size_t patches = 0, y = 0, most = 0;
 
 	for (int i = 0; i < CONVOLUTIONS; i++) {
@@ -75,34 +75,34 @@ static int add_dense(struct tt_model *m, struct cnn *n)
 	n->y = d->ops->alloc(d, m->leaf * y * sizeof(float));
 	n->logits = d->ops->alloc(d, m->max_rows * m->classes * sizeof(float));
 	if (!n->patches || !n->y || !n->logits || !n->more)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a leaf of %zu samples",
+		return train_fail(TRAIN_FAILED, "no memory for a leaf of %zu samples",
 				     m->leaf);
 	n->weights = m->parameters;
 	n->bias = n->weights + n->features * m->classes;
 	m->piece = larger(m->piece, n->features * m->classes);
-	if (tt_model_add(m, n->features * m->classes, n->features))
-		return TT_TRAIN_FAILED;
-	return tt_model_add(m, m->classes, 0);
+	if (train_model_add(m, n->features * m->classes, n->features))
+		return TRAIN_FAILED;
+	return train_model_add(m, m->classes, 0);
 }
 
-static int cnn_open(struct tt_model *m, const char *shape)
+static int cnn_open(struct train_model *m, const char *shape)
 {
 	struct cnn *n;
 	size_t side = 1;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	if (shape)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--model cnn:%s: cnn has one shape only; use cnn", shape);
 	while (side * side < m->inputs)
 		side++;
 	if (side * side != m->inputs || side % 4)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--model cnn: wants square images whose side is a multiple of 4, "
 			"not %zu pixels; use mlp:256", m->inputs);
 	n = calloc(1, sizeof(*n));
 	if (!n)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a model");
+		return train_fail(TRAIN_FAILED, "no memory for a model");
 	m->state = n;
 	n->layer[0] = (struct convolution){ .from = 1, .to = 8, .side = side };
 	n->layer[1] = (struct convolution){ .from = 8, .to = 16, .side = side / 2 };
@@ -112,10 +112,10 @@ static int cnn_open(struct tt_model *m, const char *shape)
 	return rc ? rc : add_dense(m, n);
 }
 
-static void cnn_close(struct tt_model *m)
+static void cnn_close(struct train_model *m)
 {
 	struct cnn *n = m->state;
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 
 	for (int i = 0; n && i < CONVOLUTIONS; i++) {
 		d->ops->free(d, n->layer[i].x);
@@ -133,24 +133,24 @@ static void cnn_close(struct tt_model *m)
 
 /* ---- forward -------------------------------------------------------------------------------- */
 
-static void convolve(struct tt_model *m, const struct convolution *c, const float *parameters,
+static void convolve(struct train_model *m, const struct convolution *c, const float *parameters,
 		     const float *x, size_t row, size_t rows)
 {
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	struct cnn *n = m->state;
-	struct tt_planes in = { rows, c->from, c->side }, out = { rows, c->to, c->side };
+	struct train_planes in = { rows, c->from, c->side }, out = { rows, c->to, c->side };
 	size_t pixels = rows * c->side * c->side, pooled = c->to * c->side * c->side / 4;
 
 	d->ops->unfold(d, in, WINDOW, x + row * c->from * c->side * c->side, n->patches);
 	d->ops->gemm(d, c->to, pixels, c->lines,
-		     (struct tt_matrix){ parameters + c->weights, c->lines, false },
-		     (struct tt_matrix){ n->patches, pixels, false }, n->y, pixels);
+		     (struct train_matrix){ parameters + c->weights, c->lines, false },
+		     (struct train_matrix){ n->patches, pixels, false }, n->y, pixels);
 	d->ops->pool(d, out, n->y, c->x + row * pooled, c->which + row * pooled);
 }
 
-static float *cnn_forward(struct tt_model *m, const float *parameters, const float *x, size_t rows)
+static float *cnn_forward(struct train_model *m, const float *parameters, const float *x, size_t rows)
 {
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	struct cnn *n = m->state;
 
 	for (int i = 0; i < CONVOLUTIONS; i++) {
@@ -160,8 +160,8 @@ static float *cnn_forward(struct tt_model *m, const float *parameters, const flo
 		x = n->layer[i].x;
 	}
 	d->ops->gemm(d, rows, m->classes, n->features,
-		     (struct tt_matrix){ x, n->features, false },
-		     (struct tt_matrix){ parameters + n->weights, m->classes, false }, n->logits,
+		     (struct train_matrix){ x, n->features, false },
+		     (struct train_matrix){ parameters + n->weights, m->classes, false }, n->logits,
 		     m->classes);
 	d->ops->bias(d, rows, m->classes, parameters + n->bias, false, n->logits);
 	return n->logits;
@@ -171,7 +171,7 @@ static float *cnn_forward(struct tt_model *m, const float *parameters, const flo
 
 /* A backward pass, as its leaves see it. */
 struct back {
-	struct tt_model *m;
+	struct train_model *m;
 	const struct convolution *c; /* the convolution it is at */
 	const float *parameters, *x; /* x: what c works on */
 	const float *dlogits;
@@ -182,19 +182,19 @@ static void dense_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct back *b = arg;
 	const struct cnn *n = b->m->state;
-	struct tt_device *d = b->m->device;
+	struct train_device *d = b->m->device;
 	size_t classes = b->m->classes;
 
 	d->ops->gemm(d, n->features, classes, rows,
-		     (struct tt_matrix){ b->x + row * n->features, n->features, true },
-		     (struct tt_matrix){ b->dlogits + row * classes, classes, false }, out,
+		     (struct train_matrix){ b->x + row * n->features, n->features, true },
+		     (struct train_matrix){ b->dlogits + row * classes, classes, false }, out,
 		     classes);
 }
 
 static void dense_bias_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct back *b = arg;
-	struct tt_device *d = b->m->device;
+	struct train_device *d = b->m->device;
 
 	d->ops->bias_back(d, rows, b->m->classes, b->dlogits + row * b->m->classes, out);
 }
@@ -203,21 +203,21 @@ static void dense_bias_leaf(void *arg, size_t row, size_t rows, float *out)
 static void convolution_part(const struct back *b, size_t row, size_t rows, float *out)
 {
 	const struct convolution *c = b->c;
-	struct tt_device *d = b->m->device;
+	struct train_device *d = b->m->device;
 	const struct cnn *n = b->m->state;
-	struct tt_planes in = { rows, c->from, c->side }, to = { rows, c->to, c->side };
+	struct train_planes in = { rows, c->from, c->side }, to = { rows, c->to, c->side };
 	size_t pixels = rows * c->side * c->side, pooled = c->to * c->side * c->side / 4;
 	size_t image = c->from * c->side * c->side;
 
 	d->ops->pool_back(d, to, c->dx + row * pooled, c->which + row * pooled, n->y);
 	d->ops->unfold(d, in, WINDOW, b->x + row * image, n->patches);
-	d->ops->gemm(d, c->to, c->lines, pixels, (struct tt_matrix){ n->y, pixels, false },
-		     (struct tt_matrix){ n->patches, pixels, true }, out, c->lines);
+	d->ops->gemm(d, c->to, c->lines, pixels, (struct train_matrix){ n->y, pixels, false },
+		     (struct train_matrix){ n->patches, pixels, true }, out, c->lines);
 	if (!b->dx)
 		return;
 	d->ops->gemm(d, c->lines, pixels, c->to,
-		     (struct tt_matrix){ b->parameters + c->weights, c->lines, true },
-		     (struct tt_matrix){ n->y, pixels, false }, n->patches, pixels);
+		     (struct train_matrix){ b->parameters + c->weights, c->lines, true },
+		     (struct train_matrix){ n->y, pixels, false }, n->patches, pixels);
 	d->ops->fold(d, in, WINDOW, n->patches, b->dx + row * image);
 }
 
@@ -235,46 +235,46 @@ static void convolution_leaf(void *arg, size_t row, size_t rows, float *out)
 	}
 }
 
-static int convolutions_back(struct back *b, const float *x, size_t rows, const struct tt_sum *sum,
-			     float *gradients, const struct tt_ready *ready)
+static int convolutions_back(struct back *b, const float *x, size_t rows, const struct train_gradient_sum *sum,
+			     float *gradients, const struct train_ready *ready)
 {
 	struct cnn *n = b->m->state;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int i = CONVOLUTIONS; i-- > 0 && !rc;) {
 		b->c = &n->layer[i];
 		b->x = i ? n->layer[i - 1].x : x;
 		b->dx = i ? n->layer[i - 1].dx : NULL;
-		tt_leaves_each(sum, rows, b->c->to * b->c->lines, convolution_leaf, b,
+		train_leaves_each(sum, rows, b->c->to * b->c->lines, convolution_leaf, b,
 			       gradients + b->c->weights);
-		rc = tt_ready_tell(ready, b->c->weights);
+		rc = train_ready_tell(ready, b->c->weights);
 	}
 	return rc;
 }
 
-static int cnn_backward(struct tt_model *m, const float *parameters, const float *x, size_t rows,
-			float *dlogits, const struct tt_sum *sum, float *gradients,
-			const struct tt_ready *ready)
+static int cnn_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
+			float *dlogits, const struct train_gradient_sum *sum, float *gradients,
+			const struct train_ready *ready)
 {
 	struct cnn *n = m->state;
-	struct tt_device *d = m->device;
+	struct train_device *d = m->device;
 	const struct convolution *last = &n->layer[CONVOLUTIONS - 1];
 	struct back b = { .m = m, .parameters = parameters, .x = last->x, .dlogits = dlogits };
 	int rc;
 
-	tt_leaves_each(sum, rows, m->classes, dense_bias_leaf, &b, gradients + n->bias);
-	tt_leaves_each(sum, rows, n->features * m->classes, dense_leaf, &b, gradients + n->weights);
-	rc = tt_ready_tell(ready, n->weights);
+	train_leaves_each(sum, rows, m->classes, dense_bias_leaf, &b, gradients + n->bias);
+	train_leaves_each(sum, rows, n->features * m->classes, dense_leaf, &b, gradients + n->weights);
+	rc = train_ready_tell(ready, n->weights);
 	if (rc)
 		return rc;
 	d->ops->gemm(d, rows, n->features, m->classes,
-		     (struct tt_matrix){ dlogits, m->classes, false },
-		     (struct tt_matrix){ parameters + n->weights, m->classes, true }, last->dx,
+		     (struct train_matrix){ dlogits, m->classes, false },
+		     (struct train_matrix){ parameters + n->weights, m->classes, true }, last->dx,
 		     n->features);
 	return convolutions_back(&b, x, rows, sum, gradients, ready);
 }
 
-const struct tt_model_ops tt_model_cnn = {
+const struct train_model_ops train_model_cnn = {
 	.name = "cnn",
 	.syntax = "cnn",
 	.help = "two convolutions of 5 x 5 (8 and 16 planes), pooled, and a dense layer",

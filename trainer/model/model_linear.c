@@ -3,21 +3,21 @@
 #include "trainer/model/dense.h"
 #include "trainer/fail.h"
 
-static int linear_open(struct tt_model *m, const char *shape)
+static int linear_open(struct train_model *m, const char *shape)
 {
 	if (shape)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--model linear:%s: linear has no shape; use linear, or mlp:%s", shape,
 			shape);
-	return tt_dense_open(m, NULL, 0);
+	return train_dense_open(m, NULL, 0);
 }
 
-const struct tt_model_ops tt_model_linear = {
+const struct train_model_ops train_model_linear = {
 	.name = "linear",
 	.syntax = "linear",
 	.help = "softmax regression",
 	.open = linear_open,
-	.close = tt_dense_close,
-	.forward = tt_dense_forward,
-	.backward = tt_dense_backward,
+	.close = train_dense_close,
+	.forward = train_dense_forward,
+	.backward = train_dense_backward,
 };

@@ -17,7 +17,7 @@ static size_t parse_widths(const char *shape, size_t *widths)
 {
 	size_t hidden = 0;
 
-	while (hidden < TT_DENSE_LAYERS_MAX - 1) {
+	while (hidden < TRAIN_DENSE_LAYERS_MAX - 1) {
 		char *end;
 		unsigned long width = isdigit((unsigned char)*shape) ? strtoul(shape, &end, 10) : 0;
 
@@ -33,23 +33,23 @@ static size_t parse_widths(const char *shape, size_t *widths)
 	return 0;
 }
 
-static int mlp_open(struct tt_model *m, const char *shape)
+static int mlp_open(struct train_model *m, const char *shape)
 {
-	size_t widths[TT_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
+	size_t widths[TRAIN_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
 
 	if (!hidden)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
-			"to %d, such as mlp:300,100", shape, TT_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
-	return tt_dense_open(m, widths, hidden);
+			"to %d, such as mlp:300,100", shape, TRAIN_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
+	return train_dense_open(m, widths, hidden);
 }
 
-const struct tt_model_ops tt_model_mlp = {
+const struct train_model_ops train_model_mlp = {
 	.name = "mlp",
 	.syntax = "mlp:WIDTH,..",
 	.help = "multilayer perceptron with hidden layers of these widths",
 	.open = mlp_open,
-	.close = tt_dense_close,
-	.forward = tt_dense_forward,
-	.backward = tt_dense_backward,
+	.close = train_dense_close,
+	.forward = train_dense_forward,
+	.backward = train_dense_backward,
 };

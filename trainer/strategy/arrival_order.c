@@ -14,77 +14,77 @@ static FILE *open_log(const char *path, int number, const char *mode)
 	return fopen(name, mode);
 }
 
-static uint64_t steps_of(const struct tt_trainer *t)
+static uint64_t steps_of(const struct train_rank *t)
 {
-	return tt_schedule_steps(t) - t->first_step;
+	return train_schedule_steps(t) - t->first_step;
 }
 
-void tt_record_head(FILE *record, const struct tt_trainer *t, int workers)
+void train_record_head(FILE *record, const struct train_rank *t, int workers)
 {
 	fprintf(record, "# %d workers, %" PRIu64 " steps\n", workers, steps_of(t));
 }
 
-int tt_replay_head(FILE *replay, const char *path, const struct tt_trainer *t, int workers)
+int train_replay_head(FILE *replay, const char *path, const struct train_rank *t, int workers)
 {
 	uint64_t steps = 0;
 	int were = 0;
 
 	if (fscanf(replay, "# %d workers, %" SCNu64 " steps", &were, &steps) != 2)
-		return tt_train_fail(TT_TRAIN_USAGE, "--replay %s: was not written by --record", path);
+		return train_fail(TRAIN_USAGE, "--replay %s: was not written by --record", path);
 	if (were != workers || steps != steps_of(t))
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
 				     "and these are %d and %" PRIu64 "; give what was given then",
 				     path, were, steps, workers, steps_of(t));
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_arrivals_fit(const struct tt_trainer *t, int workers)
+int train_arrival_order_fit(const struct train_rank *t, int workers)
 {
 	const char *path = t->config->replay;
 	FILE *f = path ? open_log(path, 0, "re") : NULL;
-	int rc = f ? tt_replay_head(f, path, t, workers) : TT_TRAIN_OK;
+	int rc = f ? train_replay_head(f, path, t, workers) : TRAIN_OK;
 
 	if (f)
 		fclose(f);
 	return rc;
 }
 
-int tt_arrivals_open(struct tt_arrivals *a, const struct tt_trainer *t, int workers, int number)
+int train_arrival_order_open(struct train_arrival_order *a, const struct train_rank *t, int workers, int number)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 
-	*a = (struct tt_arrivals){ .path = c->record, .number = number };
+	*a = (struct train_arrival_order){ .path = c->record, .number = number };
 	if (c->record && !(a->record = open_log(c->record, number, "we")))
-		return tt_train_fail(TT_TRAIN_FAILED, "--record %s.%d: %m", c->record, number);
+		return train_fail(TRAIN_FAILED, "--record %s.%d: %m", c->record, number);
 	if (c->replay && !(a->replay = open_log(c->replay, number, "re")))
-		return tt_train_fail(TT_TRAIN_FAILED, "--replay %s.%d: %m", c->replay, number);
+		return train_fail(TRAIN_FAILED, "--replay %s.%d: %m", c->replay, number);
 	if (a->record)
-		tt_record_head(a->record, t, workers);
-	return a->replay ? tt_replay_head(a->replay, c->replay, t, workers) : TT_TRAIN_OK;
+		train_record_head(a->record, t, workers);
+	return a->replay ? train_replay_head(a->replay, c->replay, t, workers) : TRAIN_OK;
 }
 
-int tt_arrivals_check(const struct tt_config *c)
+int train_arrival_order_check(const struct train_config *c)
 {
 	for (int number = 0; c->replay && number < c->servers; number++) {
 		FILE *f = open_log(c->replay, number, "re");
 
 		if (!f)
-			return tt_train_fail(TT_TRAIN_USAGE,
+			return train_fail(TRAIN_USAGE,
 					     "--replay %s: %m: %s.%d; --ps is to be as it was when "
 					     "it was recorded", c->replay, c->replay, number);
 		fclose(f);
 	}
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-int tt_arrivals_close(struct tt_arrivals *a)
+int train_arrival_order_close(struct train_arrival_order *a)
 {
 	bool bad = a->record && ferror(a->record);
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	if (a->record && (fclose(a->record) || bad))
-		rc = tt_train_fail(TT_TRAIN_FAILED,
+		rc = train_fail(TRAIN_FAILED,
 				   "--record %s.%d: cannot be written to its end: %m", a->path,
 				   a->number);
 	if (a->replay)
@@ -93,13 +93,13 @@ int tt_arrivals_close(struct tt_arrivals *a)
 	return rc;
 }
 
-void tt_arrivals_note(struct tt_arrivals *a, int tag, int worker)
+void train_arrival_order_note(struct train_arrival_order *a, int tag, int worker)
 {
 	if (a->record)
 		fprintf(a->record, "%d %d\n", tag, worker);
 }
 
-bool tt_arrivals_next(struct tt_arrivals *a, int *ret_tag, int *ret_worker)
+bool train_arrival_order_next(struct train_arrival_order *a, int *ret_tag, int *ret_worker)
 {
 	return a->replay && fscanf(a->replay, "%d %d", ret_tag, ret_worker) == 2;
 }

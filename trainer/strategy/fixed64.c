@@ -8,9 +8,9 @@
 enum { NOT_FINITE = 1 << 20, NOTHING = -(1 << 20) };
 
 /* The tensor that element `at` belongs to; those of the tail are tensors of their own. */
-static size_t tensor_of(const struct tt_trainer *t, size_t at, size_t *ret_end)
+static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 {
-	const struct tt_model *m = &t->model;
+	const struct train_model *m = &t->model;
 	size_t i = 0;
 
 	if (at >= m->parameters) {
@@ -24,7 +24,7 @@ static size_t tensor_of(const struct tt_trainer *t, size_t at, size_t *ret_end)
 }
 
 /* The sum of as many leaves stays below 2^62. */
-static int places(const struct tt_trainer *t)
+static int places(const struct train_rank *t)
 {
 	int bits = 0;
 
@@ -47,9 +47,9 @@ static int greatest(const float *at, size_t count)
 	return most > 0.0f ? ilogbf(most) + 1 : NOTHING;
 }
 
-static int agree_on_exponents(struct tt_trainer *t)
+static int agree_on_exponents(struct train_rank *t)
 {
-	size_t n = t->model.ntensors + TT_TAIL, end;
+	size_t n = t->model.ntensors + TRAIN_TAIL, end;
 
 	for (size_t i = 0; i < n; i++)
 		t->exponent[i] = NOTHING;
@@ -62,7 +62,7 @@ static int agree_on_exponents(struct tt_trainer *t)
 			t->exponent[tensor] = e > t->exponent[tensor] ? e : t->exponent[tensor];
 		}
 	}
-	return tt_library(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
+	return train_library(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
 					 NULL), t->comm);
 }
 
@@ -73,18 +73,18 @@ static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t
 		whole[i] += (int64_t)((double)leaf[i] * scale);
 }
 
-int tt_fixed64_make(struct tt_trainer *t)
+int train_fixed64_make(struct train_rank *t)
 {
 	size_t end;
 	int rc;
 
 	if (!t->whole) {
-		t->exponent = calloc(t->model.ntensors + TT_TAIL, sizeof(*t->exponent));
+		t->exponent = calloc(t->model.ntensors + TRAIN_TAIL, sizeof(*t->exponent));
 		if (tuttiMemAlloc((void **)&t->whole, t->sum.stride * sizeof(*t->whole)))
 			t->whole = NULL;
 	}
 	if (!t->whole || !t->exponent)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu sums of 64 bits",
+		return train_fail(TRAIN_FAILED, "no memory for %zu sums of 64 bits",
 				     t->sum.stride);
 	rc = agree_on_exponents(t);
 	memset(t->whole, 0, t->sum.stride * sizeof(*t->whole));
@@ -98,7 +98,7 @@ int tt_fixed64_make(struct tt_trainer *t)
 	return rc;
 }
 
-void tt_fixed64_floats(const struct tt_trainer *t, const int64_t *sums, size_t from, size_t count)
+void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from, size_t count)
 {
 	size_t end;
 

@@ -6,16 +6,16 @@
  * overflow. Integers add up to the same in any order, so any algorithm and any transport give the
  * same bits, and closer ones than floats do. Called by gradient_sum.c.
  */
-#ifndef TT_TRAINER_FIXED64_H
-#define TT_TRAINER_FIXED64_H
+#ifndef TRAIN_FIXED64_H
+#define TRAIN_FIXED64_H
 
 #include "trainer/trainer.h"
 
 /* t->whole = the sum of this worker's leaves. Called by all workers. Returns 0 |
- * TT_TRAIN_FAILED. */
-int tt_fixed64_make(struct tt_trainer *t);
+ * TRAIN_FAILED. */
+int train_fixed64_make(struct train_rank *t);
 
 /* wire's floats from..from+count-1 = these sums. What was not finite becomes NaN. */
-void tt_fixed64_floats(const struct tt_trainer *t, const int64_t *sums, size_t from, size_t count);
+void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from, size_t count);
 
 #endif

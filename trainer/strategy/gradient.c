@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The images go to t->x, the labels to t->labels; returns the logits. */
-static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint32_t *samples,
+static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		      size_t rows)
 {
 	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
@@ -22,8 +22,8 @@ static float *forward(struct tt_trainer *t, const struct tt_set *set, const uint
 
 /* A backward pass on its way to wire. */
 struct outgoing {
-	struct tt_trainer *t;
-	const struct tt_ready *ready; /* the strategy's */
+	struct train_rank *t;
+	const struct train_ready *ready; /* the strategy's */
 	size_t end;                   /* from here on wire has it */
 	float *logits;
 };
@@ -31,7 +31,7 @@ struct outgoing {
 static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct outgoing *o = arg;
-	struct tt_trainer *t = o->t;
+	struct train_rank *t = o->t;
 	size_t classes = t->data->classes;
 
 	t->device.ops->loss(&t->device, rows, classes, t->labels + row, o->logits + row * classes,
@@ -40,7 +40,7 @@ static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 
 static void copy_out(struct outgoing *o, size_t from)
 {
-	struct tt_trainer *t = o->t;
+	struct train_rank *t = o->t;
 
 	for (size_t i = 0; t->wire != t->gradients && i < t->sum.nodes; i++)
 		t->device.ops->get(&t->device, t->wire + i * t->sum.stride + from,
@@ -53,58 +53,58 @@ static int pass_on(void *arg, size_t from)
 {
 	struct outgoing *o = arg;
 
-	tt_fault_linger(o->t, from);
+	train_fault_linger(o->t, from);
 	copy_out(o, from);
-	return tt_ready_tell(o->ready, from);
+	return train_ready_tell(o->ready, from);
 }
 
 /* The tail of each node; stop is said once. */
 static void fill_tail(struct outgoing *o, size_t rows, bool stop)
 {
-	struct tt_trainer *t = o->t;
+	struct train_rank *t = o->t;
 	float *tail = t->gradients + t->model.parameters;
 
-	tt_leaves_each(&t->sum, rows, 1, loss_leaf, o, tail + TT_TAIL_LOSS);
+	train_leaves_each(&t->sum, rows, 1, loss_leaf, o, tail + TRAIN_TAIL_LOSS);
 	for (size_t i = 0; i < t->sum.nodes; i++) {
 		float said = stop && i == 0;
 
-		t->device.ops->put(&t->device, tail + i * t->sum.stride + TT_TAIL_STOP, &said,
+		t->device.ops->put(&t->device, tail + i * t->sum.stride + TRAIN_TAIL_STOP, &said,
 				   sizeof(said));
 	}
 }
 
-int tt_gradient(struct tt_trainer *t, const struct tt_batch *batch, const struct tt_ready *ready)
+int train_gradient(struct train_rank *t, const struct train_batch *batch, const struct train_ready *ready)
 {
 	struct outgoing o = { t, ready, t->floats, NULL };
-	struct tt_ready pass = { pass_on, &o, ready ? ready->grain : t->floats };
-	uint64_t begin = tt_time_ns(), end;
+	struct train_ready pass = { pass_on, &o, ready ? ready->grain : t->floats };
+	uint64_t begin = train_time_ns(), end;
 	int rc;
 
-	tt_fault_pace(t, begin);
+	train_fault_pace(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
-	tt_fault_linger(t, t->floats);
+	train_fault_linger(t, t->floats);
 	rc = t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, o.logits, &t->sum,
 				    t->gradients, &pass);
 	if (!rc)
-		rc = tt_device_settle(&t->device);
-	end = tt_time_ns();
+		rc = train_device_settle(&t->device);
+	end = train_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
-	tt_timeline_add(&t->timeline, TT_TIME_COMPUTE, t->step, begin, end);
+	train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, t->step, begin, end);
 	return rc;
 }
 
-void tt_tail(struct tt_trainer *t, float ret_tail[TT_TAIL])
+void train_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
 {
 	const float *tail = t->wire + t->model.parameters;
 
-	if (tt_wire_apart(t))
-		t->device.ops->get(&t->device, ret_tail, tail, TT_TAIL * sizeof(*tail));
+	if (train_wire_apart(t))
+		t->device.ops->get(&t->device, ret_tail, tail, TRAIN_TAIL * sizeof(*tail));
 	else
-		memcpy(ret_tail, tail, TT_TAIL * sizeof(*tail));
+		memcpy(ret_tail, tail, TRAIN_TAIL * sizeof(*tail));
 }
 
-void tt_descend(struct tt_trainer *t, size_t samples)
+void train_descend(struct train_rank *t, size_t samples)
 {
 	if (t->wire != t->gradients)
 		t->device.ops->put(&t->device, t->gradients, t->wire,
@@ -114,17 +114,17 @@ void tt_descend(struct tt_trainer *t, size_t samples)
 			       t->parameters);
 }
 
-void tt_exposed(struct tt_trainer *t, uint64_t since_ns)
+void train_exposed(struct train_rank *t, uint64_t since_ns)
 {
-	uint64_t now = tt_time_ns();
+	uint64_t now = train_time_ns();
 
 	t->exposed_ns += now - since_ns;
-	tt_timeline_add(&t->timeline, TT_TIME_EXPOSED, t->step, since_ns, now);
+	train_timeline_add(&t->timeline, TRAIN_TIME_EXPOSED, t->step, since_ns, now);
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */
 
-float *tt_parameters_out(struct tt_trainer *t)
+float *train_parameters_out(struct train_rank *t)
 {
 	if (!t->host_parameters)
 		return t->parameters;
@@ -133,72 +133,72 @@ float *tt_parameters_out(struct tt_trainer *t)
 	return t->host_parameters;
 }
 
-void tt_parameters_in(struct tt_trainer *t)
+void train_parameters_in(struct train_rank *t)
 {
 	if (t->host_parameters)
 		t->device.ops->put(&t->device, t->parameters, t->host_parameters,
 				   t->model.parameters * sizeof(float));
 }
 
-float *tt_parameters_lend(struct tt_trainer *t)
+float *train_parameters_lend(struct train_rank *t)
 {
-	return tt_wire_apart(t) ? t->parameters : tt_parameters_out(t);
+	return train_wire_apart(t) ? t->parameters : train_parameters_out(t);
 }
 
-void tt_parameters_return(struct tt_trainer *t)
+void train_parameters_return(struct train_rank *t)
 {
-	if (!tt_wire_apart(t))
-		tt_parameters_in(t);
+	if (!train_wire_apart(t))
+		train_parameters_in(t);
 }
 
-void tt_parameters_adopt(struct tt_trainer *t, const float *host)
+void train_parameters_adopt(struct train_rank *t, const float *host)
 {
 	t->device.ops->put(&t->device, t->parameters, host, t->model.parameters * sizeof(float));
 }
 
-void tt_parameters_take(struct tt_trainer *t, const float *from)
+void train_parameters_take(struct train_rank *t, const float *from)
 {
-	const struct tt_device_ops *d = t->device.ops;
+	const struct train_device_ops *d = t->device.ops;
 
-	(tt_wire_apart(t) ? d->copy : d->put)(&t->device, t->parameters, from,
+	(train_wire_apart(t) ? d->copy : d->put)(&t->device, t->parameters, from,
 					      t->model.parameters * sizeof(float));
 }
 
 /* A device's array of as many floats as there are parameters; where the library does not take its
  * memory, wire's serves on the way. */
-static int share_array(struct tt_trainer *t, float *array, int root)
+static int share_array(struct train_rank *t, float *array, int root)
 {
 	size_t count = t->model.parameters, bytes = count * sizeof(float);
-	const struct tt_device_ops *d = t->device.ops;
+	const struct train_device_ops *d = t->device.ops;
 	bool copied = d->apart && !d->reached;
 	float *at = copied ? t->wire : array;
-	int rc = tt_device_settle(&t->device);
+	int rc = train_device_settle(&t->device);
 
 	if (!rc && copied)
 		d->get(&t->device, at, array, bytes);
 	if (!rc)
-		rc = tt_library(tuttiBcast(at, count, tuttiFloat32, root, t->comm, NULL), t->comm);
+		rc = train_library(tuttiBcast(at, count, tuttiFloat32, root, t->comm, NULL), t->comm);
 	if (!rc && copied)
 		d->put(&t->device, array, at, bytes);
 	return rc;
 }
 
-int tt_parameters_share_from(struct tt_trainer *t, int root)
+int train_parameters_share_from(struct train_rank *t, int root)
 {
 	int rc = share_array(t, t->parameters, root);
 
 	return rc || !t->velocity ? rc : share_array(t, t->velocity, root);
 }
 
-int tt_parameters_share(struct tt_trainer *t)
+int train_parameters_share(struct train_rank *t)
 {
-	return t->first_step ? tt_parameters_share_from(t, 0) : share_array(t, t->parameters, 0);
+	return t->first_step ? train_parameters_share_from(t, 0) : share_array(t, t->parameters, 0);
 }
 
 /* ---- the test set --------------------------------------------------------------------------- */
 
 /* Adds up what these rows say: how many are right, and the loss. */
-static void judge(const struct tt_trainer *t, const float *logits, size_t rows, double sums[2])
+static void judge(const struct train_rank *t, const float *logits, size_t rows, double sums[2])
 {
 	size_t classes = t->data->classes;
 
@@ -208,22 +208,22 @@ static void judge(const struct tt_trainer *t, const float *logits, size_t rows, 
 		for (size_t i = 1; i < classes; i++)
 			best = logits[i] > logits[best] ? i : best;
 		sums[0] += best == t->labels[row];
-		sums[1] += tt_cross_entropy(logits, classes, t->labels[row]);
+		sums[1] += train_cross_entropy(logits, classes, t->labels[row]);
 	}
 }
 
-int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
+int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 {
-	const struct tt_set *set = &t->data->test;
-	struct tt_share share = tt_share_of(set->samples, t->rank, t->nranks);
-	float *host = malloc(TT_EVALUATE_ROWS * t->data->classes * sizeof(*host));
+	const struct train_set *set = &t->data->test;
+	struct train_share share = train_share_of(set->samples, t->rank, t->nranks);
+	float *host = malloc(TRAIN_EVALUATE_ROWS * t->data->classes * sizeof(*host));
 	double sums[2] = { 0.0, 0.0 };
 	int rc;
 
-	for (size_t done = 0; host && done < share.count; done += TT_EVALUATE_ROWS) {
+	for (size_t done = 0; host && done < share.count; done += TRAIN_EVALUATE_ROWS) {
 		size_t left = share.count - done;
-		size_t rows = left < TT_EVALUATE_ROWS ? left : TT_EVALUATE_ROWS;
-		uint32_t samples[TT_EVALUATE_ROWS];
+		size_t rows = left < TRAIN_EVALUATE_ROWS ? left : TRAIN_EVALUATE_ROWS;
+		uint32_t samples[TRAIN_EVALUATE_ROWS];
 
 		for (size_t i = 0; i < rows; i++)
 			samples[i] = (uint32_t)(share.first + done + i);
@@ -232,13 +232,13 @@ int tt_evaluate(struct tt_trainer *t, double *ret_accuracy, double *ret_loss)
 		judge(t, host, rows, sums);
 	}
 	if (!host)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to evaluate %zu samples",
+		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples",
 				     share.count);
 	free(host);
-	rc = tt_device_settle(&t->device);
+	rc = train_device_settle(&t->device);
 	if (rc)
 		return rc;
-	rc = tt_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
+	rc = train_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
 			t->comm);
 	*ret_accuracy = sums[0] / (double)set->samples;
 	*ret_loss = sums[1] / (double)set->samples;

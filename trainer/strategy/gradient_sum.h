@@ -5,21 +5,21 @@
  * are, and are added up as --canonical says wherever they meet; `off` adds up in rank order. Called
  * by strategies.
  */
-#ifndef TT_TRAINER_TOTAL_H
-#define TT_TRAINER_TOTAL_H
+#ifndef TRAIN_TOTAL_H
+#define TRAIN_TOTAL_H
 
 #include "trainer/trainer.h"
 
 /* Every worker's first node of wire becomes the total: each adds up its part of the array, then all
  * hand their parts out; fixed64 is one allreduce. */
-int tt_total(struct tt_trainer *t);
+int train_gradient_total(struct train_rank *t);
 
 /* ---- in pieces ------------------------------------------------------------------------------- */
 
 /* Nodes on their way: floats from..from+count-1 of each, in memory of t->wire_on. */
-struct tt_pile {
-	struct tt_device *on;
-	struct tt_node *node;
+struct train_pile {
+	struct train_device *on;
+	struct train_node *node;
 	void **at;
 	size_t n, most; /* nodes; that there is room for */
 	size_t from, count;
@@ -27,32 +27,32 @@ struct tt_pile {
 	size_t used;    /* nodes in it */
 };
 
-/* Room for what all workers have of `count` floats. Returns 0 | TT_TRAIN_FAILED. */
-int tt_pile_open(struct tt_trainer *t, struct tt_pile *pile, size_t count);
-void tt_pile_close(struct tt_pile *pile);
+/* Room for what all workers have of `count` floats. Returns 0 | TRAIN_FAILED. */
+int train_pile_open(struct train_rank *t, struct train_pile *pile, size_t count);
+void train_pile_close(struct train_pile *pile);
 
 /* In each step before the first pile: makes wire fit to travel. */
-int tt_pile_begin(struct tt_trainer *t);
+int train_pile_begin(struct train_rank *t);
 
 /* Worker `root` gets what workers first..last-1 have, added up as far as it goes;
  * the others of them give theirs. root is one of them. */
-int tt_pile_gather(struct tt_trainer *t, struct tt_pile *pile, int root, int first, int last);
+int train_pile_gather(struct train_rank *t, struct train_pile *pile, int root, int first, int last);
 
 /* Worker `from`, whose pile holds what workers first..last-1 have, gives it to worker `to`,
  * who adds it to its own, which follows (before) or precedes. */
-struct tt_passing {
+struct train_passing {
 	int from, to, first, last;
 	bool before;
 };
-int tt_pile_pass(struct tt_trainer *t, struct tt_pile *pile, struct tt_passing p);
+int train_pile_pass(struct train_rank *t, struct train_pile *pile, struct train_passing p);
 
-/* As tt_total, of `count` floats from `first` on, a multiple of the
+/* As train_gradient_total, of `count` floats from `first` on, a multiple of the
  * workers within sum.stride; the pile was opened for a worker's part
  * of them. Not for fixed64, whose exponents are of all leaves. */
-int tt_total_part(struct tt_trainer *t, struct tt_pile *pile, size_t first, size_t count);
+int train_gradient_total_part(struct train_rank *t, struct train_pile *pile, size_t first, size_t count);
 
 /* The pile's one node becomes floats in wire's first node, for the library's calls. Returns 0 |
- * TT_TRAIN_FAILED. */
-int tt_pile_store(struct tt_trainer *t, struct tt_pile *pile);
+ * TRAIN_FAILED. */
+int train_pile_store(struct train_rank *t, struct train_pile *pile);
 
 #endif

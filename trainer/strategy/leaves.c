@@ -5,29 +5,29 @@
 
 #include <stdint.h>
 
-struct tt_leaves tt_leaves_of(enum tt_canonical kind, size_t batch, size_t leaf, int ranks)
+struct train_leaves train_leaves_of(enum train_canonical kind, size_t batch, size_t leaf, int ranks)
 {
-	size_t count = kind == TT_CANONICAL_OFF ? (size_t)ranks : (batch + leaf - 1) / leaf;
+	size_t count = kind == TRAIN_CANONICAL_OFF ? (size_t)ranks : (batch + leaf - 1) / leaf;
 
-	return (struct tt_leaves){ kind, batch, leaf, count };
+	return (struct train_leaves){ kind, batch, leaf, count };
 }
 
-struct tt_node tt_leaves_share(const struct tt_leaves *l, int rank, int nranks)
+struct train_node train_leaves_share(const struct train_leaves *l, int rank, int nranks)
 {
-	struct tt_share share = tt_share_of(l->count, rank, nranks);
+	struct train_share share = train_share_of(l->count, rank, nranks);
 
-	return (struct tt_node){ share.first, share.first + share.count };
+	return (struct train_node){ share.first, share.first + share.count };
 }
 
-struct tt_node tt_leaves_rows(const struct tt_leaves *l, struct tt_node run)
+struct train_node train_leaves_rows(const struct train_leaves *l, struct train_node run)
 {
 	size_t first = run.first * l->leaf, last = run.last * l->leaf;
 
-	if (l->kind == TT_CANONICAL_OFF) {
+	if (l->kind == TRAIN_CANONICAL_OFF) {
 		first = l->batch * run.first / l->count;
 		last = l->batch * run.last / l->count;
 	}
-	return (struct tt_node){ first < l->batch ? first : l->batch,
+	return (struct train_node){ first < l->batch ? first : l->batch,
 				 last < l->batch ? last : l->batch };
 }
 
@@ -44,7 +44,7 @@ static size_t half_of(size_t n)
 }
 
 /* Is left + right, which follow each other, a node? */
-static bool are_halves(const struct tt_leaves *l, struct tt_node left, struct tt_node right)
+static bool are_halves(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
 	size_t wide = left.last - left.first, end = left.last + wide;
 
@@ -53,20 +53,20 @@ static bool are_halves(const struct tt_leaves *l, struct tt_node left, struct tt
 }
 
 /* May the expression add these two, which follow each other, now? */
-static bool may_add(const struct tt_leaves *l, struct tt_node left, struct tt_node right)
+static bool may_add(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
-	if (l->kind == TT_CANONICAL_TREE)
+	if (l->kind == TRAIN_CANONICAL_TREE)
 		return are_halves(l, left, right);
-	if (l->kind == TT_CANONICAL_CHAIN)
+	if (l->kind == TRAIN_CANONICAL_CHAIN)
 		return left.first == 0 && right.last == right.first + 1;
 	return true;
 }
 
-size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_node *node)
+size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, struct train_node *node)
 {
 	size_t n = 0;
 
-	if (l->kind == TT_CANONICAL_OFF) {
+	if (l->kind == TRAIN_CANONICAL_OFF) {
 		if (node)
 			node[0] = run;
 		return 1;
@@ -74,9 +74,9 @@ size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_
 	for (size_t at = run.first; at < run.last; n++) {
 		size_t end = at + 1;
 
-		if (l->kind == TT_CANONICAL_CHAIN && at == 0)
+		if (l->kind == TRAIN_CANONICAL_CHAIN && at == 0)
 			end = run.last;
-		if (l->kind == TT_CANONICAL_TREE)
+		if (l->kind == TRAIN_CANONICAL_TREE)
 			for (size_t wide = 2; at % wide == 0; wide *= 2) {
 				size_t next = at + wide < l->count ? at + wide : l->count;
 
@@ -85,7 +85,7 @@ size_t tt_leaves_nodes(const struct tt_leaves *l, struct tt_node run, struct tt_
 				end = next;
 			}
 		if (node)
-			node[n] = (struct tt_node){ at, end };
+			node[n] = (struct train_node){ at, end };
 		at = end;
 	}
 	return n;
@@ -100,16 +100,16 @@ static void add_whole(uint64_t *restrict to, const uint64_t *restrict from, size
 		to[i] += from[i];
 }
 
-static void add(const struct tt_leaves *l, struct tt_device *on, void *to, const void *from,
+static void add(const struct train_leaves *l, struct train_device *on, void *to, const void *from,
 		size_t count)
 {
-	if (l->kind == TT_CANONICAL_FIXED64)
+	if (l->kind == TRAIN_CANONICAL_FIXED64)
 		add_whole(to, from, count);
 	else
 		on->ops->add(on, count, from, to);
 }
 
-void tt_leaves_fold(const struct tt_leaves *l, struct tt_device *on, struct tt_node *node,
+void train_leaves_fold(const struct train_leaves *l, struct train_device *on, struct train_node *node,
 		    void **at, size_t *n, size_t count)
 {
 	size_t top = 0;
@@ -127,31 +127,31 @@ void tt_leaves_fold(const struct tt_leaves *l, struct tt_device *on, struct tt_n
 
 /* ---- inside a rank -------------------------------------------------------------------------- */
 
-/* One call of tt_leaves_each. */
+/* One call of train_leaves_each. */
 struct pass {
-	const struct tt_sum *sum;
+	const struct train_gradient_sum *sum;
 	size_t count;
-	tt_leaf_fn *fn;
+	train_leaf_fn *fn;
 	void *arg;
 	size_t row; /* of the batch, where the rank's begin */
 };
 
 static void one_leaf(const struct pass *p, size_t leaf, float *out)
 {
-	struct tt_node rows = tt_leaves_rows(p->sum->leaves, (struct tt_node){ leaf, leaf + 1 });
+	struct train_node rows = train_leaves_rows(p->sum->leaves, (struct train_node){ leaf, leaf + 1 });
 
 	p->fn(p->arg, rows.first - p->row, rows.last - rows.first, out);
 }
 
 static void add_scratch(const struct pass *p, size_t level, float *out)
 {
-	struct tt_device *d = p->sum->device;
+	struct train_device *d = p->sum->device;
 
 	d->ops->add(d, p->count, p->sum->scratch + level * p->sum->piece, out);
 }
 
 /* out = the sum of a node of the tree; scratch from `level` on is free */
-static void grow_tree(const struct pass *p, struct tt_node node, size_t level, float *out)
+static void grow_tree(const struct pass *p, struct train_node node, size_t level, float *out)
 {
 	size_t middle;
 
@@ -160,13 +160,13 @@ static void grow_tree(const struct pass *p, struct tt_node node, size_t level, f
 		return;
 	}
 	middle = node.first + half_of(node.last - node.first);
-	grow_tree(p, (struct tt_node){ node.first, middle }, level, out);
-	grow_tree(p, (struct tt_node){ middle, node.last }, level + 1,
+	grow_tree(p, (struct train_node){ node.first, middle }, level, out);
+	grow_tree(p, (struct train_node){ middle, node.last }, level + 1,
 		  p->sum->scratch + level * p->sum->piece);
 	add_scratch(p, level, out);
 }
 
-static void grow_chain(const struct pass *p, struct tt_node node, float *out)
+static void grow_chain(const struct pass *p, struct train_node node, float *out)
 {
 	one_leaf(p, node.first, out);
 	for (size_t leaf = node.first + 1; leaf < node.last; leaf++) {
@@ -175,20 +175,20 @@ static void grow_chain(const struct pass *p, struct tt_node node, float *out)
 	}
 }
 
-void tt_leaves_each(const struct tt_sum *sum, size_t rows, size_t count, tt_leaf_fn *fn, void *arg,
+void train_leaves_each(const struct train_gradient_sum *sum, size_t rows, size_t count, train_leaf_fn *fn, void *arg,
 		    float *place)
 {
 	struct pass p = { .sum = sum, .count = count, .fn = fn, .arg = arg };
 
-	if (!sum || sum->leaves->kind == TT_CANONICAL_OFF) {
+	if (!sum || sum->leaves->kind == TRAIN_CANONICAL_OFF) {
 		fn(arg, 0, rows, place);
 		return;
 	}
-	p.row = tt_leaves_rows(sum->leaves, sum->run).first;
+	p.row = train_leaves_rows(sum->leaves, sum->run).first;
 	for (size_t i = 0; i < sum->nodes; i++) {
 		float *out = place + i * sum->stride;
 
-		if (sum->leaves->kind == TT_CANONICAL_CHAIN)
+		if (sum->leaves->kind == TRAIN_CANONICAL_CHAIN)
 			grow_chain(&p, sum->node[i], out);
 		else
 			grow_tree(&p, sum->node[i], 0, out);

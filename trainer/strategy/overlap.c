@@ -6,35 +6,35 @@
  */
 #include "trainer/trainer.h"
 
-int tt_beside_open(struct tt_trainer *t)
+int train_overlap_open(struct train_rank *t)
 {
-	if (!tt_wire_apart(t))
-		return tt_library(tuttiStreamCreate(&t->beside), NULL);
+	if (!train_wire_apart(t))
+		return train_library(tuttiStreamCreate(&t->beside), NULL);
 	t->beside = t->device.ops->beside(&t->device);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-void tt_beside_lead(struct tt_trainer *t)
+void train_overlap_lead(struct train_rank *t)
 {
-	if (tt_wire_apart(t))
+	if (train_wire_apart(t))
 		t->device.ops->lead(&t->device);
 }
 
-int tt_beside_wait(struct tt_trainer *t)
+int train_overlap_wait(struct train_rank *t)
 {
 	tuttiResult_t state = tuttiSuccess, result;
 	int rc;
 
-	if (!tt_wire_apart(t))
-		return tt_library(tuttiStreamSynchronize(t->beside), t->comm);
+	if (!train_wire_apart(t))
+		return train_library(tuttiStreamSynchronize(t->beside), t->comm);
 	rc = t->device.ops->join(&t->device);
 	result = tuttiCommGetAsyncError(t->comm, &state);
-	return rc ? rc : tt_library(result ? result : state, t->comm);
+	return rc ? rc : train_library(result ? result : state, t->comm);
 }
 
-void tt_beside_close(struct tt_trainer *t)
+void train_overlap_close(struct train_rank *t)
 {
-	if (t->beside && !tt_wire_apart(t))
+	if (t->beside && !train_wire_apart(t))
 		tuttiStreamDestroy(t->beside);
 	t->beside = NULL;
 }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tt_behind {
-	struct tt_trainer *t;
+struct train_overlap_leaves {
+	struct train_rank *t;
 	pthread_t thread;
 	bool threaded;
 	/* guards what follows; of the rest the thread has its turn in a step */
@@ -21,23 +21,23 @@ struct tt_behind {
 	uint64_t first_ns;    /* when its first sum was begun */
 	size_t about, bucket; /* floats; as asked, and a multiple of the ranks */
 	int ranks;            /* that pile has room for */
-	struct tt_pile pile;
+	struct train_pile pile;
 };
 
 /* Where the next bucket begins: below `end`, unless that is 0. */
-static size_t next_bucket(const struct tt_behind *b, size_t end)
+static size_t next_bucket(const struct train_overlap_leaves *b, size_t end)
 {
 	return end > b->bucket ? end - b->bucket : 0;
 }
 
-static bool has_work(const struct tt_behind *b)
+static bool has_work(const struct train_overlap_leaves *b)
 {
 	return !b->rc && b->summed && next_bucket(b, b->summed) >= b->given;
 }
 
 static void *work(void *arg)
 {
-	struct tt_behind *b = arg;
+	struct train_overlap_leaves *b = arg;
 
 	pthread_mutex_lock(&b->lock);
 	while (!b->stop) {
@@ -49,9 +49,9 @@ static void *work(void *arg)
 			continue;
 		}
 		if (b->summed == b->t->sum.stride)
-			b->first_ns = tt_time_ns();
+			b->first_ns = train_time_ns();
 		pthread_mutex_unlock(&b->lock);
-		rc = tt_total_part(b->t, &b->pile, first, count);
+		rc = train_gradient_total_part(b->t, &b->pile, first, count);
 		pthread_mutex_lock(&b->lock);
 		b->summed = first;
 		b->rc = rc;
@@ -61,33 +61,33 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int tt_behind_open(struct tt_trainer *t, size_t bucket, struct tt_behind **ret_behind)
+int train_overlap_leaves_open(struct train_rank *t, size_t bucket, struct train_overlap_leaves **ret_behind)
 {
-	struct tt_behind *b = calloc(1, sizeof(*b));
+	struct train_overlap_leaves *b = calloc(1, sizeof(*b));
 	sigset_t all, before;
 	int rc;
 
 	if (!b)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a thread");
+		return train_fail(TRAIN_FAILED, "no memory for a thread");
 	*ret_behind = b;
 	b->t = t;
 	b->about = bucket;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->changed, NULL);
-	if (tt_wire_apart(t)) /* whose additions all come from one thread */
-		return TT_TRAIN_OK;
+	if (train_wire_apart(t)) /* whose additions all come from one thread */
+		return TRAIN_OK;
 	sigfillset(&all); /* signals are the main thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&b->thread, NULL, work, b);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	b->threaded = !rc;
 	if (rc)
-		return tt_train_fail(TT_TRAIN_FAILED, "no thread to add up gradients: %s",
+		return train_fail(TRAIN_FAILED, "no thread to add up gradients: %s",
 				     strerror(rc));
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-void tt_behind_close(struct tt_behind *b)
+void train_overlap_leaves_close(struct train_overlap_leaves *b)
 {
 	if (!b)
 		return;
@@ -97,28 +97,28 @@ void tt_behind_close(struct tt_behind *b)
 	pthread_mutex_unlock(&b->lock);
 	if (b->threaded)
 		pthread_join(b->thread, NULL);
-	tt_pile_close(&b->pile);
+	train_pile_close(&b->pile);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
 	free(b);
 }
 
 /* Every rank adds up an equal part of each bucket. */
-static int make_room(struct tt_behind *b)
+static int make_room(struct train_overlap_leaves *b)
 {
 	size_t ranks = (size_t)b->t->nranks;
 
 	if (b->ranks == b->t->nranks)
-		return TT_TRAIN_OK;
-	tt_pile_close(&b->pile);
+		return TRAIN_OK;
+	train_pile_close(&b->pile);
 	b->ranks = b->t->nranks;
 	b->bucket = (b->about + ranks - 1) / ranks * ranks;
 	if (b->bucket > b->t->sum.stride)
 		b->bucket = b->t->sum.stride;
-	return tt_pile_open(b->t, &b->pile, b->bucket / ranks);
+	return train_pile_open(b->t, &b->pile, b->bucket / ranks);
 }
 
-int tt_behind_begin(struct tt_behind *b)
+int train_overlap_leaves_begin(struct train_overlap_leaves *b)
 {
 	int rc;
 
@@ -130,49 +130,49 @@ int tt_behind_begin(struct tt_behind *b)
 	return rc;
 }
 
-int tt_behind_tell(void *behind, size_t from)
+int train_overlap_leaves_notify(void *behind, size_t from)
 {
-	struct tt_behind *b = behind;
+	struct train_overlap_leaves *b = behind;
 
 	pthread_mutex_lock(&b->lock);
 	b->given = from;
 	if (has_work(b))
 		pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
 /* Without a thread. */
-static int sum_here(struct tt_behind *b)
+static int sum_here(struct train_overlap_leaves *b)
 {
-	uint64_t waits = tt_time_ns();
+	uint64_t waits = train_time_ns();
 	int rc = b->rc;
 
 	while (b->summed && !rc) {
 		size_t first = next_bucket(b, b->summed);
 
-		rc = tt_total_part(b->t, &b->pile, first, b->summed - first);
+		rc = train_gradient_total_part(b->t, &b->pile, first, b->summed - first);
 		b->summed = first;
 	}
-	tt_exposed(b->t, waits);
+	train_exposed(b->t, waits);
 	return rc;
 }
 
-int tt_behind_wait(struct tt_behind *b)
+int train_overlap_leaves_wait(struct train_overlap_leaves *b)
 {
-	uint64_t waits = tt_time_ns();
+	uint64_t waits = train_time_ns();
 	int rc;
 
 	if (!b->threaded)
 		return sum_here(b);
-	tt_behind_tell(b, 0);
+	train_overlap_leaves_notify(b, 0);
 	pthread_mutex_lock(&b->lock);
 	while (b->summed && !b->rc)
 		pthread_cond_wait(&b->changed, &b->lock);
 	rc = b->rc;
 	if (b->first_ns < waits)
-		tt_timeline_add(&b->t->timeline, TT_TIME_HIDDEN, b->t->step, b->first_ns, waits);
+		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, waits);
 	pthread_mutex_unlock(&b->lock);
-	tt_exposed(b->t, waits);
+	train_exposed(b->t, waits);
 	return rc;
 }

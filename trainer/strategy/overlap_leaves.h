@@ -7,26 +7,26 @@
  * under way nobody else uses t->comm. Where wire is a device's memory, all of whose work comes from
  * one thread, wait makes the sums. Called by strategy_mirrored.c; calls gradient_sum.c.
  */
-#ifndef TT_TRAINER_BEHIND_H
-#define TT_TRAINER_BEHIND_H
+#ifndef TRAIN_BEHIND_H
+#define TRAIN_BEHIND_H
 
 #include "trainer/trainer.h"
 
-struct tt_behind;
+struct train_overlap_leaves;
 
-/* bucket: floats, about. Returns 0 | TT_TRAIN_FAILED. */
-int tt_behind_open(struct tt_trainer *t, size_t bucket, struct tt_behind **ret_behind);
-void tt_behind_close(struct tt_behind *b);
+/* bucket: floats, about. Returns 0 | TRAIN_FAILED. */
+int train_overlap_leaves_open(struct train_rank *t, size_t bucket, struct train_overlap_leaves **ret_behind);
+void train_overlap_leaves_close(struct train_overlap_leaves *b);
 
 /* A step begins; t->comm may be another one than in the step before. Returns 0 |
- * TT_TRAIN_FAILED. */
-int tt_behind_begin(struct tt_behind *b);
+ * TRAIN_FAILED. */
+int train_overlap_leaves_begin(struct train_overlap_leaves *b);
 
-/* As tt_ready.fn: gradients from here on are final in all nodes of wire. */
-int tt_behind_tell(void *behind, size_t from);
+/* As train_ready.fn: gradients from here on are final in all nodes of wire. */
+int train_overlap_leaves_notify(void *behind, size_t from);
 
 /* The pass has ended: waits until the first node of wire is the total, which is
- * exposed communication. Returns 0 | TT_TRAIN_FAILED. */
-int tt_behind_wait(struct tt_behind *b);
+ * exposed communication. Returns 0 | TRAIN_FAILED. */
+int train_overlap_leaves_wait(struct train_overlap_leaves *b);
 
 #endif

@@ -25,29 +25,29 @@ struct client {
 };
 
 struct server {
-	struct tt_trainer *t;
-	struct tt_ps *ps;
-	struct tt_store store;
+	struct train_rank *t;
+	struct train_ps *ps;
+	struct train_ps_store store;
 	struct client *client; /* [workers] */
 	int workers, number;
 	uint64_t version;
-	struct tt_node *node;  /* sync: what has come of this step */
+	struct train_node *node;  /* sync: what has come of this step */
 	void **at;
 	size_t nodes, came;
 	float *room, *message; /* sync: for every node; the largest message */
-	struct tt_ps_stats stats;
-	struct tt_arrivals arrivals;
+	struct train_ps_stats stats;
+	struct train_arrival_order arrivals;
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
 static int open_server(struct server *s)
 {
-	struct tt_trainer *t = s->t;
-	const struct tt_config *c = t->config;
-	size_t count = s->ps->shards.count[s->number] + TT_TAIL;
+	struct train_rank *t = s->t;
+	const struct train_config *c = t->config;
+	size_t count = s->ps->shards.count[s->number] + TRAIN_TAIL;
 	size_t most = s->ps->rule.sync ? t->leaves.count + 1 : 1;
-	int rc = tt_store_open(&s->store, count - TT_TAIL, (float)c->momentum,
+	int rc = train_ps_store_open(&s->store, count - TRAIN_TAIL, (float)c->momentum,
 			       s->ps->rule.adagrad && c->adagrad);
 
 	s->client = calloc((size_t)s->workers, sizeof(*s->client));
@@ -56,18 +56,18 @@ static int open_server(struct server *s)
 	s->room = malloc(most * count * sizeof(float));
 	s->message = malloc((2 + most) * count * sizeof(float));
 	if (!rc && (!s->client || !s->node || !s->at || !s->room || !s->message))
-		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory to serve %zu parameters",
-				   count - TT_TAIL);
+		rc = train_fail(TRAIN_FAILED, "no memory to serve %zu parameters",
+				   count - TRAIN_TAIL);
 	return rc || !s->ps->rule.log ? rc
-				      : tt_arrivals_open(&s->arrivals, t, s->workers, s->number);
+				      : train_arrival_order_open(&s->arrivals, t, s->workers, s->number);
 }
 
-/* As tt_arrivals_close */
+/* As train_arrival_order_close */
 static int close_server(struct server *s)
 {
-	int rc = tt_arrivals_close(&s->arrivals);
+	int rc = train_arrival_order_close(&s->arrivals);
 
-	tt_store_close(&s->store);
+	train_ps_store_close(&s->store);
 	free(s->client);
 	free(s->node);
 	free(s->at);
@@ -86,9 +86,9 @@ static int answer(struct server *s, int worker, int tag, uint64_t version, const
 
 	if (result == tuttiRemoteError) {
 		s->client[worker].gone = true;
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	}
-	return tt_library(result, s->t->world);
+	return train_library(result, s->t->world);
 }
 
 static int give_parameters(struct server *s, int worker, int tag, uint64_t version)
@@ -117,7 +117,7 @@ static int answer_pulls(struct server *s)
 {
 	int64_t bound = s->ps->rule.ssp && !s->arrivals.replay ? s->t->config->ssp : -1;
 	uint64_t least = slowest(s);
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int w = 0; w < s->workers && !rc; w++) {
 		struct client *c = &s->client[w];
@@ -126,8 +126,8 @@ static int answer_pulls(struct server *s)
 		    (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
 			continue;
 		c->waits = false;
-		tt_arrivals_note(&s->arrivals, TT_PS_PULL, w);
-		rc = give_parameters(s, w, TT_PS_PARAMETERS, s->version);
+		train_arrival_order_note(&s->arrivals, TRAIN_PS_PULL, w);
+		rc = give_parameters(s, w, TRAIN_PS_PARAMETERS, s->version);
 	}
 	return rc;
 }
@@ -135,18 +135,18 @@ static int answer_pulls(struct server *s)
 /* Once every worker that is left has settled. */
 static int answer_settled(struct server *s)
 {
-	int left = 0, rc = TT_TRAIN_OK;
+	int left = 0, rc = TRAIN_OK;
 
 	for (int w = 0; w < s->workers; w++) {
 		if (!s->client[w].gone && !s->client[w].settles)
-			return TT_TRAIN_OK;
+			return TRAIN_OK;
 		left += !s->client[w].gone;
 	}
 	for (int w = 0; w < s->workers && !rc; w++) {
 		if (!s->client[w].settles || s->client[w].gone)
 			continue;
 		s->client[w].settles = false;
-		rc = answer(s, w, TT_PS_SETTLED, (uint64_t)left, s->store.parameters,
+		rc = answer(s, w, TRAIN_PS_SETTLED, (uint64_t)left, s->store.parameters,
 			    s->store.count * sizeof(float));
 	}
 	return rc;
@@ -157,31 +157,31 @@ static int answer_settled(struct server *s)
 /* Every update of an asynchronous training is a part of a step; the rate is that of the step. */
 static float rate_now(const struct server *s)
 {
-	uint64_t steps = tt_schedule_steps(s->t);
+	uint64_t steps = train_schedule_steps(s->t);
 	uint64_t each = s->ps->rule.sync ? 1 : (uint64_t)(s->workers / devices(s));
 	uint64_t step = s->t->first_step + s->version / each + 1;
 
-	return (float)tt_schedule(s->t->config, step < steps ? step : steps, steps);
+	return (float)train_schedule(s->t->config, step < steps ? step : steps, steps);
 }
 
 static void descend(struct server *s, const float *gradient, float scale)
 {
-	tt_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
+	train_ps_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
 	s->version++;
 	s->stats.applied++;
 	s->t->step = s->version;
-	tt_fault_kill(s->t);
+	train_fault_kill(s->t);
 }
 
 /* Asynchronous: at once, unless it is too old. */
 static void apply(struct server *s, int worker, uint64_t version)
 {
-	const struct tt_config *c = s->t->config;
+	const struct train_config *c = s->t->config;
 	uint64_t stale = s->version - version, gap;
 	bool drop = s->ps->rule.drop;
 
 	s->stats.stale_sum += stale;
-	s->stats.stale[stale < TT_PS_STALE_MAX ? stale : TT_PS_STALE_MAX - 1]++;
+	s->stats.stale[stale < TRAIN_PS_STALE_MAX ? stale : TRAIN_PS_STALE_MAX - 1]++;
 	s->stats.stale_most = stale > s->stats.stale_most ? stale : s->stats.stale_most;
 	s->client[worker].clock++;
 	gap = slowest(s);
@@ -198,13 +198,13 @@ static void apply(struct server *s, int worker, uint64_t version)
  * changes no bit. */
 static void keep(struct server *s, int worker)
 {
-	struct tt_trainer *t = s->t;
-	size_t count = s->store.count + TT_TAIL, before = 0, n;
+	struct train_rank *t = s->t;
+	size_t count = s->store.count + TRAIN_TAIL, before = 0, n;
 
 	for (int w = 0; w < worker; w++)
-		before += tt_leaves_nodes(&t->leaves, tt_leaves_share(&t->leaves, w, s->workers),
+		before += train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, w, s->workers),
 					  NULL);
-	n = tt_leaves_nodes(&t->leaves, tt_leaves_share(&t->leaves, worker, s->workers),
+	n = train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, worker, s->workers),
 			    s->node + before);
 	memcpy(s->room + before * count, s->message, n * count * sizeof(float));
 	for (size_t i = before; i < before + n; i++)
@@ -219,17 +219,17 @@ static int conclude(struct server *s, uint64_t step)
 {
 	size_t count = s->store.count, bytes = count * sizeof(float);
 	const float *sum;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
-	tt_leaves_fold(&s->t->leaves, s->t->wire_on, s->node, s->at, &s->nodes, count + TT_TAIL);
+	train_leaves_fold(&s->t->leaves, s->t->wire_on, s->node, s->at, &s->nodes, count + TRAIN_TAIL);
 	sum = s->at[0];
 	descend(s, sum, 1.0f);
 	memcpy(s->message, s->store.parameters, bytes);
-	memcpy(s->message + count, sum + count, TT_TAIL * sizeof(float));
+	memcpy(s->message + count, sum + count, TRAIN_TAIL * sizeof(float));
 	for (int w = 0; w < s->workers && !rc; w++) {
 		s->stats.out_bytes += bytes;
-		rc = answer(s, w, TT_PS_PARAMETERS, step, s->message,
-			    bytes + TT_TAIL * sizeof(float));
+		rc = answer(s, w, TRAIN_PS_PARAMETERS, step, s->message,
+			    bytes + TRAIN_TAIL * sizeof(float));
 	}
 	s->nodes = s->came = 0;
 	return rc;
@@ -237,7 +237,7 @@ static int conclude(struct server *s, uint64_t step)
 
 static int take_push(struct server *s, const tuttiMsg_t *msg)
 {
-	size_t tail = s->ps->rule.sync ? TT_TAIL : 0, count = s->store.count + tail;
+	size_t tail = s->ps->rule.sync ? TRAIN_TAIL : 0, count = s->store.count + tail;
 
 	s->stats.in_bytes += msg->bytes / (count ? count : 1) * s->store.count;
 	s->stats.pushes++;
@@ -246,7 +246,7 @@ static int take_push(struct server *s, const tuttiMsg_t *msg)
 		return answer_pulls(s);
 	}
 	keep(s, msg->source);
-	return s->came == (size_t)s->workers ? conclude(s, msg->version) : TT_TRAIN_OK;
+	return s->came == (size_t)s->workers ? conclude(s, msg->version) : TRAIN_OK;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ static int take_push(struct server *s, const tuttiMsg_t *msg)
 /* Who has died settles nothing and holds nobody up; but without it no synchronous step is whole. */
 static int look_around(struct server *s)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int w = 0; w < s->workers; w++) {
 		tuttiRankState_t state = tuttiRankAlive;
@@ -266,7 +266,7 @@ static int look_around(struct server *s)
 			continue;
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
-			return tt_train_fail(TT_TRAIN_FAILED,
+			return train_fail(TRAIN_FAILED,
 				"server %d: worker %d died, and ps-sync waits for all; "
 				"ps-async and spare do not", s->number, w);
 		rc = answer_pulls(s);
@@ -280,10 +280,10 @@ static int look_around(struct server *s)
 static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
 {
 	size_t most = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
-		      (s->store.count + TT_TAIL) * sizeof(float);
+		      (s->store.count + TRAIN_TAIL) * sizeof(float);
 	int worker, tag;
 
-	if (tt_arrivals_next(&s->arrivals, &tag, &worker)) {
+	if (train_arrival_order_next(&s->arrivals, &tag, &worker)) {
 		tuttiResult_t result;
 
 		do
@@ -298,24 +298,24 @@ static int take(struct server *s, const tuttiMsg_t *msg)
 {
 	struct client *c = &s->client[msg->source];
 
-	if (msg->tag != TT_PS_PULL) /* which counts when it is answered */
-		tt_arrivals_note(&s->arrivals, msg->tag, msg->source);
+	if (msg->tag != TRAIN_PS_PULL) /* which counts when it is answered */
+		train_arrival_order_note(&s->arrivals, msg->tag, msg->source);
 	switch (msg->tag) {
-	case TT_PS_PUSH:
+	case TRAIN_PS_PUSH:
 		return take_push(s, msg);
-	case TT_PS_PULL:
+	case TRAIN_PS_PULL:
 		c->waits = true;
 		return answer_pulls(s);
-	case TT_PS_SETTLE:
+	case TRAIN_PS_SETTLE:
 		c->settles = true;
 		if (answer_pulls(s))
-			return TT_TRAIN_FAILED;
+			return TRAIN_FAILED;
 		return answer_settled(s);
-	case TT_PS_STATE:
-		return answer(s, msg->source, TT_PS_STATE, 0, s->store.state,
+	case TRAIN_PS_STATE:
+		return answer(s, msg->source, TRAIN_PS_STATE, 0, s->store.state,
 			      s->store.count * sizeof(float));
-	case TT_PS_STATS:
-		return answer(s, msg->source, TT_PS_STATS, 0, &s->stats, sizeof(s->stats));
+	case TRAIN_PS_STATS:
+		return answer(s, msg->source, TRAIN_PS_STATS, 0, &s->stats, sizeof(s->stats));
 	default:
 		c->gone = true;
 		return answer_pulls(s);
@@ -338,9 +338,9 @@ static int end(struct server *s)
 
 		tuttiCommRankState(s->t->world, w, &state);
 		if (state != tuttiRankDead)
-			return TT_TRAIN_OK;
+			return TRAIN_OK;
 	}
-	return tt_train_fail(TT_TRAIN_FAILED,
+	return train_fail(TRAIN_FAILED,
 			     "server %d: all %d workers died; --resume goes on from what "
 			     "--save kept",
 			     s->number, s->workers);
@@ -352,23 +352,23 @@ static int begin(struct server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);
 	tuttiResult_t result;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	do
-		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TT_PS_INIT, -1, s->t->world, NULL);
+		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TRAIN_PS_INIT, -1, s->t->world, NULL);
 	while (result == tuttiInProgress);
 	if (result != tuttiSuccess)
-		return tt_library(result, s->t->world);
+		return train_library(result, s->t->world);
 	memcpy(s->store.parameters, s->message, bytes);
 	memcpy(s->store.state, s->message + s->store.count, bytes);
 	for (int w = 0; w < s->workers && !rc; w++) {
 		do
-			result = tuttiMsgRecv(NULL, 0, w, TT_PS_HELLO, -1, s->t->world, NULL);
+			result = tuttiMsgRecv(NULL, 0, w, TRAIN_PS_HELLO, -1, s->t->world, NULL);
 		while (result == tuttiInProgress);
 		if (result == tuttiSuccess)
-			rc = answer(s, w, TT_PS_HELLO, 0, NULL, 0);
+			rc = answer(s, w, TRAIN_PS_HELLO, 0, NULL, 0);
 		else if (result != tuttiRemoteError) /* look_around notes who has died */
-			rc = tt_library(result, s->t->world);
+			rc = train_library(result, s->t->world);
 	}
 	return rc;
 }
@@ -386,12 +386,12 @@ static int serve(struct server *s)
 		else if (result == tuttiInProgress || result == tuttiRemoteError)
 			rc = look_around(s);
 		else
-			rc = tt_library(result, s->t->world);
+			rc = train_library(result, s->t->world);
 	}
 	return rc ? rc : end(s);
 }
 
-int tt_server_run(struct tt_trainer *t, struct tt_ps *ps)
+int train_ps_server_run(struct train_rank *t, struct train_ps *ps)
 {
 	struct server s = { .t = t, .ps = ps, .workers = t->nranks };
 	int rc, closed;

@@ -9,28 +9,28 @@
 
 #define ADAGRAD_START 1e-6f /* so that an element without history does not divide by 0 */
 
-int tt_store_open(struct tt_store *s, size_t count, float momentum, bool adagrad)
+int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, bool adagrad)
 {
-	*s = (struct tt_store){ .count = count, .momentum = momentum, .adagrad = adagrad };
+	*s = (struct train_ps_store){ .count = count, .momentum = momentum, .adagrad = adagrad };
 	s->parameters = calloc(count ? count : 1, sizeof(float));
 	s->state = calloc(count ? count : 1, sizeof(float));
 	if (s->parameters && s->state)
-		return TT_TRAIN_OK;
-	tt_store_close(s);
-	return tt_train_fail(TT_TRAIN_FAILED, "no memory to keep %zu parameters", count);
+		return TRAIN_OK;
+	train_ps_store_close(s);
+	return train_fail(TRAIN_FAILED, "no memory to keep %zu parameters", count);
 }
 
-void tt_store_close(struct tt_store *s)
+void train_ps_store_close(struct train_ps_store *s)
 {
 	free(s->parameters);
 	free(s->state);
-	*s = (struct tt_store){ 0 };
+	*s = (struct train_ps_store){ 0 };
 }
 
-void tt_store_descend(struct tt_store *s, const float *gradient, float scale, float rate)
+void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale, float rate)
 {
 	if (!s->adagrad) {
-		tt_host_descend(NULL, s->count, scale, rate, s->momentum, gradient, s->state,
+		train_host_descend(NULL, s->count, scale, rate, s->momentum, gradient, s->state,
 				s->parameters);
 		return;
 	}

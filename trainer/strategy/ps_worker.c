@@ -10,9 +10,9 @@
 #include <string.h>
 
 /* Servers stand behind all workers there ever were. */
-static int rank_of(const struct tt_trainer *t, int server) { return t->first_server + server; }
+static int rank_of(const struct train_rank *t, int server) { return t->first_server + server; }
 
-static size_t largest(const struct tt_shards *s)
+static size_t largest(const struct train_shards *s)
 {
 	size_t most = 0;
 
@@ -22,15 +22,15 @@ static size_t largest(const struct tt_shards *s)
 }
 
 /* Passes a result of a message on; a server that is gone is missed by everybody. */
-static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
+static int judge(const struct train_rank *t, int server, tuttiResult_t result)
 {
 	tuttiRankState_t state = tuttiRankAlive;
 
 	if (result == tuttiRemoteError)
 		tuttiCommRankState(t->world, rank_of(t, server), &state);
 	if (state == tuttiRankAlive)
-		return tt_library(result, t->world);
-	return tt_train_fail(TT_TRAIN_FAILED,
+		return train_library(result, t->world);
+	return train_fail(TRAIN_FAILED,
 			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
 			     server, rank_of(t, server),
 			     state == tuttiRankLeft ? "has left" : "died",
@@ -39,7 +39,7 @@ static int judge(const struct tt_trainer *t, int server, tuttiResult_t result)
 					       "to go on from");
 }
 
-static int send_to(struct tt_trainer *t, int server, int tag, uint64_t version, const void *at,
+static int send_to(struct train_rank *t, int server, int tag, uint64_t version, const void *at,
 		   size_t bytes)
 {
 	t->message_bytes += bytes;
@@ -47,7 +47,7 @@ static int send_to(struct tt_trainer *t, int server, int tag, uint64_t version, 
 		     tuttiMsgSend(at, bytes, rank_of(t, server), tag, version, t->world));
 }
 
-static int receive_from(struct tt_trainer *t, int server, int tag, void *at, size_t bytes,
+static int receive_from(struct train_rank *t, int server, int tag, void *at, size_t bytes,
 			tuttiMsg_t *msg)
 {
 	tuttiResult_t result;
@@ -61,77 +61,77 @@ static int receive_from(struct tt_trainer *t, int server, int tag, void *at, siz
 /* ---- open and close ------------------------------------------------------------------------- */
 
 /* Worker 0 hands parameters and the optimizer's state to the servers. */
-static int hand_over(struct tt_trainer *t, struct tt_ps *ps)
+static int hand_over(struct train_rank *t, struct train_ps *ps)
 {
-	const float *from = tt_parameters_out(t);
-	int rc = TT_TRAIN_OK;
+	const float *from = train_parameters_out(t);
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
 		size_t count = ps->shards.count[s];
 
-		tt_shards_pack(&ps->shards, s, from, ps->message);
+		train_shards_pack(&ps->shards, s, from, ps->message);
 		memset(ps->message + count, 0, count * sizeof(float));
 		if (t->resumed)
-			tt_shards_pack(&ps->shards, s, t->resumed, ps->message + count);
-		rc = send_to(t, s, TT_PS_INIT, 0, ps->message, 2 * count * sizeof(float));
+			train_shards_pack(&ps->shards, s, t->resumed, ps->message + count);
+		rc = send_to(t, s, TRAIN_PS_INIT, 0, ps->message, 2 * count * sizeof(float));
 	}
 	return rc;
 }
 
 /* See begin in ps_server.c */
-static int greet(struct tt_trainer *t)
+static int greet(struct train_rank *t)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < t->servers && !rc; s++)
-		rc = send_to(t, s, TT_PS_HELLO, 0, NULL, 0);
+		rc = send_to(t, s, TRAIN_PS_HELLO, 0, NULL, 0);
 	for (int s = 0; s < t->servers && !rc; s++)
-		rc = receive_from(t, s, TT_PS_HELLO, NULL, 0, NULL);
+		rc = receive_from(t, s, TRAIN_PS_HELLO, NULL, 0, NULL);
 	return rc;
 }
 
-int tt_ps_open(struct tt_trainer *t, struct tt_ps *ps, struct tt_ps_rule rule)
+int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rule rule)
 {
 	size_t nodes = t->leaves.count + 2;
 	int rc;
 
 	ps->rule = rule;
-	rc = rule.variables ? tt_shards_of_variables(&ps->shards, &t->model, t->servers)
-			    : tt_shards_of_ranges(&ps->shards, &t->model, t->servers);
+	rc = rule.variables ? train_shards_of_variables(&ps->shards, &t->model, t->servers)
+			    : train_shards_of_ranges(&ps->shards, &t->model, t->servers);
 	if (!rc && rule.log)
-		rc = tt_arrivals_fit(t, t->nranks);
+		rc = train_arrival_order_fit(t, t->nranks);
 	if (rc)
 		return rc;
-	ps->message = malloc((nodes * (largest(&ps->shards) + TT_TAIL)) * sizeof(float));
+	ps->message = malloc((nodes * (largest(&ps->shards) + TRAIN_TAIL)) * sizeof(float));
 	ps->version = calloc((size_t)t->servers, sizeof(*ps->version));
 	if (!ps->message || !ps->version)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for messages to %d servers",
+		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers",
 				     t->servers);
-	if (tt_serves(t))
-		return TT_TRAIN_OK;
+	if (train_serves(t))
+		return TRAIN_OK;
 	if (t->rank == 0)
 		rc = hand_over(t, ps);
 	if (!rc)
 		rc = greet(t);
-	return rc ? rc : tt_parameters_share(t);
+	return rc ? rc : train_parameters_share(t);
 }
 
-void tt_ps_close(struct tt_trainer *t, struct tt_ps *ps)
+void train_ps_close(struct train_rank *t, struct train_ps *ps)
 {
-	for (int s = 0; !tt_serves(t) && ps->message && s < ps->shards.servers; s++)
-		tuttiMsgSend(NULL, 0, rank_of(t, s), TT_PS_BYE, 0, t->world);
+	for (int s = 0; !train_serves(t) && ps->message && s < ps->shards.servers; s++)
+		tuttiMsgSend(NULL, 0, rank_of(t, s), TRAIN_PS_BYE, 0, t->world);
 	free(ps->message);
 	free(ps->version);
-	tt_shards_close(&ps->shards);
+	train_shards_close(&ps->shards);
 }
 
 /* ---- push and pull -------------------------------------------------------------------------- */
 
-int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, size_t nodes,
+int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 	       size_t stride)
 {
-	size_t tail = ps->rule.sync ? TT_TAIL : 0;
-	int rc = TT_TRAIN_OK;
+	size_t tail = ps->rule.sync ? TRAIN_TAIL : 0;
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
 		size_t count = ps->shards.count[s] + tail;
@@ -139,22 +139,22 @@ int tt_ps_push(struct tt_trainer *t, struct tt_ps *ps, const float *gradients, s
 		for (size_t i = 0; i < nodes; i++) {
 			float *to = ps->message + i * count;
 
-			tt_shards_pack(&ps->shards, s, gradients + i * stride, to);
+			train_shards_pack(&ps->shards, s, gradients + i * stride, to);
 			memcpy(to + count - tail, gradients + i * stride + t->model.parameters,
 			       tail * sizeof(float));
 		}
-		rc = send_to(t, s, TT_PS_PUSH, ps->rule.sync ? t->step : ps->version[s],
+		rc = send_to(t, s, TRAIN_PS_PUSH, ps->rule.sync ? t->step : ps->version[s],
 			     ps->message, nodes * count * sizeof(float));
 	}
 	return rc;
 }
 
 /* Takes a shard from each server into the parameters. */
-static int collect(struct tt_trainer *t, struct tt_ps *ps, int tag, uint64_t *ret_version)
+static int collect(struct train_rank *t, struct train_ps *ps, int tag, uint64_t *ret_version)
 {
 	float *to = t->host_parameters ? t->host_parameters : t->parameters;
-	size_t tail = ps->rule.sync && tag == TT_PS_PARAMETERS ? TT_TAIL : 0;
-	int rc = TT_TRAIN_OK;
+	size_t tail = ps->rule.sync && tag == TRAIN_PS_PARAMETERS ? TRAIN_TAIL : 0;
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
 		size_t count = ps->shards.count[s];
@@ -163,33 +163,33 @@ static int collect(struct tt_trainer *t, struct tt_ps *ps, int tag, uint64_t *re
 		rc = receive_from(t, s, tag, ps->message, (count + tail) * sizeof(float), &msg);
 		if (rc)
 			break;
-		tt_shards_unpack(&ps->shards, s, ps->message, to);
+		train_shards_unpack(&ps->shards, s, ps->message, to);
 		memcpy(t->wire + t->model.parameters, ps->message + count, tail * sizeof(float));
 		if (ret_version)
 			*ret_version = msg.version;
 		else
 			ps->version[s] = msg.version;
 	}
-	tt_parameters_in(t);
+	train_parameters_in(t);
 	return rc;
 }
 
-int tt_ps_pull(struct tt_trainer *t, struct tt_ps *ps)
+int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 {
-	uint64_t waits = tt_time_ns();
-	int rc = TT_TRAIN_OK;
+	uint64_t waits = train_time_ns();
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc && !ps->rule.sync; s++)
-		rc = send_to(t, s, TT_PS_PULL, 0, NULL, 0);
+		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
 	if (!rc)
-		rc = collect(t, ps, TT_PS_PARAMETERS, NULL);
-	tt_exposed(t, waits);
+		rc = collect(t, ps, TRAIN_PS_PARAMETERS, NULL);
+	train_exposed(t, waits);
 	return rc;
 }
 
 /* ---- settle --------------------------------------------------------------------------------- */
 
-static void add_stats(struct tt_ps_stats *all, const struct tt_ps_stats *s)
+static void add_stats(struct train_ps_stats *all, const struct train_ps_stats *s)
 {
 	all->in_bytes += s->in_bytes;
 	all->out_bytes += s->out_bytes;
@@ -199,22 +199,22 @@ static void add_stats(struct tt_ps_stats *all, const struct tt_ps_stats *s)
 	all->stale_sum += s->stale_sum;
 	all->stale_most = s->stale_most > all->stale_most ? s->stale_most : all->stale_most;
 	all->gap_most = s->gap_most > all->gap_most ? s->gap_most : all->gap_most;
-	for (int i = 0; i < TT_PS_STALE_MAX; i++)
+	for (int i = 0; i < TRAIN_PS_STALE_MAX; i++)
 		all->stale[i] += s->stale[i];
 }
 
 /* Worker 0: asks every server, and prints a line for each. */
-static int ask_stats(struct tt_trainer *t, struct tt_ps *ps)
+static int ask_stats(struct train_rank *t, struct train_ps *ps)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	memset(&ps->all, 0, sizeof(ps->all));
 	for (int i = 0; i < ps->shards.servers && !rc; i++) {
-		struct tt_ps_stats s;
+		struct train_ps_stats s;
 
-		rc = send_to(t, i, TT_PS_STATS, 0, NULL, 0);
+		rc = send_to(t, i, TRAIN_PS_STATS, 0, NULL, 0);
 		if (!rc)
-			rc = receive_from(t, i, TT_PS_STATS, &s, sizeof(s), NULL);
+			rc = receive_from(t, i, TRAIN_PS_STATS, &s, sizeof(s), NULL);
 		if (rc)
 			break;
 		add_stats(&ps->all, &s);
@@ -225,41 +225,41 @@ static int ask_stats(struct tt_trainer *t, struct tt_ps *ps)
 	return rc;
 }
 
-int tt_ps_settle(struct tt_trainer *t, struct tt_ps *ps, bool last)
+int train_ps_settle(struct train_rank *t, struct train_ps *ps, bool last)
 {
 	uint64_t left = 0;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++)
-		rc = send_to(t, s, TT_PS_SETTLE, 0, NULL, 0);
+		rc = send_to(t, s, TRAIN_PS_SETTLE, 0, NULL, 0);
 	if (!rc)
-		rc = collect(t, ps, TT_PS_SETTLED, &left);
+		rc = collect(t, ps, TRAIN_PS_SETTLED, &left);
 	if (!rc && left < (uint64_t)t->nranks)
-		rc = tt_regroup(t);
+		rc = train_regroup(t);
 	if (!rc && last && t->rank == 0)
 		rc = ask_stats(t, ps);
 	return rc;
 }
 
-int tt_ps_state(struct tt_trainer *t, struct tt_ps *ps, float *host)
+int train_ps_state(struct train_rank *t, struct train_ps *ps, float *host)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
-		rc = send_to(t, s, TT_PS_STATE, 0, NULL, 0);
+		rc = send_to(t, s, TRAIN_PS_STATE, 0, NULL, 0);
 		if (!rc)
-			rc = receive_from(t, s, TT_PS_STATE, ps->message,
+			rc = receive_from(t, s, TRAIN_PS_STATE, ps->message,
 					  ps->shards.count[s] * sizeof(float), NULL);
 		if (!rc)
-			tt_shards_unpack(&ps->shards, s, ps->message, host);
+			train_shards_unpack(&ps->shards, s, ps->message, host);
 	}
 	return rc;
 }
 
-void tt_ps_tell(const struct tt_ps *ps)
+void train_ps_tell(const struct train_ps *ps)
 {
-	const struct tt_ps_stats *a = &ps->all;
-	int last = TT_PS_STALE_MAX;
+	const struct train_ps_stats *a = &ps->all;
+	int last = TRAIN_PS_STALE_MAX;
 
 	printf("\"server_bytes_in\":%" PRIu64 ",\"server_bytes_out\":%" PRIu64
 	       ",\"pushes\":%" PRIu64 ",\"applied\":%" PRIu64 ",\"dropped\":%" PRIu64 ",",

@@ -9,35 +9,35 @@
 
 enum { CUT = 4 }; /* what is larger than a CUT-th of a server's fair share is cut */
 
-static int make_room(struct tt_shards *s, size_t pieces, int servers)
+static int make_room(struct train_shards *s, size_t pieces, int servers)
 {
-	*s = (struct tt_shards){ .servers = servers };
+	*s = (struct train_shards){ .servers = servers };
 	s->piece = calloc(pieces, sizeof(*s->piece));
 	s->count = calloc((size_t)servers, sizeof(*s->count));
 	if (s->piece && s->count)
-		return TT_TRAIN_OK;
-	tt_shards_close(s);
-	return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu pieces of parameters", pieces);
+		return TRAIN_OK;
+	train_shards_close(s);
+	return train_fail(TRAIN_FAILED, "no memory for %zu pieces of parameters", pieces);
 }
 
-void tt_shards_close(struct tt_shards *s)
+void train_shards_close(struct train_shards *s)
 {
 	free(s->piece);
 	free(s->count);
-	*s = (struct tt_shards){ 0 };
+	*s = (struct train_shards){ 0 };
 }
 
-static void add_piece(struct tt_shards *s, size_t at, size_t count, int server)
+static void add_piece(struct train_shards *s, size_t at, size_t count, int server)
 {
-	s->piece[s->pieces++] = (struct tt_piece){ at, count, server };
+	s->piece[s->pieces++] = (struct train_shard_piece){ at, count, server };
 }
 
-int tt_shards_of_ranges(struct tt_shards *s, const struct tt_model *m, int servers)
+int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers)
 {
 	int rc = make_room(s, (size_t)servers, servers);
 
 	for (int i = 0; i < servers && !rc; i++) {
-		struct tt_share share = tt_share_of(m->parameters, i, servers);
+		struct train_share share = train_share_of(m->parameters, i, servers);
 
 		add_piece(s, share.first, share.count, i);
 		s->count[i] = share.count;
@@ -47,7 +47,7 @@ int tt_shards_of_ranges(struct tt_shards *s, const struct tt_model *m, int serve
 
 static int by_size(const void *a, const void *b)
 {
-	const struct tt_piece *x = a, *y = b;
+	const struct train_shard_piece *x = a, *y = b;
 
 	if (x->count != y->count)
 		return x->count < y->count ? 1 : -1;
@@ -56,21 +56,21 @@ static int by_size(const void *a, const void *b)
 
 static int by_place(const void *a, const void *b)
 {
-	const struct tt_piece *x = a, *y = b;
+	const struct train_shard_piece *x = a, *y = b;
 
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-int tt_shards_of_variables(struct tt_shards *s, const struct tt_model *m, int servers)
+int train_shards_of_variables(struct train_shards *s, const struct train_model *m, int servers)
 {
 	int rc = make_room(s, m->ntensors * (size_t)servers, servers);
 
 	for (size_t i = 0; i < m->ntensors && !rc; i++) {
-		const struct tt_tensor *t = &m->tensors[i];
+		const struct train_tensor *t = &m->tensors[i];
 		int parts = t->count > m->parameters / (size_t)servers / CUT ? servers : 1;
 
 		for (int p = 0; p < parts; p++) {
-			struct tt_share share = tt_share_of(t->count, p, parts);
+			struct train_share share = train_share_of(t->count, p, parts);
 
 			add_piece(s, t->at + share.first, share.count, 0);
 		}
@@ -87,10 +87,10 @@ int tt_shards_of_variables(struct tt_shards *s, const struct tt_model *m, int se
 		s->count[least] += s->piece[i].count;
 	}
 	qsort(s->piece, s->pieces, sizeof(*s->piece), by_place);
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-void tt_shards_pack(const struct tt_shards *s, int server, const float *array, float *shard)
+void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard)
 {
 	for (size_t i = 0; i < s->pieces; i++) {
 		if (s->piece[i].server != server)
@@ -100,7 +100,7 @@ void tt_shards_pack(const struct tt_shards *s, int server, const float *array, f
 	}
 }
 
-void tt_shards_unpack(const struct tt_shards *s, int server, const float *shard, float *array)
+void train_shards_unpack(const struct train_shards *s, int server, const float *shard, float *array)
 {
 	for (size_t i = 0; i < s->pieces; i++) {
 		if (s->piece[i].server != server)

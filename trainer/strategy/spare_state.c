@@ -7,14 +7,14 @@
 
 enum { ASK = 1, STATE = 2, LOOK_MS = 100 };
 
-static size_t bytes_of(const struct tt_trainer *t)
+static size_t bytes_of(const struct train_rank *t)
 {
 	return 2 * t->model.parameters * sizeof(float);
 }
 
-static uint64_t copy_state(struct tt_spare_state *s)
+static uint64_t copy_state(struct train_spare_state *s)
 {
-	struct tt_trainer *t = s->t;
+	struct train_rank *t = s->t;
 	size_t half = t->model.parameters;
 	uint64_t version;
 
@@ -29,7 +29,7 @@ static uint64_t copy_state(struct tt_spare_state *s)
 
 static void *answer(void *arg)
 {
-	struct tt_spare_state *s = arg;
+	struct train_spare_state *s = arg;
 
 	while (!atomic_load(&s->ends)) {
 		tuttiMsg_t msg;
@@ -47,22 +47,22 @@ static void *answer(void *arg)
 	return NULL;
 }
 
-int tt_spare_state_open(struct tt_spare_state *s, struct tt_trainer *t)
+int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 {
 	uint64_t given = s->given;
 
-	*s = (struct tt_spare_state){ .t = t, .given = given };
+	*s = (struct train_spare_state){ .t = t, .given = given };
 	s->copy = malloc(bytes_of(t));
 	if (!s->copy)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a second state");
+		return train_fail(TRAIN_FAILED, "no memory for a second state");
 	if (t->rank || t->nranks == 1)
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	pthread_mutex_init(&s->lock, NULL);
 	s->runs = !pthread_create(&s->thread, NULL, answer, s);
-	return s->runs ? TT_TRAIN_OK : tt_train_fail(TT_TRAIN_FAILED, "no thread can be made: %m");
+	return s->runs ? TRAIN_OK : train_fail(TRAIN_FAILED, "no thread can be made: %m");
 }
 
-void tt_spare_state_close(struct tt_spare_state *s)
+void train_spare_state_close(struct train_spare_state *s)
 {
 	atomic_store(&s->ends, true);
 	if (s->runs) {
@@ -74,40 +74,40 @@ void tt_spare_state_close(struct tt_spare_state *s)
 	s->copy = NULL;
 }
 
-void tt_spare_state_lock(struct tt_spare_state *s)
+void train_spare_state_lock(struct train_spare_state *s)
 {
 	if (s->runs)
 		pthread_mutex_lock(&s->lock);
 }
 
-void tt_spare_state_unlock(struct tt_spare_state *s)
+void train_spare_state_unlock(struct train_spare_state *s)
 {
 	if (s->runs)
 		pthread_mutex_unlock(&s->lock);
 }
 
-int tt_spare_state_fetch(struct tt_spare_state *s, struct tt_trainer *t, uint64_t least,
+int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, uint64_t least,
 			 uint64_t *ret_version)
 {
 	size_t half = t->model.parameters;
 	tuttiMsg_t msg = { 0 };
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	for (; !rc && msg.version < least; usleep(1000)) {
 		tuttiResult_t result;
 
-		rc = tt_library(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
+		rc = train_library(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
 		if (rc)
 			return rc;
 		do
 			result = tuttiMsgRecv(s->copy, bytes_of(t), 0, STATE, -1, t->comm, &msg);
 		while (result == tuttiInProgress);
-		rc = tt_library(result, t->comm);
+		rc = train_library(result, t->comm);
 	}
 	if (rc)
 		return rc;
-	tt_parameters_adopt(t, s->copy);
+	train_parameters_adopt(t, s->copy);
 	t->device.ops->put(&t->device, t->velocity, s->copy + half, half * sizeof(float));
 	*ret_version = msg.version;
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }

@@ -3,38 +3,38 @@
 
 #include <string.h>
 
-const struct tt_strategy_ops *const tt_strategies[] = {
-	&tt_strategy_one,
-	&tt_strategy_mirrored,
-	&tt_strategy_reduce_to_one,
-	&tt_strategy_hierarchical_copy,
-	&tt_strategy_average,
-	&tt_strategy_central,
-	&tt_strategy_ps_sync,
-	&tt_strategy_ps_async,
-	&tt_strategy_ps_strategy,
-	&tt_strategy_downpour,
-	&tt_strategy_spare,
+const struct train_strategy_ops *const train_strategies[] = {
+	&train_strategy_one,
+	&train_strategy_mirrored,
+	&train_strategy_reduce_to_one,
+	&train_strategy_hierarchical_copy,
+	&train_strategy_average,
+	&train_strategy_central,
+	&train_strategy_ps_sync,
+	&train_strategy_ps_async,
+	&train_strategy_ps_strategy,
+	&train_strategy_downpour,
+	&train_strategy_spare,
 	NULL,
 };
 
-int tt_strategy_find(struct tt_trainer *t)
+int train_strategy_find(struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
-	const struct tt_strategy_ops *const *at = tt_strategies;
+	const struct train_config *c = t->config;
+	const struct train_strategy_ops *const *at = train_strategies;
 
 	while (*at && strcmp((*at)->name, c->strategy))
 		at++;
 	if (!*at)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--strategy %s: there is no such strategy; --help lists them",
 				     c->strategy);
-	if (c->canonical != TT_CANONICAL_OFF && !(*at)->leaves)
-		return tt_train_fail(TT_TRAIN_USAGE,
+	if (c->canonical != TRAIN_CANONICAL_OFF && !(*at)->leaves)
+		return train_fail(TRAIN_USAGE,
 			"--canonical: %s does not add up gradients over all ranks; use "
 			"--canonical off, or another --strategy", c->strategy);
-	if (c->on_failure == TT_FAILURE_SHRINK && (*at)->no_shrink)
-		return tt_train_fail(TT_TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
+	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
+		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }

@@ -34,39 +34,39 @@ struct average {
 };
 
 /* to = keep * to + take * from, of all parameters */
-static void blend(struct tt_trainer *t, float keep, float *to, float take, const float *from)
+static void blend(struct train_rank *t, float keep, float *to, float take, const float *from)
 {
 	t->wire_on->ops->blend(t->wire_on, t->model.parameters, keep, take, from, to);
 }
 
-static void copy(struct tt_trainer *t, float *to, const float *from)
+static void copy(struct train_rank *t, float *to, const float *from)
 {
 	t->wire_on->ops->copy(t->wire_on, to, from, t->model.parameters * sizeof(float));
 }
 
-static int average_open(struct tt_trainer *t)
+static int average_open(struct train_rank *t)
 {
 	struct average *a = calloc(1, sizeof(*a));
 	size_t bytes = t->model.parameters * sizeof(float), more = bytes;
 	int how = t->config->average, rc;
 
 	if (!a)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
-	if (how == TT_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
-		more *= t->rank == 0 || t->config->on_failure == TT_FAILURE_SHRINK ? t->nranks : 0;
+	if (how == TRAIN_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
+		more *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks : 0;
 	a->own = t->wire_on->ops->alloc(t->wire_on, bytes);
 	a->kept = t->wire_on->ops->alloc(t->wire_on, bytes);
 	a->more = t->wire_on->ops->alloc(t->wire_on, more ? more : 1);
 	if (!a->own || !a->kept || !a->more)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory to average %zu bytes", bytes);
-	rc = tt_parameters_share(t);
+		return train_fail(TRAIN_FAILED, "no memory to average %zu bytes", bytes);
+	rc = train_parameters_share(t);
 	if (!rc)
-		copy(t, a->kept, tt_parameters_lend(t));
+		copy(t, a->kept, train_parameters_lend(t));
 	return rc;
 }
 
-static void average_close(struct tt_trainer *t)
+static void average_close(struct train_rank *t)
 {
 	struct average *a = t->strategy_state;
 
@@ -76,32 +76,32 @@ static void average_close(struct tt_trainer *t)
 	free(a);
 }
 
-static int allreduce(struct tt_trainer *t, float *at)
+static int allreduce(struct train_rank *t, float *at)
 {
-	int rc = tt_device_settle(t->wire_on);
+	int rc = train_device_settle(t->wire_on);
 
-	return rc ? rc : tt_library(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
+	return rc ? rc : train_library(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
 						   tuttiSum, t->comm, NULL),
 				    t->comm);
 }
 
-static int supervise(struct tt_trainer *t, float *at, float *all)
+static int supervise(struct train_rank *t, float *at, float *all)
 {
 	size_t n = t->model.parameters;
-	int rc = tt_device_settle(t->wire_on);
+	int rc = train_device_settle(t->wire_on);
 
 	if (!rc)
-		rc = tt_library(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+		rc = train_library(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 	for (int r = 1; !rc && t->rank == 0 && r < t->nranks; r++)
 		t->wire_on->ops->add(t->wire_on, n, all + (size_t)r * n, all);
 	if (!rc && t->rank == 0) {
 		copy(t, at, all);
-		rc = tt_device_settle(t->wire_on);
+		rc = train_device_settle(t->wire_on);
 	}
-	return rc ? rc : tt_library(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	return rc ? rc : train_library(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 }
 
-static int easgd(struct tt_trainer *t, struct average *a, float *at)
+static int easgd(struct train_rank *t, struct average *a, float *at)
 {
 	float alpha = (float)t->config->alpha;
 
@@ -113,7 +113,7 @@ static int easgd(struct tt_trainer *t, struct average *a, float *at)
 }
 
 /* at: the mean of all; own is free by now */
-static void outer_step(struct tt_trainer *t, struct average *a, float *at)
+static void outer_step(struct train_rank *t, struct average *a, float *at)
 {
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
@@ -126,118 +126,118 @@ static void outer_step(struct tt_trainer *t, struct average *a, float *at)
 }
 
 /* One average, and the agreement on whether to stop. */
-static int meet(struct tt_trainer *t)
+static int meet(struct train_rank *t)
 {
 	struct average *a = t->strategy_state;
-	float *at = tt_parameters_lend(t), stop = t->stopping;
-	uint64_t waits = tt_time_ns();
+	float *at = train_parameters_lend(t), stop = t->stopping;
+	uint64_t waits = train_time_ns();
 	int how = t->config->average, rc;
 
 	copy(t, a->own, at);
-	if (how == TT_AVERAGE_EASGD)
+	if (how == TRAIN_AVERAGE_EASGD)
 		rc = easgd(t, a, at);
-	else if (how == TT_AVERAGE_SUPERVISOR)
+	else if (how == TRAIN_AVERAGE_SUPERVISOR)
 		rc = supervise(t, at, a->more);
 	else
 		rc = allreduce(t, at);
 	if (!rc)
-		rc = tt_library(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
+		rc = train_library(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
-	tt_exposed(t, waits);
+	train_exposed(t, waits);
 	if (rc) { /* somebody died: as if it had not been begun */
 		copy(t, at, a->own);
 		return rc;
 	}
-	if (how == TT_AVERAGE_EASGD)
+	if (how == TRAIN_AVERAGE_EASGD)
 		blend(t, 1.0f, a->kept, 1.0f, a->more);
 	else
 		blend(t, 1.0f / (float)t->nranks, at, 0.0f, NULL);
-	if (how == TT_AVERAGE_DILOCO)
+	if (how == TRAIN_AVERAGE_DILOCO)
 		outer_step(t, a, at);
-	tt_parameters_return(t);
+	train_parameters_return(t);
 	t->stopping = stop > 0.0f;
 	a->since = 0;
 	a->met++;
 	return rc;
 }
 
-static int average_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int average_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct average *a = t->strategy_state;
-	int rc = tt_gradient(t, batch, NULL);
+	int rc = train_gradient(t, batch, NULL);
 
 	if (rc)
 		return rc;
 	if (batch->rows)
-		tt_descend(t, batch->rows);
+		train_descend(t, batch->rows);
 	t->stopping = batch->stop;
 	if (++a->since < t->config->local_steps) {
 		t->stopping = false; /* all at the next average */
-		return TT_TRAIN_OK;
+		return TRAIN_OK;
 	}
 	return meet(t);
 }
 
-static int average_settle(struct tt_trainer *t, bool last)
+static int average_settle(struct train_rank *t, bool last)
 {
 	struct average *a = t->strategy_state;
-	int rc = a->since ? meet(t) : TT_TRAIN_OK;
+	int rc = a->since ? meet(t) : TRAIN_OK;
 
 	(void)last;
-	if (!rc && t->config->average == TT_AVERAGE_EASGD)
-		tt_parameters_take(t, a->kept);
+	if (!rc && t->config->average == TRAIN_AVERAGE_EASGD)
+		train_parameters_take(t, a->kept);
 	return rc;
 }
 
 /* A rank that has met once more than others hands its parameters out, and what it keeps; where all
  * have met as often each goes on from its own. */
-static int share_newest(struct tt_trainer *t, struct average *a, uint64_t met[2])
+static int share_newest(struct train_rank *t, struct average *a, uint64_t met[2])
 {
 	size_t n = t->model.parameters;
 	bool behind = a->met < met[0];
-	float *at = tt_parameters_lend(t);
-	int root = (int)(UINT64_MAX - met[1]), rc = TT_TRAIN_OK;
+	float *at = train_parameters_lend(t);
+	int root = (int)(UINT64_MAX - met[1]), rc = TRAIN_OK;
 	float *arrays[] = { at, a->kept,
-			    t->config->average == TT_AVERAGE_DILOCO ? a->more : a->kept };
+			    t->config->average == TRAIN_AVERAGE_DILOCO ? a->more : a->kept };
 
 	for (int i = 0; i < 3 && !rc; i++) {
 		copy(t, a->own, arrays[i]);
-		rc = tt_device_settle(t->wire_on);
+		rc = train_device_settle(t->wire_on);
 		if (!rc)
-			rc = tt_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL),
+			rc = train_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL),
 					t->comm);
 		if (!rc && behind)
 			copy(t, arrays[i], a->own);
 	}
-	tt_parameters_return(t);
+	train_parameters_return(t);
 	a->met = met[0];
 	a->since = t->config->local_steps; /* all meet after the next step */
 	return rc;
 }
 
 /* Those that are left take their last step again, at the newest of their parameters. */
-static int average_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct average *a = t->strategy_state;
 	uint64_t met[3]; /* the most; the complement of the first rank that has; steps done */
-	int rc = tt_regroup(t);
+	int rc = train_regroup(t);
 
 	met[0] = a->met;
 	if (!rc)
-		rc = tt_library(tuttiAllReduce(met, met, 1, tuttiUint64, tuttiMax, t->comm, NULL),
+		rc = train_library(tuttiAllReduce(met, met, 1, tuttiUint64, tuttiMax, t->comm, NULL),
 				t->comm);
 	met[1] = a->met == met[0] ? UINT64_MAX - (uint64_t)t->rank : 0;
 	met[2] = done;
 	if (!rc)
-		rc = tt_library(tuttiAllReduce(met + 1, met + 1, 2, tuttiUint64, tuttiMax, t->comm,
+		rc = train_library(tuttiAllReduce(met + 1, met + 1, 2, tuttiUint64, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
 	*ret_done = met[2];
 	return rc ? rc : share_newest(t, a, met);
 }
 
-const struct tt_strategy_ops tt_strategy_average = {
+const struct train_strategy_ops train_strategy_average = {
 	.name = "average",
 	.help = "ranks train alone, and average their parameters every --H steps",
 	.own_pace = true,

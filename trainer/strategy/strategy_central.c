@@ -21,129 +21,129 @@
 #include <string.h>
 
 struct central {
-	struct tt_store store; /* rank 0 */
+	struct train_ps_store store; /* rank 0 */
 	uint64_t steps;        /* that it has seen */
-	struct tt_pile pile;
+	struct train_pile pile;
 	float *total;          /* rank 0, where the host cannot touch wire */
 };
 
-static int central_open(struct tt_trainer *t)
+static int central_open(struct train_rank *t)
 {
 	struct central *c = calloc(1, sizeof(*c));
 	int rc;
 
 	if (!c)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = c;
 	c->steps = t->first_step;
-	rc = tt_pile_open(t, &c->pile, t->floats);
+	rc = train_pile_open(t, &c->pile, t->floats);
 	if (!rc && t->rank == 0)
-		rc = tt_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
+		rc = train_ps_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
 				   false);
-	if (!rc && t->rank == 0 && tt_wire_apart(t) &&
+	if (!rc && t->rank == 0 && train_wire_apart(t) &&
 	    !(c->total = malloc(t->model.parameters * sizeof(float))))
-		rc = tt_train_fail(TT_TRAIN_FAILED, "no memory for a total");
+		rc = train_fail(TRAIN_FAILED, "no memory for a total");
 	if (!rc && t->rank == 0)
-		memcpy(c->store.parameters, tt_parameters_out(t),
+		memcpy(c->store.parameters, train_parameters_out(t),
 		       t->model.parameters * sizeof(float));
 	if (!rc && t->resumed)
 		memcpy(c->store.state, t->resumed, t->model.parameters * sizeof(float));
-	return rc ? rc : tt_parameters_share(t);
+	return rc ? rc : train_parameters_share(t);
 }
 
-static void central_close(struct tt_trainer *t)
+static void central_close(struct train_rank *t)
 {
 	struct central *c = t->strategy_state;
 
-	tt_pile_close(&c->pile);
-	tt_store_close(&c->store);
+	train_pile_close(&c->pile);
+	train_ps_store_close(&c->store);
 	free(c->total);
 	free(c);
 }
 
 /* On rank 0: what the host keeps goes to wire, for the library's calls. */
-static int show(struct tt_trainer *t, const struct central *c)
+static int show(struct train_rank *t, const struct central *c)
 {
 	t->wire_on->ops->put(t->wire_on, t->wire, c->store.parameters,
 			     c->store.count * sizeof(float));
-	return tt_device_settle(t->wire_on);
+	return train_device_settle(t->wire_on);
 }
 
 /* On rank 0: a step by the total in wire, which then holds the new parameters. */
-static int descend_here(struct tt_trainer *t, struct central *c)
+static int descend_here(struct train_rank *t, struct central *c)
 {
 	const float *total = t->wire;
-	int rc = tt_pile_store(t, &c->pile);
+	int rc = train_pile_store(t, &c->pile);
 
 	if (c->total) {
 		t->wire_on->ops->get(t->wire_on, c->total, t->wire,
 				     c->store.count * sizeof(float));
 		total = c->total;
 	}
-	tt_store_descend(&c->store, total, 1.0f / (float)t->leaves.batch, t->rate);
+	train_ps_store_descend(&c->store, total, 1.0f / (float)t->leaves.batch, t->rate);
 	c->steps = t->step;
 	return rc ? rc : show(t, c);
 }
 
-static int central_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int central_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct central *c = t->strategy_state;
-	int rc = tt_gradient(t, batch, NULL);
-	uint64_t waits = tt_time_ns();
+	int rc = train_gradient(t, batch, NULL);
+	uint64_t waits = train_time_ns();
 
 	c->pile.from = 0;
 	c->pile.count = t->floats;
 	if (!rc)
-		rc = tt_pile_begin(t);
+		rc = train_pile_begin(t);
 	if (!rc)
-		rc = tt_pile_gather(t, &c->pile, 0, 0, t->nranks);
+		rc = train_pile_gather(t, &c->pile, 0, 0, t->nranks);
 	if (!rc && t->rank == 0)
 		rc = descend_here(t, c);
 	if (!rc)
-		rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
+		rc = train_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
 				t->comm);
-	tt_exposed(t, waits);
+	train_exposed(t, waits);
 	if (!rc)
-		tt_parameters_take(t, t->wire);
+		train_parameters_take(t, t->wire);
 	return rc;
 }
 
 /* Whatever the others have seen: what counts is rank 0's, if it is still there. */
-static int central_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+static int central_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct central *c = t->strategy_state;
-	int rc = tt_regroup(t);
+	int rc = train_regroup(t);
 
 	(void)done;
 	*ret_done = c->store.parameters ? c->steps : UINT64_MAX;
 	if (!rc && c->store.parameters)
 		rc = show(t, c);
 	if (!rc)
-		rc = tt_library(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
+		rc = train_library(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
 	if (!rc && *ret_done == UINT64_MAX)
-		rc = tt_train_fail(TT_TRAIN_FAILED,
+		rc = train_fail(TRAIN_FAILED,
 			"rank 0, whose host kept the parameters, died; go on from the last "
 			"checkpoint by --resume");
 	if (!rc)
-		rc = tt_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
+		rc = train_library(tuttiBcast(t->wire, t->floats, tuttiFloat32, 0, t->comm, NULL),
 				t->comm);
 	if (!rc)
-		tt_parameters_take(t, t->wire);
+		train_parameters_take(t, t->wire);
 	return rc;
 }
 
-static int central_state(struct tt_trainer *t, float *host)
+static int central_state(struct train_rank *t, float *host)
 {
 	struct central *c = t->strategy_state;
 
 	memcpy(host, c->store.state, c->store.count * sizeof(float));
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-const struct tt_strategy_ops tt_strategy_central = {
+const struct train_strategy_ops train_strategy_central = {
 	.name = "central",
 	.help = "rank 0's host keeps parameters and optimizer, devices compute",
-	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
 	.leaves = true,
 	.by_calls = true,
 	.open = central_open,

@@ -22,103 +22,103 @@
 #include <string.h>
 
 struct downpour {
-	struct tt_ps ps;
+	struct train_ps ps;
 	float *gathered;
 	int64_t steps, unpushed;
 };
 
-static int downpour_open(struct tt_trainer *t)
+static int downpour_open(struct train_rank *t)
 {
 	struct downpour *d = calloc(1, sizeof(*d));
 
 	if (!d)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = d;
 	d->gathered = calloc(t->floats, sizeof(*d->gathered));
 	if (!d->gathered)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients", t->floats);
-	return tt_ps_open(t, &d->ps, (struct tt_ps_rule){ .adagrad = true });
+		return train_fail(TRAIN_FAILED, "no memory for %zu gradients", t->floats);
+	return train_ps_open(t, &d->ps, (struct train_ps_rule){ .adagrad = true });
 }
 
-static void downpour_close(struct tt_trainer *t)
+static void downpour_close(struct train_rank *t)
 {
 	struct downpour *d = t->strategy_state;
 
-	tt_ps_close(t, &d->ps);
+	train_ps_close(t, &d->ps);
 	free(d->gathered);
 	free(d);
 }
 
-static int push(struct tt_trainer *t, struct downpour *d)
+static int push(struct train_rank *t, struct downpour *d)
 {
-	int rc = tt_ps_push(t, &d->ps, d->gathered, 1, 0);
+	int rc = train_ps_push(t, &d->ps, d->gathered, 1, 0);
 
 	memset(d->gathered, 0, t->floats * sizeof(*d->gathered));
 	d->unpushed = 0;
 	return rc;
 }
 
-static void gather_and_descend(struct tt_trainer *t, struct downpour *d, size_t rows)
+static void gather_and_descend(struct train_rank *t, struct downpour *d, size_t rows)
 {
-	float *own = tt_parameters_out(t), scale = t->rate / (float)(rows ? rows : 1);
+	float *own = train_parameters_out(t), scale = t->rate / (float)(rows ? rows : 1);
 
 	for (size_t i = 0; i < t->model.parameters; i++) {
 		d->gathered[i] += t->wire[i];
 		own[i] -= scale * t->wire[i];
 	}
-	tt_parameters_in(t);
+	train_parameters_in(t);
 }
 
-static int downpour_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct downpour *d = t->strategy_state;
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 
 	if (d->steps++ % t->config->n_fetch == 0)
-		rc = tt_ps_pull(t, &d->ps);
+		rc = train_ps_pull(t, &d->ps);
 	if (!rc)
-		rc = tt_gradient(t, batch, NULL);
+		rc = train_gradient(t, batch, NULL);
 	if (rc)
 		return rc;
 	gather_and_descend(t, d, batch->rows);
 	t->stopping = batch->stop;
-	return ++d->unpushed == t->config->n_push ? push(t, d) : TT_TRAIN_OK;
+	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
 /* What is gathered is not lost. */
-static int downpour_settle(struct tt_trainer *t, bool last)
+static int downpour_settle(struct train_rank *t, bool last)
 {
 	struct downpour *d = t->strategy_state;
-	int rc = d->unpushed ? push(t, d) : TT_TRAIN_OK;
+	int rc = d->unpushed ? push(t, d) : TRAIN_OK;
 
-	return rc ? rc : tt_ps_settle(t, &d->ps, last);
+	return rc ? rc : train_ps_settle(t, &d->ps, last);
 }
 
-static int downpour_serve(struct tt_trainer *t)
+static int downpour_serve(struct train_rank *t)
 {
 	struct downpour *d = t->strategy_state;
 
-	return tt_server_run(t, &d->ps);
+	return train_ps_server_run(t, &d->ps);
 }
 
-static void downpour_tell(const struct tt_trainer *t)
+static void downpour_tell(const struct train_rank *t)
 {
 	const struct downpour *d = t->strategy_state;
 
-	tt_ps_tell(&d->ps);
+	train_ps_tell(&d->ps);
 }
 
-static int downpour_state(struct tt_trainer *t, float *host)
+static int downpour_state(struct train_rank *t, float *host)
 {
 	struct downpour *d = t->strategy_state;
 
-	return tt_ps_state(t, &d->ps, host);
+	return train_ps_state(t, &d->ps, host);
 }
 
-const struct tt_strategy_ops tt_strategy_downpour = {
+const struct train_strategy_ops train_strategy_downpour = {
 	.name = "downpour",
 	.help = "workers train alone, fetch from and push to --ps servers now and then",
-	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
 	.no_shrink =

@@ -24,31 +24,31 @@ struct group {
 	int first, last, main;
 };
 
-static int hc_open(struct tt_trainer *t)
+static int hc_open(struct train_rank *t)
 {
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	struct tt_pile *pile;
+	struct train_pile *pile;
 	int rc;
 
 	if (t->nranks < 2)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--strategy hierarchical-copy: wants two groups of ranks, and "
 				     "there is one rank; use --np 2 or more");
 	pile = calloc(1, sizeof(*pile));
 	if (!pile)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = pile;
-	rc = tt_pile_open(t, pile, most < t->floats ? most : t->floats);
-	return rc ? rc : tt_parameters_share(t);
+	rc = train_pile_open(t, pile, most < t->floats ? most : t->floats);
+	return rc ? rc : train_parameters_share(t);
 }
 
-static void hc_close(struct tt_trainer *t)
+static void hc_close(struct train_rank *t)
 {
-	tt_pile_close(t->strategy_state);
+	train_pile_close(t->strategy_state);
 	free(t->strategy_state);
 }
 
-static int copy(struct tt_trainer *t, const struct tt_pile *pile, int from, int to)
+static int copy(struct train_rank *t, const struct train_pile *pile, int from, int to)
 {
 	float *at = t->wire + pile->from;
 	tuttiResult_t result = tuttiSuccess;
@@ -57,12 +57,12 @@ static int copy(struct tt_trainer *t, const struct tt_pile *pile, int from, int 
 		result = tuttiSend(at, pile->count, tuttiFloat32, to, t->comm, NULL);
 	else if (t->rank == to)
 		result = tuttiRecv(at, pile->count, tuttiFloat32, from, t->comm, NULL);
-	return tt_library(result, t->comm);
+	return train_library(result, t->comm);
 }
 
-static int copy_to_group(struct tt_trainer *t, const struct tt_pile *pile, struct group g)
+static int copy_to_group(struct train_rank *t, const struct train_pile *pile, struct group g)
 {
-	int rc = TT_TRAIN_OK;
+	int rc = TRAIN_OK;
 	tuttiResult_t result;
 
 	tuttiGroupStart();
@@ -70,31 +70,31 @@ static int copy_to_group(struct tt_trainer *t, const struct tt_pile *pile, struc
 		if (member != g.main)
 			rc = copy(t, pile, g.main, member);
 	result = tuttiGroupEnd();
-	return rc ? rc : tt_library(result, t->comm);
+	return rc ? rc : train_library(result, t->comm);
 }
 
-static int one_pack(struct tt_trainer *t, struct tt_pile *pile, struct group main,
+static int one_pack(struct train_rank *t, struct train_pile *pile, struct group main,
 		    struct group other)
 {
 	bool in_main = t->rank >= main.first && t->rank < main.last;
 	struct group mine = in_main ? main : other;
-	struct tt_passing pass = { other.main, main.main, other.first, other.last,
+	struct train_passing pass = { other.main, main.main, other.first, other.last,
 				   other.first < main.first };
-	int rc = tt_pile_gather(t, pile, mine.main, mine.first, mine.last);
+	int rc = train_pile_gather(t, pile, mine.main, mine.first, mine.last);
 
 	if (!rc)
-		rc = tt_pile_pass(t, pile, pass);
+		rc = train_pile_pass(t, pile, pass);
 	if (!rc && t->rank == main.main)
-		rc = tt_pile_store(t, pile);
+		rc = train_pile_store(t, pile);
 	if (!rc)
 		rc = copy(t, pile, main.main, other.main);
 	return rc ? rc : copy_to_group(t, pile, mine);
 }
 
-static int all_packs(struct tt_trainer *t, struct tt_pile *pile)
+static int all_packs(struct train_rank *t, struct train_pile *pile)
 {
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	int rc = tt_pile_begin(t), half = t->nranks / 2;
+	int rc = train_pile_begin(t), half = t->nranks / 2;
 
 	for (size_t pack = 0; pack * most < t->floats && !rc; pack++) {
 		int main0 = (int)(pack % (size_t)t->nranks), main1 = (main0 + half) % t->nranks;
@@ -109,20 +109,20 @@ static int all_packs(struct tt_trainer *t, struct tt_pile *pile)
 	return rc;
 }
 
-static int hc_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int hc_step(struct train_rank *t, const struct train_batch *batch)
 {
-	int rc = tt_gradient(t, batch, NULL);
-	uint64_t waits = tt_time_ns();
+	int rc = train_gradient(t, batch, NULL);
+	uint64_t waits = train_time_ns();
 
 	if (!rc) /* one: the others have died */
-		rc = t->nranks == 1 ? tt_total(t) : all_packs(t, t->strategy_state);
-	tt_exposed(t, waits);
+		rc = t->nranks == 1 ? train_gradient_total(t) : all_packs(t, t->strategy_state);
+	train_exposed(t, waits);
 	if (!rc)
-		tt_descend(t, t->leaves.batch);
+		train_descend(t, t->leaves.batch);
 	return rc;
 }
 
-const struct tt_strategy_ops tt_strategy_hierarchical_copy = {
+const struct train_strategy_ops train_strategy_hierarchical_copy = {
 	.name = "hierarchical-copy",
 	.help = "two groups add up on a main rank each, the mains exchange",
 	.leaves = true,

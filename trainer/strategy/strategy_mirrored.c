@@ -25,34 +25,34 @@
 #include <stdlib.h>
 
 struct mirrored {
-	struct tt_behind *behind; /* tree and chain */
+	struct train_overlap_leaves *behind; /* tree and chain */
 	size_t bucket;            /* floats of one; the lowest may be smaller */
 	uint64_t first_ns;        /* when the first was given to the stream */
 	size_t end;               /* gradients from here on have been given to it in this step */
 };
 
-static int mirrored_open(struct tt_trainer *t)
+static int mirrored_open(struct train_rank *t)
 {
 	struct mirrored *m = calloc(1, sizeof(*m));
 	int rc;
 
 	if (!m)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = m;
 	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	if (t->leaves.kind == TT_CANONICAL_OFF)
-		rc = tt_beside_open(t);
+	if (t->leaves.kind == TRAIN_CANONICAL_OFF)
+		rc = train_overlap_open(t);
 	else
-		rc = tt_behind_open(t, m->bucket, &m->behind);
-	return rc ? rc : tt_parameters_share(t);
+		rc = train_overlap_leaves_open(t, m->bucket, &m->behind);
+	return rc ? rc : train_parameters_share(t);
 }
 
-static void mirrored_close(struct tt_trainer *t)
+static void mirrored_close(struct train_rank *t)
 {
 	struct mirrored *m = t->strategy_state;
 
-	tt_beside_close(t);
-	tt_behind_close(m->behind);
+	train_overlap_close(t);
+	train_overlap_leaves_close(m->behind);
 	free(m);
 }
 
@@ -60,7 +60,7 @@ static void mirrored_close(struct tt_trainer *t)
  * same order. */
 static int launch(void *arg, size_t from)
 {
-	struct tt_trainer *t = arg;
+	struct train_rank *t = arg;
 	struct mirrored *m = t->strategy_state;
 
 	while (m->end > from) {
@@ -70,75 +70,75 @@ static int launch(void *arg, size_t from)
 
 		if (first < from)
 			break;
-		tt_beside_lead(t);
+		train_overlap_lead(t);
 		result = tuttiAllReduce(bucket, bucket, m->end - first, tuttiFloat32, tuttiSum,
 					t->comm, t->beside);
 		if (result != tuttiSuccess)
-			return tt_library(result, t->comm);
-		m->first_ns = m->end == t->floats ? tt_time_ns() : m->first_ns;
+			return train_library(result, t->comm);
+		m->first_ns = m->end == t->floats ? train_time_ns() : m->first_ns;
 		m->end = first;
 	}
-	return TT_TRAIN_OK;
+	return TRAIN_OK;
 }
 
-static int step_by_stream(struct tt_trainer *t, const struct tt_batch *batch)
+static int step_by_stream(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored *m = t->strategy_state;
-	struct tt_ready ready = { launch, t, m->bucket };
+	struct train_ready ready = { launch, t, m->bucket };
 	uint64_t waits;
 	int rc, waited;
 
 	m->end = t->floats;
-	rc = tt_gradient(t, batch, &ready);
-	waits = tt_time_ns();
-	waited = tt_beside_wait(t);
-	tt_timeline_add(&t->timeline, TT_TIME_HIDDEN, t->step, m->first_ns, waits);
-	tt_exposed(t, waits);
+	rc = train_gradient(t, batch, &ready);
+	waits = train_time_ns();
+	waited = train_overlap_wait(t);
+	train_timeline_add(&t->timeline, TRAIN_TIME_HIDDEN, t->step, m->first_ns, waits);
+	train_exposed(t, waits);
 	return rc ? rc : waited;
 }
 
 /* The same for sums over leaves. */
-static int step_by_leaves(struct tt_trainer *t, const struct tt_batch *batch)
+static int step_by_leaves(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored *m = t->strategy_state;
-	struct tt_ready ready = { tt_behind_tell, m->behind, m->bucket };
-	int rc = tt_behind_begin(m->behind), waited;
+	struct train_ready ready = { train_overlap_leaves_notify, m->behind, m->bucket };
+	int rc = train_overlap_leaves_begin(m->behind), waited;
 
 	if (rc)
 		return rc;
-	rc = tt_gradient(t, batch, &ready);
-	waited = tt_behind_wait(m->behind);
+	rc = train_gradient(t, batch, &ready);
+	waited = train_overlap_leaves_wait(m->behind);
 	return rc ? rc : waited;
 }
 
 /* fixed64 wants to know all leaves before it sums any; one rank has nobody to wait for. */
-static int step_after(struct tt_trainer *t, const struct tt_batch *batch)
+static int step_after(struct train_rank *t, const struct train_batch *batch)
 {
-	int rc = tt_gradient(t, batch, NULL);
-	uint64_t waits = tt_time_ns();
+	int rc = train_gradient(t, batch, NULL);
+	uint64_t waits = train_time_ns();
 
 	if (!rc)
-		rc = tt_total(t);
-	tt_exposed(t, waits);
+		rc = train_gradient_total(t);
+	train_exposed(t, waits);
 	return rc;
 }
 
-static int mirrored_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int mirrored_step(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc;
 
-	if (t->leaves.kind == TT_CANONICAL_OFF)
+	if (t->leaves.kind == TRAIN_CANONICAL_OFF)
 		rc = step_by_stream(t, batch);
-	else if (t->leaves.kind == TT_CANONICAL_FIXED64 || t->nranks == 1)
+	else if (t->leaves.kind == TRAIN_CANONICAL_FIXED64 || t->nranks == 1)
 		rc = step_after(t, batch);
 	else
 		rc = step_by_leaves(t, batch);
 	if (!rc)
-		tt_descend(t, t->leaves.batch);
+		train_descend(t, t->leaves.batch);
 	return rc;
 }
 
-const struct tt_strategy_ops tt_strategy_mirrored = {
+const struct train_strategy_ops train_strategy_mirrored = {
 	.name = "mirrored",
 	.help = "a replica on every rank, gradients are allreduced in every step",
 	.leaves = true,

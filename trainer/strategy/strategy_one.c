@@ -9,28 +9,28 @@
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
 
-static int one_open(struct tt_trainer *t)
+static int one_open(struct train_rank *t)
 {
 	if (t->nranks == 1)
-		return TT_TRAIN_OK;
-	return tt_train_fail(TT_TRAIN_USAGE,
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
 			     "--strategy one: trains on one rank, not on %d; use --np 1, or "
 			     "--strategy mirrored",
 			     t->nranks);
 }
 
-static int one_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int one_step(struct train_rank *t, const struct train_batch *batch)
 {
-	int rc = tt_gradient(t, batch, NULL);
+	int rc = train_gradient(t, batch, NULL);
 
-	if (!rc && t->leaves.kind == TT_CANONICAL_FIXED64) /* leaves that are not added up yet */
-		rc = tt_total(t);
+	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves that are not added up yet */
+		rc = train_gradient_total(t);
 	if (!rc)
-		tt_descend(t, t->leaves.batch);
+		train_descend(t, t->leaves.batch);
 	return rc;
 }
 
-const struct tt_strategy_ops tt_strategy_one = {
+const struct train_strategy_ops train_strategy_one = {
 	.name = "one",
 	.help = "a single rank, nothing is communicated",
 	.leaves = true,

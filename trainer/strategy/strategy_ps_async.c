@@ -24,53 +24,53 @@
 
 #include <stdlib.h>
 
-static int async_open(struct tt_trainer *t)
+static int async_open(struct train_rank *t)
 {
-	struct tt_ps *ps = calloc(1, sizeof(*ps));
+	struct train_ps *ps = calloc(1, sizeof(*ps));
 
 	if (!ps)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = ps;
-	return tt_ps_open(t, ps,
-			  (struct tt_ps_rule){ .ssp = true, .drop = true, .log = true });
+	return train_ps_open(t, ps,
+			  (struct train_ps_rule){ .ssp = true, .drop = true, .log = true });
 }
 
-static void async_close(struct tt_trainer *t)
+static void async_close(struct train_rank *t)
 {
-	tt_ps_close(t, t->strategy_state);
+	train_ps_close(t, t->strategy_state);
 	free(t->strategy_state);
 }
 
-static int async_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int async_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct tt_ps *ps = t->strategy_state;
-	int rc = tt_ps_pull(t, ps);
+	struct train_ps *ps = t->strategy_state;
+	int rc = train_ps_pull(t, ps);
 
 	if (!rc)
-		rc = tt_gradient(t, batch, NULL);
+		rc = train_gradient(t, batch, NULL);
 	if (!rc)
-		rc = tt_ps_push(t, ps, t->wire, 1, 0);
+		rc = train_ps_push(t, ps, t->wire, 1, 0);
 	t->stopping = batch->stop;
 	return rc;
 }
 
-static int async_settle(struct tt_trainer *t, bool last)
+static int async_settle(struct train_rank *t, bool last)
 {
-	return tt_ps_settle(t, t->strategy_state, last);
+	return train_ps_settle(t, t->strategy_state, last);
 }
 
-static int async_serve(struct tt_trainer *t) { return tt_server_run(t, t->strategy_state); }
-static void async_tell(const struct tt_trainer *t) { tt_ps_tell(t->strategy_state); }
+static int async_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
+static void async_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
 
-static int async_state(struct tt_trainer *t, float *host)
+static int async_state(struct train_rank *t, float *host)
 {
-	return tt_ps_state(t, t->strategy_state, host);
+	return train_ps_state(t, t->strategy_state, host);
 }
 
-const struct tt_strategy_ops tt_strategy_ps_async = {
+const struct train_strategy_ops train_strategy_ps_async = {
 	.name = "ps-async",
 	.help = "--ps servers take gradients as they come; stale ones too",
-	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
 	.no_shrink =

@@ -23,14 +23,14 @@
 #include <string.h>
 
 struct strategy {
-	struct tt_ps ps;
+	struct train_ps ps;
 	tuttiComm_t devices; /* the ranks of this worker */
 	int device, ndevices;
 	float *all;          /* first device: everybody's gradients */
 };
 
 /* The table that a user can check. */
-static void print_placement(const struct tt_trainer *t, const struct tt_shards *s)
+static void print_placement(const struct train_rank *t, const struct train_shards *s)
 {
 	for (size_t i = 0; i < s->pieces; i++)
 		printf("placed    parameters %zu to %zu on server %d\n", s->piece[i].at,
@@ -40,57 +40,57 @@ static void print_placement(const struct tt_trainer *t, const struct tt_shards *
 	fflush(stdout);
 }
 
-static int strategy_open(struct tt_trainer *t)
+static int strategy_open(struct train_rank *t)
 {
 	int devices = (int)t->config->devices, rc;
 	struct strategy *s;
 
 	if (t->nranks % devices)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--devices %d: %d ranks do not make whole workers of so many; "
 				     "use a multiple of it for --np", devices, t->nranks);
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = s;
 	s->ndevices = devices;
 	s->device = t->rank % devices;
-	rc = tt_ps_open(t, &s->ps, (struct tt_ps_rule){ .variables = true, .devices = devices });
-	if (rc || tt_serves(t))
+	rc = train_ps_open(t, &s->ps, (struct train_ps_rule){ .variables = true, .devices = devices });
+	if (rc || train_serves(t))
 		return rc;
 	if (t->rank == 0)
 		print_placement(t, &s->ps.shards);
 	s->all = calloc((size_t)devices * t->floats, sizeof(*s->all));
 	if (!s->all)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %d gradients", devices);
-	return tt_library(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
+		return train_fail(TRAIN_FAILED, "no memory for %d gradients", devices);
+	return train_library(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
 			  t->comm);
 }
 
-static void strategy_close(struct tt_trainer *t)
+static void strategy_close(struct train_rank *t)
 {
 	struct strategy *s = t->strategy_state;
 
-	tt_ps_close(t, &s->ps);
+	train_ps_close(t, &s->ps);
 	if (s->devices)
 		tuttiCommDestroy(s->devices);
 	free(s->all);
 	free(s);
 }
 
-static int hand_out(struct tt_trainer *t, struct strategy *s)
+static int hand_out(struct train_rank *t, struct strategy *s)
 {
-	float *at = tt_parameters_out(t);
-	int rc = tt_library(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
+	float *at = train_parameters_out(t);
+	int rc = train_library(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
 			    s->devices);
 
-	tt_parameters_in(t);
+	train_parameters_in(t);
 	return rc;
 }
 
-static int add_up(struct tt_trainer *t, struct strategy *s)
+static int add_up(struct train_rank *t, struct strategy *s)
 {
-	int rc = tt_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices,
+	int rc = train_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices,
 					NULL),
 			    s->devices);
 
@@ -100,75 +100,75 @@ static int add_up(struct tt_trainer *t, struct strategy *s)
 	return rc;
 }
 
-static int one_step(struct tt_trainer *t, struct strategy *s, const struct tt_batch *batch)
+static int one_step(struct train_rank *t, struct strategy *s, const struct train_batch *batch)
 {
-	int rc = s->device == 0 ? tt_ps_pull(t, &s->ps) : TT_TRAIN_OK;
+	int rc = s->device == 0 ? train_ps_pull(t, &s->ps) : TRAIN_OK;
 
 	if (!rc)
 		rc = hand_out(t, s);
 	if (!rc)
-		rc = tt_gradient(t, batch, NULL);
+		rc = train_gradient(t, batch, NULL);
 	if (!rc)
 		rc = add_up(t, s);
 	if (!rc && s->device == 0)
-		rc = tt_ps_push(t, &s->ps, s->all, 1, 0);
+		rc = train_ps_push(t, &s->ps, s->all, 1, 0);
 	return rc;
 }
 
 /* A device of this worker died. Some others may be a step further:
  * all give up the step they are in. */
-static int go_on(struct tt_trainer *t, struct strategy *s)
+static int go_on(struct train_rank *t, struct strategy *s)
 {
-	int rc = tt_shrink(&s->devices, &s->device, &s->ndevices);
+	int rc = train_shrink(&s->devices, &s->device, &s->ndevices);
 
-	return rc ? rc : tt_library(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
+	return rc ? rc : train_library(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
 						   s->devices, NULL),
 				    s->devices);
 }
 
-static int strategy_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int strategy_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct strategy *s = t->strategy_state;
 	int rc = one_step(t, s, batch);
 
-	if (rc && tt_can_survive(s->devices))
+	if (rc && train_can_survive(s->devices))
 		rc = go_on(t, s);
 	t->stopping = batch->stop;
 	return rc;
 }
 
-static int strategy_settle(struct tt_trainer *t, bool last)
+static int strategy_settle(struct train_rank *t, bool last)
 {
 	struct strategy *s = t->strategy_state;
 
-	return tt_ps_settle(t, &s->ps, last);
+	return train_ps_settle(t, &s->ps, last);
 }
 
-static int strategy_serve(struct tt_trainer *t)
+static int strategy_serve(struct train_rank *t)
 {
 	struct strategy *s = t->strategy_state;
 
-	return tt_server_run(t, &s->ps);
+	return train_ps_server_run(t, &s->ps);
 }
 
-static void strategy_tell(const struct tt_trainer *t)
+static void strategy_tell(const struct train_rank *t)
 {
 	const struct strategy *s = t->strategy_state;
 
-	tt_ps_tell(&s->ps);
+	train_ps_tell(&s->ps);
 }
 
-static int strategy_state(struct tt_trainer *t, float *host)
+static int strategy_state(struct train_rank *t, float *host)
 {
 	struct strategy *s = t->strategy_state;
 
-	return tt_ps_state(t, &s->ps, host);
+	return train_ps_state(t, &s->ps, host);
 }
 
-const struct tt_strategy_ops tt_strategy_ps_strategy = {
+const struct train_strategy_ops train_strategy_ps_strategy = {
 	.name = "ps-strategy",
 	.help = "each variable on one of --ps servers, several --devices a worker",
-	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
 	.own_pace = true,
 	.survives = true,
 	.no_shrink =

@@ -23,52 +23,52 @@
 
 #include <stdlib.h>
 
-static int sync_open(struct tt_trainer *t)
+static int sync_open(struct train_rank *t)
 {
-	struct tt_ps *ps;
+	struct train_ps *ps;
 
-	if (t->leaves.kind == TT_CANONICAL_FIXED64)
-		return tt_train_fail(TT_TRAIN_USAGE,
+	if (t->leaves.kind == TRAIN_CANONICAL_FIXED64)
+		return train_fail(TRAIN_USAGE,
 			"--canonical fixed64: ps-sync adds up floats; use tree or chain");
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = ps;
-	return tt_ps_open(t, ps, (struct tt_ps_rule){ .sync = true });
+	return train_ps_open(t, ps, (struct train_ps_rule){ .sync = true });
 }
 
-static void sync_close(struct tt_trainer *t)
+static void sync_close(struct train_rank *t)
 {
-	tt_ps_close(t, t->strategy_state);
+	train_ps_close(t, t->strategy_state);
 	free(t->strategy_state);
 }
 
-static int sync_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int sync_step(struct train_rank *t, const struct train_batch *batch)
 {
-	int rc = tt_gradient(t, batch, NULL);
+	int rc = train_gradient(t, batch, NULL);
 
 	if (!rc)
-		rc = tt_ps_push(t, t->strategy_state, t->wire, t->sum.nodes, t->sum.stride);
-	return rc ? rc : tt_ps_pull(t, t->strategy_state);
+		rc = train_ps_push(t, t->strategy_state, t->wire, t->sum.nodes, t->sum.stride);
+	return rc ? rc : train_ps_pull(t, t->strategy_state);
 }
 
-static int sync_settle(struct tt_trainer *t, bool last)
+static int sync_settle(struct train_rank *t, bool last)
 {
-	return last ? tt_ps_settle(t, t->strategy_state, last) : TT_TRAIN_OK;
+	return last ? train_ps_settle(t, t->strategy_state, last) : TRAIN_OK;
 }
 
-static int sync_serve(struct tt_trainer *t) { return tt_server_run(t, t->strategy_state); }
-static void sync_tell(const struct tt_trainer *t) { tt_ps_tell(t->strategy_state); }
+static int sync_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
+static void sync_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
 
-static int sync_state(struct tt_trainer *t, float *host)
+static int sync_state(struct train_rank *t, float *host)
 {
-	return tt_ps_state(t, t->strategy_state, host);
+	return train_ps_state(t, t->strategy_state, host);
 }
 
-const struct tt_strategy_ops tt_strategy_ps_sync = {
+const struct train_strategy_ops train_strategy_ps_sync = {
 	.name = "ps-sync",
 	.help = "--ps servers wait for all workers, add up, descend",
-	.optimizer = TT_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
 	.leaves = true,
 	.no_shrink =
 		"ps-sync's servers wait for every worker; use mirrored, which has the same bits "

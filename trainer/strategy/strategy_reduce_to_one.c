@@ -18,59 +18,59 @@
 
 #include <stdlib.h>
 
-static int rto_open(struct tt_trainer *t)
+static int rto_open(struct train_rank *t)
 {
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	struct tt_pile *pile = calloc(1, sizeof(*pile));
+	struct train_pile *pile = calloc(1, sizeof(*pile));
 	int rc;
 
 	if (!pile)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = pile;
-	rc = tt_pile_open(t, pile, most < t->floats ? most : t->floats);
-	return rc ? rc : tt_parameters_share(t);
+	rc = train_pile_open(t, pile, most < t->floats ? most : t->floats);
+	return rc ? rc : train_parameters_share(t);
 }
 
-static void rto_close(struct tt_trainer *t)
+static void rto_close(struct train_rank *t)
 {
-	tt_pile_close(t->strategy_state);
+	train_pile_close(t->strategy_state);
 	free(t->strategy_state);
 }
 
-static int one_pack(struct tt_trainer *t, struct tt_pile *pile, int root)
+static int one_pack(struct train_rank *t, struct train_pile *pile, int root)
 {
-	int rc = tt_pile_gather(t, pile, root, 0, t->nranks);
+	int rc = train_pile_gather(t, pile, root, 0, t->nranks);
 
 	if (!rc && t->rank == root)
-		rc = tt_pile_store(t, pile);
+		rc = train_pile_store(t, pile);
 	if (rc)
 		return rc;
-	return tt_library(tuttiBcast(t->wire + pile->from, pile->count, tuttiFloat32, root, t->comm,
+	return train_library(tuttiBcast(t->wire + pile->from, pile->count, tuttiFloat32, root, t->comm,
 				     NULL),
 			  t->comm);
 }
 
-static int rto_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int rto_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct tt_pile *pile = t->strategy_state;
+	struct train_pile *pile = t->strategy_state;
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	int rc = tt_gradient(t, batch, NULL);
-	uint64_t waits = tt_time_ns();
+	int rc = train_gradient(t, batch, NULL);
+	uint64_t waits = train_time_ns();
 
 	if (!rc)
-		rc = tt_pile_begin(t);
+		rc = train_pile_begin(t);
 	for (size_t pack = 0; pack * most < t->floats && !rc; pack++) {
 		pile->from = pack * most;
 		pile->count = t->floats - pile->from < most ? t->floats - pile->from : most;
 		rc = one_pack(t, pile, (int)(pack % (size_t)t->nranks));
 	}
-	tt_exposed(t, waits);
+	train_exposed(t, waits);
 	if (!rc)
-		tt_descend(t, t->leaves.batch);
+		train_descend(t, t->leaves.batch);
 	return rc;
 }
 
-const struct tt_strategy_ops tt_strategy_reduce_to_one = {
+const struct train_strategy_ops train_strategy_reduce_to_one = {
 	.name = "reduce-to-one",
 	.help = "one rank adds up, in rank order, and hands the sum out",
 	.leaves = true,

@@ -26,7 +26,7 @@
 #include <string.h>
 
 struct spare {
-	struct tt_spare_state state; /* of rank 0, for those who lost results */
+	struct train_spare_state state; /* of rank 0, for those who lost results */
 	float *total;
 	uint64_t applied;            /* the newest result that the parameters have seen */
 	uint64_t aside;              /* of t->comm: no steps, and steps before it */
@@ -37,25 +37,25 @@ struct spare {
 	uint64_t lines;              /* of replay, read so far */
 };
 
-static int learn_names(struct tt_trainer *t, struct spare *s)
+static int learn_names(struct train_rank *t, struct spare *s)
 {
 	int32_t own = t->world_rank;
 
-	return tt_library(tuttiAllGather(&own, s->who, 1, tuttiInt32, t->comm, NULL), t->comm);
+	return train_library(tuttiAllGather(&own, s->who, 1, tuttiInt32, t->comm, NULL), t->comm);
 }
 
-static int spare_open(struct tt_trainer *t)
+static int spare_open(struct train_rank *t)
 {
-	const struct tt_config *c = t->config;
+	const struct train_config *c = t->config;
 	struct spare *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for a strategy");
+		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = s;
 	s->k = c->k ? c->k : t->nranks - t->nranks / 10;
 	if (s->k > t->nranks)
-		return tt_train_fail(TT_TRAIN_USAGE,
+		return train_fail(TRAIN_USAGE,
 				     "--k %d: there are only %d ranks; use at most that", (int)s->k,
 				     t->nranks);
 	s->aside = -t->first_step;
@@ -63,26 +63,26 @@ static int spare_open(struct tt_trainer *t)
 	s->in_time = calloc((size_t)t->nranks, sizeof(*s->in_time));
 	s->who = calloc((size_t)t->nranks, sizeof(*s->who));
 	if (!s->total || !s->in_time || !s->who)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %zu gradients", t->floats);
+		return train_fail(TRAIN_FAILED, "no memory for %zu gradients", t->floats);
 	if (c->record && t->rank == 0 && !(s->record = fopen(c->record, "we")))
-		return tt_train_fail(TT_TRAIN_USAGE, "--record %s: %m", c->record);
+		return train_fail(TRAIN_USAGE, "--record %s: %m", c->record);
 	if (c->replay && !(s->replay = fopen(c->replay, "re")))
-		return tt_train_fail(TT_TRAIN_USAGE, "--replay %s: %m", c->replay);
+		return train_fail(TRAIN_USAGE, "--replay %s: %m", c->replay);
 	if (s->record)
-		tt_record_head(s->record, t, t->nranks);
-	if (s->replay && (rc = tt_replay_head(s->replay, c->replay, t, t->nranks)))
+		train_record_head(s->record, t, t->nranks);
+	if (s->replay && (rc = train_replay_head(s->replay, c->replay, t, t->nranks)))
 		return rc;
-	rc = tt_parameters_share(t);
+	rc = train_parameters_share(t);
 	if (!rc)
 		rc = learn_names(t, s);
-	return rc ? rc : tt_spare_state_open(&s->state, t);
+	return rc ? rc : train_spare_state_open(&s->state, t);
 }
 
-static void spare_close(struct tt_trainer *t)
+static void spare_close(struct train_rank *t)
 {
 	struct spare *s = t->strategy_state;
 
-	tt_spare_state_close(&s->state);
+	train_spare_state_close(&s->state);
 	if (s->record)
 		fclose(s->record);
 	if (s->replay)
@@ -95,7 +95,7 @@ static void spare_close(struct tt_trainer *t)
 
 static bool is_in(const uint64_t *mask, int rank) { return mask[rank / 64] >> rank % 64 & 1; }
 
-static void log_masks(struct tt_trainer *t, struct spare *s, const tuttiQuorum_t *q)
+static void log_masks(struct train_rank *t, struct spare *s, const tuttiQuorum_t *q)
 {
 	for (int r = 0; r < t->nranks; r++)
 		s->in_time[s->who[r]] += is_in(q->mask, r);
@@ -109,46 +109,46 @@ static void log_masks(struct tt_trainer *t, struct spare *s, const tuttiQuorum_t
 }
 
 /* The parameters see one more result. */
-static void apply(struct tt_trainer *t, struct spare *s, const tuttiQuorum_t *q, size_t rows)
+static void apply(struct train_rank *t, struct spare *s, const tuttiQuorum_t *q, size_t rows)
 {
 	size_t samples = t->leaves.batch * (size_t)q->count / (size_t)t->nranks;
 	float *tail = s->total + t->model.parameters;
 
 	samples = samples ? samples : 1;
 	log_masks(t, s, q);
-	tt_spare_state_lock(&s->state);
+	train_spare_state_lock(&s->state);
 	memcpy(t->wire, s->total, t->floats * sizeof(*s->total));
-	tt_descend(t, samples);
+	train_descend(t, samples);
 	s->applied = q->sequence;
 	s->state.version = s->applied;
-	tt_spare_state_unlock(&s->state);
+	train_spare_state_unlock(&s->state);
 	/* the tail is told as if it were of this rank's rows */
-	t->wire[t->model.parameters + TT_TAIL_LOSS] *= (float)rows / (float)samples;
-	t->stopping |= tail[TT_TAIL_STOP] > 0.0f;
+	t->wire[t->model.parameters + TRAIN_TAIL_LOSS] *= (float)rows / (float)samples;
+	t->stopping |= tail[TRAIN_TAIL_STOP] > 0.0f;
 	t->step = s->applied - s->aside;
 }
 
 /* One operation: gives `mine`, or nothing, and takes a result. */
-static int meet(struct tt_trainer *t, struct spare *s, const float *mine, int k, tuttiQuorum_t *q)
+static int meet(struct train_rank *t, struct spare *s, const float *mine, int k, tuttiQuorum_t *q)
 {
 	*q = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
 	q->every = 1;
-	return tt_library(tuttiAllReduceQuorum(mine, s->total, t->floats, tuttiFloat32, tuttiSum, k,
+	return train_library(tuttiAllReduceQuorum(mine, s->total, t->floats, tuttiFloat32, tuttiSum, k,
 					       0, t->comm, NULL, q),
 			  t->comm);
 }
 
 /* Results that this rank has not seen are there: takes them one by one, and past those that a
  * copied state has in it, or the next call would be given one of them. */
-static int catch_up(struct tt_trainer *t, struct spare *s, tuttiQuorum_t *q, size_t rows)
+static int catch_up(struct train_rank *t, struct spare *s, tuttiQuorum_t *q, size_t rows)
 {
 	for (;;) {
-		int rc = TT_TRAIN_OK;
+		int rc = TRAIN_OK;
 
 		if (q->sequence == s->applied + 1)
 			apply(t, s, q, rows);
 		else if (q->sequence > s->applied + 1) {
-			rc = tt_spare_state_fetch(&s->state, t, q->sequence, &s->applied);
+			rc = train_spare_state_fetch(&s->state, t, q->sequence, &s->applied);
 			t->step = s->applied - s->aside;
 		}
 		if (rc || (s->applied >= q->newest && q->sequence >= s->applied))
@@ -161,7 +161,7 @@ static int catch_up(struct tt_trainer *t, struct spare *s, tuttiQuorum_t *q, siz
 
 /* --replay: was this rank in time in the step that comes next? *ret_k: how many were. A rank that
  * caught up has gone past lines. */
-static bool was_in_time(struct tt_trainer *t, struct spare *s, int *ret_k)
+static bool was_in_time(struct train_rank *t, struct spare *s, int *ret_k)
 {
 	uint64_t line = s->applied - s->aside - t->first_step + 1;
 	bool found = true;
@@ -180,24 +180,24 @@ static bool was_in_time(struct tt_trainer *t, struct spare *s, int *ret_k)
 	return found;
 }
 
-static int spare_step(struct tt_trainer *t, const struct tt_batch *batch)
+static int spare_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct spare *s = t->strategy_state;
-	int k = (int)s->k, rc = tt_gradient(t, batch, NULL);
+	int k = (int)s->k, rc = train_gradient(t, batch, NULL);
 	bool in_time = was_in_time(t, s, &k);
-	uint64_t waits = tt_time_ns();
+	uint64_t waits = train_time_ns();
 	tuttiQuorum_t q;
 
 	if (!rc)
 		rc = meet(t, s, in_time ? t->wire : NULL, k, &q);
 	if (!rc)
 		rc = catch_up(t, s, &q, batch->rows);
-	tt_exposed(t, waits);
+	train_exposed(t, waits);
 	return rc;
 }
 
 /* Those that are left: a communicator of their own, whose operations count from 1. */
-static int begin_again(struct tt_trainer *t, struct spare *s)
+static int begin_again(struct train_rank *t, struct spare *s)
 {
 	int rc;
 
@@ -205,55 +205,55 @@ static int begin_again(struct tt_trainer *t, struct spare *s)
 	s->applied = 0;
 	s->k = s->k < t->nranks ? s->k : t->nranks;
 	rc = learn_names(t, s);
-	return rc ? rc : tt_spare_state_open(&s->state, t);
+	return rc ? rc : train_spare_state_open(&s->state, t);
 }
 
 /* All who are alive meet, and learn from the mask who is not:
  * those go on in a communicator of their own. */
-static int spare_settle(struct tt_trainer *t, bool last)
+static int spare_settle(struct train_rank *t, bool last)
 {
 	struct spare *s = t->strategy_state;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	float here = 1.0f, all;
-	int rc = tt_library(tuttiAllReduceQuorum(&here, &all, 1, tuttiFloat32, tuttiSum, t->nranks,
+	int rc = train_library(tuttiAllReduceQuorum(&here, &all, 1, tuttiFloat32, tuttiSum, t->nranks,
 						 0, t->comm, NULL, &q),
 			    t->comm);
 
 	if (rc)
 		return rc;
 	if (last && s->record && (fflush(s->record) || ferror(s->record)))
-		return tt_train_fail(TT_TRAIN_FAILED,
+		return train_fail(TRAIN_FAILED,
 				     "--record %s: cannot be written to its end: %m",
 				     t->config->record);
 	s->aside++;
-	tt_spare_state_lock(&s->state);
+	train_spare_state_lock(&s->state);
 	s->state.version = ++s->applied;
-	tt_spare_state_unlock(&s->state);
+	train_spare_state_unlock(&s->state);
 	if (q.count == t->nranks)
-		return TT_TRAIN_OK;
-	tt_spare_state_close(&s->state);
-	rc = tt_regroup(t);
+		return TRAIN_OK;
+	train_spare_state_close(&s->state);
+	rc = train_regroup(t);
 	return rc ? rc : begin_again(t, s);
 }
 
 /* Rank 0, which added up, died: those that are left go on
  * from the newest total that any of them has. */
-static int spare_rejoin(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+static int spare_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct spare *s = t->strategy_state;
 	uint64_t seen = s->applied - s->aside;
 	int rc;
 
 	(void)done;
-	tt_spare_state_close(&s->state);
-	rc = tt_regroup(t);
+	train_spare_state_close(&s->state);
+	rc = train_regroup(t);
 	if (!rc)
-		rc = tt_catch_up(t, seen, &t->step);
+		rc = train_catch_up(t, seen, &t->step);
 	*ret_done = t->step;
 	return rc ? rc : begin_again(t, s);
 }
 
-static void spare_tell(const struct tt_trainer *t)
+static void spare_tell(const struct train_rank *t)
 {
 	const struct spare *s = t->strategy_state;
 
@@ -263,7 +263,7 @@ static void spare_tell(const struct tt_trainer *t)
 	printf("],\"copied_state\":%" PRIu64 ",", s->state.given);
 }
 
-const struct tt_strategy_ops tt_strategy_spare = {
+const struct train_strategy_ops train_strategy_spare = {
 	.name = "spare",
 	.help = "the first --k gradients that come make a step",
 	.own_pace = true,

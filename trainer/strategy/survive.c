@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool tt_can_survive(tuttiComm_t comm)
+bool train_can_survive(tuttiComm_t comm)
 {
 	tuttiResult_t broken = tuttiSuccess;
 	int nranks = 0;
@@ -26,14 +26,14 @@ bool tt_can_survive(tuttiComm_t comm)
 	return false;
 }
 
-int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
+int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 {
 	tuttiComm_t left, old = NULL;
 	int rc;
 
 	/* the old one stays until all are through: it answers those whom a death kept behind */
 	do {
-		rc = tt_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
+		rc = train_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
 				*comm);
 		if (old)
 			tuttiCommDestroy(old);
@@ -41,48 +41,48 @@ int tt_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 			return rc;
 		old = *comm;
 		*comm = left;
-		rc = tt_library(tuttiBarrier(left, NULL), left);
-	} while (rc && tt_can_survive(left));
+		rc = train_library(tuttiBarrier(left, NULL), left);
+	} while (rc && train_can_survive(left));
 	tuttiCommDestroy(old);
 	if (rc)
 		return rc;
-	rc = tt_library(tuttiCommUserRank(left, ret_rank), left);
-	return rc ? rc : tt_library(tuttiCommCount(left, ret_nranks), left);
+	rc = train_library(tuttiCommUserRank(left, ret_rank), left);
+	return rc ? rc : train_library(tuttiCommCount(left, ret_nranks), left);
 }
 
-int tt_regroup(struct tt_trainer *t)
+int train_regroup(struct train_rank *t)
 {
 	bool is_world = t->comm == t->world;
-	int rc = tt_shrink(&t->comm, &t->rank, &t->nranks);
+	int rc = train_shrink(&t->comm, &t->rank, &t->nranks);
 
 	if (is_world)
 		t->world = t->comm;
-	return rc ? rc : tt_trainer_share(t);
+	return rc ? rc : train_rank_share(t);
 }
 
-int tt_catch_up(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
 	int best = 0, rc;
 
 	if (!all)
-		return tt_train_fail(TT_TRAIN_FAILED, "no memory for %d ranks", t->nranks);
-	rc = tt_library(tuttiAllGather(&done, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+		return train_fail(TRAIN_FAILED, "no memory for %d ranks", t->nranks);
+	rc = train_library(tuttiAllGather(&done, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks; r++)
 		best = all[r] > all[best] ? r : best;
 	*ret_done = all[best];
 	free(all);
-	return rc ? rc : tt_parameters_share_from(t, best);
+	return rc ? rc : train_parameters_share_from(t, best);
 }
 
-int tt_survive(struct tt_trainer *t, uint64_t done, uint64_t *ret_done)
+int train_survive(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	int before = t->nranks, rc;
 
 	if (t->strategy->rejoin)
 		rc = t->strategy->rejoin(t, done, ret_done);
-	else if (!(rc = tt_regroup(t)))
-		rc = tt_catch_up(t, done, ret_done);
+	else if (!(rc = train_regroup(t)))
+		rc = train_catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)
 		printf("step %" PRIu64 "  %d of %d ranks died; %d go on\n", *ret_done + 1,
 		       before - t->nranks, before, t->nranks);

@@ -44,7 +44,7 @@ static void shm_close(struct tt_endpoint *base)
 	for (int i = 0; i < ep->segment.nlocal * ep->segment.nchannels && ep->links; i++)
 		free(ep->links[i]);
 	free(ep->links);
-	tt_shm_reach_close(ep);
+	tt_shm_single_copy_close(ep);
 	free(ep->mapped);
 	tt_shm_segment_close(&ep->segment);
 	free(ep);
@@ -196,8 +196,8 @@ const struct tt_transport tt_shm = {
 	.commit = tt_shm_commit,
 	.peek = tt_shm_peek,
 	.release = tt_shm_release,
-	.cast = tt_shm_cast,
-	.seen = tt_shm_seen,
+	.cast = tt_shm_post_slot,
+	.seen = tt_shm_poll_slot,
 	.offer = tt_shm_offer,
 	.offered = tt_shm_offered,
 	.leave = tt_shm_leave,

@@ -2,7 +2,7 @@
  * shm_layout.c - where what lies in the memory that ranks of
  * one host share, and that memory stands behind it
  *
- * In this order: the header with a bell for every rank, the boards, the pages of large casts, the
+ * In this order: the header with a bell for every rank, the boards, the pages of large slot_posts, the
  * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).
  */
 #include <errno.h>
@@ -26,21 +26,21 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->boards_at =
 		up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
 	s->pages_at =
-		up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_board), TT_SHM_PAGE);
+		up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area), TT_SHM_PAGE);
 	s->rings_at = s->pages_at +
-		      (s->nlocal <= TT_CAST_RANKS ? (size_t)s->nlocal * 2 * TT_CAST_BYTES : 0);
+		      (s->nlocal <= TT_SLOT_RANKS ? (size_t)s->nlocal * 2 * TT_SLOT_BYTES : 0);
 	s->bytes = s->rings_at +
 		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
 
-struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *s, int place)
+struct tt_shm_slot_area *tt_shm_segment_slots(const struct tt_shm_segment *s, int place)
 {
-	return (struct tt_shm_board *)((char *)s->header + s->boards_at) + place;
+	return (struct tt_shm_slot_area *)((char *)s->header + s->boards_at) + place;
 }
 
 void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t number)
 {
-	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_CAST_BYTES;
+	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_SLOT_BYTES;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,

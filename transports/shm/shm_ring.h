@@ -67,24 +67,24 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 void tt_shm_release(struct tt_link *link);
 
 /* shm_slots.c: the members with these names. */
-void tt_shm_cast(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+void tt_shm_post_slot(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		 uint32_t stamp);
-int tt_shm_seen(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+int tt_shm_poll_slot(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		const void **ret_data);
 
 /* shm_single_copy.c: the members with these names, and the end. */
-void tt_shm_offer(struct tt_endpoint *ep, const struct tt_remote *mine, uint64_t number,
+void tt_shm_offer(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp);
 int tt_shm_offered(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
-		   struct tt_remote *ret);
+		   struct tt_peer_memory *ret);
 void tt_shm_leave(struct tt_endpoint *ep, uint64_t number);
 bool tt_shm_left(struct tt_endpoint *ep, int peer, uint64_t number);
-void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_remote *ret);
-bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_remote *remote);
-const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_remote *remote,
+void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_peer_memory *ret);
+bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
+const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 		      size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
-void tt_shm_reach_close(struct tt_shm_ep *ep);
+void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 
 /* Wake whoever dozes in the group. */
 void tt_shm_wake_all(struct tt_shm_segment *segment);

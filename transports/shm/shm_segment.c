@@ -308,7 +308,7 @@ static int meet(struct meeting *m, struct tt_shm_segment *s)
 	else if (ok)
 		ok = done(m, join(m, s), "joining the segment");
 	if (ok)
-		tt_shm_reach_introduce(s, m->world->crowded);
+		tt_shm_single_copy_introduce(s, m->world->crowded);
 	return agree(m, ok);
 }
 

@@ -60,16 +60,16 @@ struct tt_shm_bell {
 };
 
 /* What a rank tells all others at once; see shm_slots.c. Written by the rank. */
-struct tt_shm_cast_line {
-	alignas(TT_LINE) uint8_t payload[TT_CAST_LINE];
+struct tt_shm_slot_line {
+	alignas(TT_LINE) uint8_t payload[TT_SLOT_LINE];
 	_Atomic uint64_t flag;
 };
-struct tt_shm_board {
-	alignas(TT_APART) struct tt_shm_cast_line notice[2][TT_CAST_SMALL / TT_CAST_LINE];
-	alignas(TT_APART) struct tt_shm_cast_line offer;
+struct tt_shm_slot_area {
+	alignas(TT_APART) struct tt_shm_slot_line notice[2][TT_SLOT_SMALL / TT_SLOT_LINE];
+	alignas(TT_APART) struct tt_shm_slot_line offer;
 	alignas(TT_APART) _Atomic uint64_t left;       /* the last call whose offers it has read */
 };
-_Static_assert(sizeof(struct tt_shm_cast_line) == TT_LINE, "layout");
+_Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 
 struct tt_shm_header {
 	uint32_t magic, version;
@@ -106,7 +106,7 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 
 /* shm_layout.c: sizes and places, of a segment of nlocal ranks */
 void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
-struct tt_shm_board *tt_shm_segment_board(const struct tt_shm_segment *segment, int place);
+struct tt_shm_slot_area *tt_shm_segment_slots(const struct tt_shm_segment *segment, int place);
 /* of a cast */
 void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);
 
@@ -121,6 +121,6 @@ struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, in
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
 /* shm_single_copy.c: tell the others how this rank's memory is found. */
-void tt_shm_reach_introduce(struct tt_shm_segment *segment, bool crowded);
+void tt_shm_single_copy_introduce(struct tt_shm_segment *segment, bool crowded);
 
 #endif

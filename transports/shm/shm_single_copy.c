@@ -47,7 +47,7 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
-void tt_shm_reach_introduce(struct tt_shm_segment *s, bool crowded)
+void tt_shm_single_copy_introduce(struct tt_shm_segment *s, bool crowded)
 {
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
 	const uint64_t *nonce = nonce_of_process();
@@ -92,14 +92,14 @@ static bool try_reading(struct tt_shm_ep *ep, int place)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, struct tt_remote *ret)
+void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, struct tt_peer_memory *ret)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_window w;
 	uint64_t offset;
 	int i = 0;
 
-	*ret = (struct tt_remote){ .at = (uintptr_t)p, .place = -1 };
+	*ret = (struct tt_peer_memory){ .at = (uintptr_t)p, .place = -1 };
 	if (!tt_memory_window(p, bytes, &w, &offset))
 		return;
 	while (i < TT_SHM_WINDOWS && ep->shown[i] != w.number)
@@ -116,7 +116,7 @@ void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, stru
 	ret->fd = w.fd;
 }
 
-static struct tt_shm_mapped *mapped_at(struct tt_shm_ep *ep, int peer, const struct tt_remote *r)
+static struct tt_shm_mapped *mapped_at(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
 	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->place];
 }
@@ -128,7 +128,7 @@ static void unmap(struct tt_shm_mapped *m)
 	*m = (struct tt_shm_mapped){ 0 };
 }
 
-static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r)
+static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_mapped *m = mapped_at(ep, peer, r);
 	pid_t pid = ep->segment.header->bells[ep->segment.local_of[peer]].pid;
@@ -154,7 +154,7 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_remote *r
 
 /* ---- the three members ----------------------------------------------------------------------- */
 
-bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_remote *r)
+bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
@@ -162,7 +162,7 @@ bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_remote *r)
 	       try_reading(ep, ep->segment.local_of[peer]);
 }
 
-const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_remote *r, size_t bytes)
+const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;
@@ -188,7 +188,7 @@ int tt_shm_read(struct tt_endpoint *base, int peer, void *to, uint64_t from, siz
 		       base->world->rank, bytes, peer);
 }
 
-void tt_shm_reach_close(struct tt_shm_ep *ep)
+void tt_shm_single_copy_close(struct tt_shm_ep *ep)
 {
 	for (int i = 0; ep->mapped && i < ep->segment.nlocal * TT_SHM_WINDOWS; i++)
 		unmap(&ep->mapped[i]);

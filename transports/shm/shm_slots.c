@@ -10,44 +10,44 @@
  *              what is larger: two transfers in a row
  *
  * All peers read the same lines, so a rank writes once however many there are, and nobody
- * acknowledges: who casts k has seen k-1 of all, and they had read everything of k-2 when they cast
+ * acknowledges: who slot_posts k has seen k-1 of all, and they had read everything of k-2 when they cast
  * that. flag = number and a mix of stamp and length, stored last, as in shm_ring.c.
  */
 #include <string.h>
 
 #include "transports/shm/shm_ring.h"
 
-static struct tt_shm_cast_line *notice(struct tt_shm_segment *s, int place, uint64_t number)
+static struct tt_shm_slot_line *notice(struct tt_shm_segment *s, int place, uint64_t number)
 {
-	return tt_shm_segment_board(s, place)->notice[number & 1];
+	return tt_shm_segment_slots(s, place)->notice[number & 1];
 }
 
 /* Lines with a flag. */
 static unsigned lines_of(size_t bytes)
 {
-	return bytes <= TT_CAST_SMALL ? ((unsigned)bytes + TT_CAST_LINE - 1) / TT_CAST_LINE : 1;
+	return bytes <= TT_SLOT_SMALL ? ((unsigned)bytes + TT_SLOT_LINE - 1) / TT_SLOT_LINE : 1;
 }
 
-static void write_lines(struct tt_shm_cast_line *line, const char *from, size_t bytes,
+static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t bytes,
 			uint64_t flag)
 {
-	for (; bytes > TT_CAST_LINE; bytes -= TT_CAST_LINE, from += TT_CAST_LINE, line++) {
-		memcpy(line->payload, from, TT_CAST_LINE);
+	for (; bytes > TT_SLOT_LINE; bytes -= TT_SLOT_LINE, from += TT_SLOT_LINE, line++) {
+		memcpy(line->payload, from, TT_SLOT_LINE);
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
 	memcpy(line->payload, from, bytes);
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
+void tt_shm_post_slot(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
 		 uint32_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_cast_line *line = notice(s, s->me, number);
+	struct tt_shm_slot_line *line = notice(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
-	base->cast_bytes += bytes;
-	if (bytes <= TT_CAST_SMALL) {
+	base->slot_bytes += bytes;
+	if (bytes <= TT_SLOT_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {
 		memcpy(tt_shm_segment_page(s, s->me, number), data, bytes);
@@ -56,11 +56,11 @@ void tt_shm_cast(struct tt_endpoint *base, const void *data, size_t bytes, uint6
 	tt_shm_wake_all(s);
 }
 
-int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+int tt_shm_poll_slot(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		const void **ret_data)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_cast_line *line = notice(s, s->local_of[peer], number);
+	struct tt_shm_slot_line *line = notice(s, s->local_of[peer], number);
 	uint64_t expected = tt_shm_flag(number, bytes, stamp), differs = 0, first;
 	unsigned n = lines_of(bytes);
 
@@ -68,7 +68,7 @@ int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t numbe
 	/* all are loaded before anything is decided: transfers overlap */
 	for (unsigned i = 1; i < n; i++)
 		differs |= atomic_load_explicit(&line[i].flag, memory_order_acquire) ^ expected;
-	*ret_data = bytes <= TT_CAST_SMALL ? (void *)line
+	*ret_data = bytes <= TT_SLOT_SMALL ? (void *)line
 					   : tt_shm_segment_page(s, s->local_of[peer], number);
 	if (tt_likely(first == expected))
 		return differs == 0;
@@ -82,16 +82,16 @@ int tt_shm_seen(struct tt_endpoint *base, int peer, size_t bytes, uint64_t numbe
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct tt_remote) <= TT_CAST_LINE, "an offer is one line");
+_Static_assert(sizeof(struct tt_peer_memory) <= TT_SLOT_LINE, "an offer is one line");
 
-static struct tt_shm_board *board_of(struct tt_endpoint *base, int peer)
+static struct tt_shm_slot_area *board_of(struct tt_endpoint *base, int peer)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return tt_shm_segment_board(s, s->local_of[peer]);
+	return tt_shm_segment_slots(s, s->local_of[peer]);
 }
 
-void tt_shm_offer(struct tt_endpoint *base, const struct tt_remote *mine, uint64_t number,
+void tt_shm_offer(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp)
 {
 	write_lines(&board_of(base, base->world->rank)->offer, (const char *)mine, sizeof(*mine),
@@ -100,9 +100,9 @@ void tt_shm_offer(struct tt_endpoint *base, const struct tt_remote *mine, uint64
 }
 
 int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
-		   struct tt_remote *ret)
+		   struct tt_peer_memory *ret)
 {
-	struct tt_shm_cast_line *line = &board_of(base, peer)->offer;
+	struct tt_shm_slot_line *line = &board_of(base, peer)->offer;
 	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
 	uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
 

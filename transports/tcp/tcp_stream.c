@@ -3,7 +3,7 @@
  *
  * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
  * the sender sends, TCP's own flow control holds it back, and the receiver reads exactly one
- * message: head and payload in one system call, the payload straight to where it belongs, never a
+ * message: head and payload in one system call, the payload gdr to where it belongs, never a
  * byte of the message behind it.
  */
 #include <errno.h>

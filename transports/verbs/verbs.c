@@ -25,8 +25,8 @@
 
 static int verbs_probe(char *why, size_t bytes)
 {
-	const struct tt_ib_table *ib = tt_ib_load(why, bytes);
-	struct tt_ib_device **list;
+	const struct tt_verbs_table *ib = tt_verbs_load(why, bytes);
+	struct tt_verbs_takes_device **list;
 	int n = 0;
 
 	if (!ib)
@@ -45,25 +45,25 @@ static int verbs_probe(char *why, size_t bytes)
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
 /* What is on its way still arrives, and the peer learns that nothing more comes. */
-static void say_farewell(struct tt_ib_ep *ep)
+static void say_farewell(struct tt_verbs_ep *ep)
 {
 	uint64_t deadline = tt_deadline_ns(FAREWELL_MS);
 	bool all = false;
 
 	for (uint32_t i = 0; i < ep->nlist && !ep->failed; i++)
-		if (ep->list[i]->stage == TT_IB_READY)
-			tt_ib_farewell(ep->list[i]);
-	while (!all && !ep->failed && tt_now_ns() < deadline && tt_ib_poll(ep) >= 0) {
+		if (ep->list[i]->stage == TT_VERBS_READY)
+			tt_verbs_farewell(ep->list[i]);
+	while (!all && !ep->failed && tt_now_ns() < deadline && tt_verbs_poll(ep) >= 0) {
 		all = true;
 		for (uint32_t i = 0; i < ep->nlist && all; i++)
-			all = ep->list[i]->stage != TT_IB_READY || tt_ib_all_done(ep->list[i]);
+			all = ep->list[i]->stage != TT_VERBS_READY || tt_verbs_all_done(ep->list[i]);
 		sched_yield();
 	}
 }
 
 static void verbs_close(struct tt_endpoint *base)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 
 	if (ep->posted)
 		tt_log(TT_LOG_DEBUG,
@@ -75,9 +75,9 @@ static void verbs_close(struct tt_endpoint *base)
 		       (unsigned long long)ep->registrations, (unsigned long long)ep->dmabufs);
 	say_farewell(ep);
 	for (uint32_t i = 0; i < ep->nlist; i++)
-		tt_ib_queue_free(ep->list[i]);
-	tt_ib_cache_close(ep);
-	tt_ib_close_rails(ep);
+		tt_verbs_queue_free(ep->list[i]);
+	tt_verbs_rcache_close(ep);
+	tt_verbs_close_rails(ep);
 	if (ep->bell >= 0)
 		close(ep->bell);
 	free(ep->list);
@@ -88,10 +88,10 @@ static void verbs_close(struct tt_endpoint *base)
 	free(ep);
 }
 
-static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
+static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_ep)
 {
 	size_t nlinks = (size_t)world->nranks * (size_t)world->nchannels;
-	struct tt_ib_ep *ep = calloc(1, sizeof(*ep));
+	struct tt_verbs_ep *ep = calloc(1, sizeof(*ep));
 
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for verbs' endpoint", world->rank);
@@ -109,40 +109,40 @@ static int make_endpoint(const struct tt_world *world, struct tt_ib_ep **ret_ep)
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
 	}
-	tt_ib_cache_open(ep);
+	tt_verbs_rcache_open(ep);
 	*ret_ep = ep;
 	return 0;
 }
 
 /* The rails of this rank as the others see them.
  * Without any, the reason is this thread's sentence. */
-static int open_rails(struct tt_ib_ep *ep, struct tt_ib_card *card)
+static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *card)
 {
 	char why[256];
 	int rc;
 
-	ep->ib = tt_ib_load(why, sizeof(why));
-	rc = ep->ib ? tt_ib_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
+	ep->ib = tt_verbs_load(why, sizeof(why));
+	rc = ep->ib ? tt_verbs_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
 	card->usable = rc == 0;
 	card->nrails = (uint8_t)ep->nrails;
-	card->first = ep->nrails > 1 ? (uint8_t)tt_ib_first_rail(ep) : 0;
+	card->first = ep->nrails > 1 ? (uint8_t)tt_verbs_first_rail(ep) : 0;
 	for (int i = 0; i < ep->nrails; i++) {
 		card->rail[i] = ep->rail[i].card;
 		card->software |= ep->rail[i].software;
 		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %s port %d%s, link layer %s, path MTU %d",
 		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].card.port,
 		       ep->rail[i].software ? " (software)" : "",
-		       ep->rail[i].card.link_layer == TT_IB_LINK_ETHERNET ? "Ethernet"
+		       ep->rail[i].card.link_layer == TT_VERBS_LINK_ETHERNET ? "Ethernet"
 									  : "InfiniBand",
 		       128 << ep->rail[i].card.mtu);
 	}
 	return rc;
 }
 
-int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
-		   struct tt_ib_ep **ret_ep)
+int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *cards,
+		   struct tt_verbs_ep **ret_ep)
 {
-	struct tt_ib_card card = { 0 };
+	struct tt_verbs_record card = { 0 };
 	int rc = make_endpoint(world, ret_ep);
 
 	if (rc)
@@ -153,8 +153,8 @@ int tt_ib_endpoint(const struct tt_world *world, const struct tt_ib_card *cards,
 
 static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
-	struct tt_ib_card card = { 0 };
-	struct tt_ib_ep *ep = NULL;
+	struct tt_verbs_record card = { 0 };
+	struct tt_verbs_ep *ep = NULL;
 	char text[700] = "";
 	int rc = make_endpoint(world, &ep);
 
@@ -164,12 +164,12 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 		snprintf(text, sizeof(text), "%s", tt_error_text());
 	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
 	if (!rc)
-		rc = tt_ib_check_cards(ep);
+		rc = tt_verbs_check_records(ep);
 	if (!rc && !card.usable && world->insist)
 		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s",
 			     world->rank, text);
 	if (!rc)
-		rc = tt_ib_try(ep);
+		rc = tt_verbs_probe(ep);
 	if (rc) {
 		verbs_close(&ep->base);
 		return rc;
@@ -183,17 +183,17 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 
 static bool verbs_reaches(struct tt_endpoint *base, int peer)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-	struct tt_ib_path way[TT_IB_RAILS];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
+	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
 
 	return peer != base->world->rank &&
-	       tt_ib_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]) &&
-	       tt_ib_ways(ep, peer, way) > 0;
+	       tt_verbs_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]) &&
+	       tt_verbs_live_rail_pairs(ep, peer, way) > 0;
 }
 
 static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 {
-	const struct tt_ib_ep *ep = (const struct tt_ib_ep *)base;
+	const struct tt_verbs_ep *ep = (const struct tt_verbs_ep *)base;
 
 	return ep->cards[base->world->rank].software || ep->cards[peer].software;
 }
@@ -202,39 +202,39 @@ static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 
 /* Channels of a pair go over its ways in turn, beginning with the port that its lower rank begins
  * with. */
-static void choose_path(struct tt_ib_link *l)
+static void choose_path(struct tt_verbs_link *l)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	int me = ep->base.world->rank, peer = l->base.peer;
-	struct tt_ib_path way[TT_IB_RAILS];
-	const struct tt_ib_port_card *mine, *theirs;
-	char a[TT_IB_GID_TEXT], b[TT_IB_GID_TEXT];
+	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
+	const struct tt_verbs_port_record *mine, *theirs;
+	char a[TT_VERBS_GID_TEXT], b[TT_VERBS_GID_TEXT];
 	const char *kind = "InfiniBand";
 
-	way[0] = way[tt_ib_path_of(ep, peer, l->base.channel, way)];
+	way[0] = way[tt_verbs_rail_pair_of(ep, peer, l->base.channel, way)];
 	mine = &ep->cards[me].rail[me < peer ? way[0].low : way[0].high];
 	theirs = &ep->cards[peer].rail[me < peer ? way[0].high : way[0].low];
 	l->rail = &ep->rail[mine - ep->cards[me].rail];
-	l->global = mine->link_layer == TT_IB_LINK_ETHERNET || mine->grh || theirs->grh;
+	l->global = mine->link_layer == TT_VERBS_LINK_ETHERNET || mine->grh || theirs->grh;
 	if (me < peer)
-		tt_ib_choose_gids(mine, theirs, &l->mine, &l->theirs);
+		tt_verbs_choose_gids(mine, theirs, &l->mine, &l->theirs);
 	else
-		tt_ib_choose_gids(theirs, mine, &l->theirs, &l->mine);
-	if (l->mine.type == TT_IB_GID_ROCE2)
+		tt_verbs_choose_gids(theirs, mine, &l->theirs, &l->mine);
+	if (l->mine.type == TT_VERBS_GID_ROCE2)
 		kind = "RoCE v2";
-	else if (l->mine.type == TT_IB_GID_ROCE1)
+	else if (l->mine.type == TT_VERBS_GID_ROCE1)
 		kind = "RoCE v1";
 	tt_log(TT_LOG_DEBUG,
 	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
 	       peer, l->base.channel, l->rail->name, l->rail->card.port, l->mine.index,
-	       tt_ib_gid_text(l->mine.gid, a), l->theirs.index, tt_ib_gid_text(l->theirs.gid, b),
+	       tt_verbs_gid_text(l->mine.gid, a), l->theirs.index, tt_verbs_gid_text(l->theirs.gid, b),
 	       kind);
 }
 
-static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_link **ret_link)
+static int make_link(struct tt_verbs_ep *ep, int peer, int channel, struct tt_verbs_link **ret_link)
 {
-	struct tt_ib_link *l = calloc(1, sizeof(*l));
-	struct tt_ib_path way[TT_IB_RAILS];
+	struct tt_verbs_link *l = calloc(1, sizeof(*l));
+	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
 	int rc;
 
 	if (!l)
@@ -244,12 +244,12 @@ static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_li
 		.t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
-	l->base.ports = tt_ib_ways(ep, peer, way);
+	l->base.ports = tt_verbs_live_rail_pairs(ep, peer, way);
 	l->index = ep->nlist;
 	choose_path(l);
-	rc = tt_ib_queue_make(l);
+	rc = tt_verbs_queue_make(l);
 	if (rc) {
-		tt_ib_queue_free(l);
+		tt_verbs_queue_free(l);
 		return rc;
 	}
 	ep->memory += sizeof(*l);
@@ -260,19 +260,19 @@ static int make_link(struct tt_ib_ep *ep, int peer, int channel, struct tt_ib_li
 
 static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 	const struct tt_world *w = base->world;
-	struct tt_ib_link **l = &ep->links[peer * w->nchannels + channel];
+	struct tt_verbs_link **l = &ep->links[peer * w->nchannels + channel];
 	int rc = 0;
 
 	if (!*l)
 		rc = make_link(ep, peer, channel, l);
-	if (!rc && (*l)->stage == TT_IB_UNDIALLED && w->rank < peer) {
+	if (!rc && (*l)->stage == TT_VERBS_UNCONNECTED && w->rank < peer) {
 		rc = w->dial(w->ctx, peer, channel, &(*l)->fd);
 		if (!rc)
-			rc = tt_ib_greet(*l);
+			rc = tt_verbs_greet(*l);
 		if (!rc)
-			(*l)->stage = TT_IB_GREETING;
+			(*l)->stage = TT_VERBS_GREETING;
 	}
 	if (!rc)
 		*ret_link = &(*l)->base;
@@ -281,30 +281,30 @@ static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct
 
 static int verbs_ready(struct tt_link *base)
 {
-	struct tt_ib_link *l = (struct tt_ib_link *)base;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)base;
 	const struct tt_world *w = base->ep->world;
 	int rc;
 
-	if (tt_likely(l->stage == TT_IB_READY))
+	if (tt_likely(l->stage == TT_VERBS_READY))
 		return 1;
-	if (l->stage == TT_IB_UNDIALLED) {
+	if (l->stage == TT_VERBS_UNCONNECTED) {
 		rc = w->take(w->ctx, base->peer, base->channel, &l->fd);
-		if (rc <= 0 || (rc = tt_ib_greet(l)))
+		if (rc <= 0 || (rc = tt_verbs_greet(l)))
 			return rc;
-		l->stage = TT_IB_GREETING;
+		l->stage = TT_VERBS_GREETING;
 	}
-	return tt_ib_listen(l);
+	return tt_verbs_listen(l);
 }
 
 static int verbs_progress(struct tt_endpoint *base)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-	int moved = tt_ib_poll(ep);
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
+	int moved = tt_verbs_poll(ep);
 
 	if (tt_unlikely(ep->nholding))
-		tt_ib_send_wishes(ep);
+		tt_verbs_send_rtrs(ep);
 	if (tt_unlikely(ep->nowing))
-		tt_ib_pay(ep);
+		tt_verbs_pay(ep);
 	return moved;
 }
 
@@ -312,7 +312,7 @@ static int verbs_progress(struct tt_endpoint *base)
 
 static uint32_t verbs_arm(struct tt_endpoint *base)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 
 	for (int r = 0; r < ep->nrails; r++)
 		for (int q = 0; q < ep->rail[r].ncqs; q++)
@@ -322,10 +322,10 @@ static uint32_t verbs_arm(struct tt_endpoint *base)
 
 static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
-	struct pollfd fds[2 * TT_IB_RAILS + 1];
-	struct tt_ib_cq *cq;
+	struct pollfd fds[2 * TT_VERBS_RAILS + 1];
+	struct tt_verbs_cq *cq;
 	eventfd_t rings;
 	nfds_t n = 0;
 	void *user;
@@ -344,7 +344,7 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 		while (fds[1 + 2 * r].revents & POLLIN &&
 		       !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
 			ep->ib->ack_cq_events(cq, 1);
-	tt_ib_events(ep);
+	tt_verbs_events(ep);
 }
 
 static void verbs_disarm(struct tt_endpoint *base)
@@ -354,12 +354,12 @@ static void verbs_disarm(struct tt_endpoint *base)
 
 static void verbs_wake(struct tt_endpoint *base)
 {
-	eventfd_write(((struct tt_ib_ep *)base)->bell, 1);
+	eventfd_write(((struct tt_verbs_ep *)base)->bell, 1);
 }
 
 static size_t verbs_memory(struct tt_endpoint *base)
 {
-	return atomic_load(&((struct tt_ib_ep *)base)->memory);
+	return atomic_load(&((struct tt_verbs_ep *)base)->memory);
 }
 
 const struct tt_transport tt_verbs = {
@@ -373,18 +373,18 @@ const struct tt_transport tt_verbs = {
 	.emulated = verbs_emulated,
 	.connect = verbs_connect,
 	.ready = verbs_ready,
-	.reserve = tt_ib_reserve,
-	.commit = tt_ib_commit,
-	.peek = tt_ib_peek,
-	.release = tt_ib_release,
-	.lends = tt_ib_lends,
-	.post = tt_ib_post,
-	.expect = tt_ib_expect,
-	.device = tt_ib_device,
-	.abandon = tt_ib_abandon,
+	.reserve = tt_verbs_reserve,
+	.commit = tt_verbs_commit,
+	.peek = tt_verbs_peek,
+	.release = tt_verbs_release,
+	.can_zcopy = tt_verbs_can_zcopy,
+	.post = tt_verbs_post,
+	.expect = tt_verbs_prepost,
+	.device = tt_verbs_takes_device,
+	.abandon = tt_verbs_abandon,
 	.progress = verbs_progress,
-	.fault = tt_ib_fault,
-	.lost = tt_ib_lost,
+	.fault = tt_verbs_fault,
+	.lost = tt_verbs_lost,
 	.arm = verbs_arm,
 	.doze = verbs_doze,
 	.disarm = verbs_disarm,

@@ -12,86 +12,86 @@
 #include <pthread.h>
 #include <stdint.h>
 
-enum { TT_IB_LINK_INFINIBAND = 1, TT_IB_LINK_ETHERNET = 2 };
-enum { TT_IB_PORT_ACTIVE = 4 };
-enum { TT_IB_FORK_DISABLED, TT_IB_FORK_ENABLED, TT_IB_FORK_UNNEEDED };
-enum { TT_IB_GRH_REQUIRED = 1 };       /* flag of a port */
-enum { TT_IB_TRANSPORT = 0 };          /* of a device: InfiniBand or RoCE */
-enum { TT_IB_PKEY_PARTITION = 0x7fff, TT_IB_PKEY_FULL = 0x8000 };
-enum { TT_IB_RC = 2 };
-enum { TT_IB_RESET, TT_IB_INIT, TT_IB_RTR, TT_IB_RTS, TT_IB_ERR = 6 };
-enum { TT_IB_WRITE, TT_IB_WRITE_IMM };
-enum { TT_IB_SIGNALED = 1 << 1, TT_IB_INLINE = 1 << 3 };
-enum { TT_IB_LOCAL_WRITE = 1, TT_IB_REMOTE_WRITE = 2 };
+enum { TT_VERBS_LINK_INFINIBAND = 1, TT_VERBS_LINK_ETHERNET = 2 };
+enum { TT_VERBS_PORT_ACTIVE = 4 };
+enum { TT_VERBS_FORK_DISABLED, TT_VERBS_FORK_ENABLED, TT_VERBS_FORK_UNNEEDED };
+enum { TT_VERBS_GRH_REQUIRED = 1 };       /* flag of a port */
+enum { TT_VERBS_TRANSPORT = 0 };          /* of a device: InfiniBand or RoCE */
+enum { TT_VERBS_PKEY_PARTITION = 0x7fff, TT_VERBS_PKEY_FULL = 0x8000 };
+enum { TT_VERBS_RC = 2 };
+enum { TT_VERBS_RESET, TT_VERBS_INIT, TT_VERBS_RTR, TT_VERBS_RTS, TT_VERBS_ERR = 6 };
+enum { TT_VERBS_WRITE, TT_VERBS_WRITE_IMM };
+enum { TT_VERBS_SIGNALED = 1 << 1, TT_VERBS_INLINE = 1 << 3 };
+enum { TT_VERBS_LOCAL_WRITE = 1, TT_VERBS_REMOTE_WRITE = 2 };
 /* the opcode of a receive that a write with immediate completed */
-enum { TT_IB_WC_IMM = 129 };
-enum { TT_IB_GID_IB, TT_IB_GID_ROCE1, TT_IB_GID_ROCE2 };
+enum { TT_VERBS_WC_IMM = 129 };
+enum { TT_VERBS_GID_IB, TT_VERBS_GID_ROCE1, TT_VERBS_GID_ROCE2 };
 
 enum { /* status of a completion */
-       TT_IB_WC_SUCCESS = 0,
-       TT_IB_WC_LOC_LEN = 1,
-       TT_IB_WC_LOC_QP_OP = 2,
-       TT_IB_WC_LOC_PROT = 4,
-       TT_IB_WC_FLUSH = 5,
-       TT_IB_WC_BAD_RESP = 7,
-       TT_IB_WC_LOC_ACCESS = 8,
-       TT_IB_WC_REM_INV_REQ = 9,
-       TT_IB_WC_REM_ACCESS = 10,
-       TT_IB_WC_REM_OP = 11,
-       TT_IB_WC_RETRY = 12,
-       TT_IB_WC_RNR_RETRY = 13,
-       TT_IB_WC_REM_ABORT = 16,
-       TT_IB_WC_FATAL = 19,
-       TT_IB_WC_RESP_TIMEOUT = 20,
-       TT_IB_WC_GENERAL = 21
+       TT_VERBS_WC_SUCCESS = 0,
+       TT_VERBS_WC_LOC_LEN = 1,
+       TT_VERBS_WC_LOC_QP_OP = 2,
+       TT_VERBS_WC_LOC_PROT = 4,
+       TT_VERBS_WC_FLUSH = 5,
+       TT_VERBS_WC_BAD_RESP = 7,
+       TT_VERBS_WC_LOC_ACCESS = 8,
+       TT_VERBS_WC_REM_INV_REQ = 9,
+       TT_VERBS_WC_REM_ACCESS = 10,
+       TT_VERBS_WC_REM_OP = 11,
+       TT_VERBS_WC_RETRY = 12,
+       TT_VERBS_WC_RNR_RETRY = 13,
+       TT_VERBS_WC_REM_ABORT = 16,
+       TT_VERBS_WC_FATAL = 19,
+       TT_VERBS_WC_RESP_TIMEOUT = 20,
+       TT_VERBS_WC_GENERAL = 21
 };
 
 enum { /* asynchronous events */
-       TT_IB_EVENT_CQ_ERR = 0,
-       TT_IB_EVENT_QP_FATAL = 1,
-       TT_IB_EVENT_QP_REQ_ERR = 2,
-       TT_IB_EVENT_QP_ACCESS_ERR = 3,
-       TT_IB_EVENT_DEVICE_FATAL = 8,
-       TT_IB_EVENT_PORT_ACTIVE = 9,
-       TT_IB_EVENT_PORT_ERR = 10,
-       TT_IB_EVENT_GID_CHANGE = 18
+       TT_VERBS_EVENT_CQ_ERR = 0,
+       TT_VERBS_EVENT_QP_FATAL = 1,
+       TT_VERBS_EVENT_QP_REQ_ERR = 2,
+       TT_VERBS_EVENT_QP_ACCESS_ERR = 3,
+       TT_VERBS_EVENT_DEVICE_FATAL = 8,
+       TT_VERBS_EVENT_PORT_ACTIVE = 9,
+       TT_VERBS_EVENT_PORT_ERR = 10,
+       TT_VERBS_EVENT_GID_CHANGE = 18
 };
 
-/* which members of tt_ib_qp_attr modify_qp is to look at */
+/* which members of tt_verbs_qp_attr modify_qp is to look at */
 enum {
-       TT_IB_QP_STATE = 1 << 0,
-       TT_IB_QP_ACCESS = 1 << 3,
-       TT_IB_QP_PKEY = 1 << 4,
-       TT_IB_QP_PORT = 1 << 5,
-       TT_IB_QP_AV = 1 << 7,
-       TT_IB_QP_MTU = 1 << 8,
-       TT_IB_QP_TIMEOUT = 1 << 9,
-       TT_IB_QP_RETRIES = 1 << 10,
-       TT_IB_QP_RNR = 1 << 11,
-       TT_IB_QP_RQ_PSN = 1 << 12,
-       TT_IB_QP_READS = 1 << 13,
-       TT_IB_QP_RNR_TIMER = 1 << 15,
-       TT_IB_QP_SQ_PSN = 1 << 16,
-       TT_IB_QP_DEST_READS = 1 << 17,
-       TT_IB_QP_DEST = 1 << 20
+       TT_VERBS_QP_STATE = 1 << 0,
+       TT_VERBS_QP_ACCESS = 1 << 3,
+       TT_VERBS_QP_PKEY = 1 << 4,
+       TT_VERBS_QP_PORT = 1 << 5,
+       TT_VERBS_QP_AV = 1 << 7,
+       TT_VERBS_QP_MTU = 1 << 8,
+       TT_VERBS_QP_TIMEOUT = 1 << 9,
+       TT_VERBS_QP_RETRIES = 1 << 10,
+       TT_VERBS_QP_RNR = 1 << 11,
+       TT_VERBS_QP_RQ_PSN = 1 << 12,
+       TT_VERBS_QP_READS = 1 << 13,
+       TT_VERBS_QP_RNR_TIMER = 1 << 15,
+       TT_VERBS_QP_SQ_PSN = 1 << 16,
+       TT_VERBS_QP_DEST_READS = 1 << 17,
+       TT_VERBS_QP_DEST = 1 << 20
 };
 
 /* more follows; read by its functions only */
-struct tt_ib_device { void *ops[2]; int node_type, transport_type; };
-struct tt_ib_channel { struct tt_ib_context *context; int fd, references; };
-struct tt_ib_pd { struct tt_ib_context *context; uint32_t handle; };
+struct tt_verbs_takes_device { void *ops[2]; int node_type, transport_type; };
+struct tt_verbs_channel { struct tt_verbs_context *context; int fd, references; };
+struct tt_verbs_pd { struct tt_verbs_context *context; uint32_t handle; };
 
-struct tt_ib_mr {
-	struct tt_ib_context *context;
-	struct tt_ib_pd *pd;
+struct tt_verbs_mr {
+	struct tt_verbs_context *context;
+	struct tt_verbs_pd *pd;
 	void *addr;
 	size_t length;
 	uint32_t handle, lkey, rkey;
 };
 
-struct tt_ib_cq {
-	struct tt_ib_context *context;
-	struct tt_ib_channel *channel;
+struct tt_verbs_cq {
+	struct tt_verbs_context *context;
+	struct tt_verbs_channel *channel;
 	void *cq_context;
 	uint32_t handle;
 	int cqe;
@@ -100,11 +100,11 @@ struct tt_ib_cq {
 	uint32_t comp_events, async_events;
 };
 
-struct tt_ib_qp {
-	struct tt_ib_context *context;
+struct tt_verbs_qp {
+	struct tt_verbs_context *context;
 	void *qp_context;
-	struct tt_ib_pd *pd;
-	struct tt_ib_cq *send_cq, *recv_cq;
+	struct tt_verbs_pd *pd;
+	struct tt_verbs_cq *send_cq, *recv_cq;
 	void *srq;
 	uint32_t handle, qp_num;
 	int state, type;
@@ -113,12 +113,12 @@ struct tt_ib_qp {
 	uint32_t events;
 };
 
-struct tt_ib_sge { uint64_t addr; uint32_t length, lkey; };
+struct tt_verbs_sge { uint64_t addr; uint32_t length, lkey; };
 
-struct tt_ib_send_wr {
+struct tt_verbs_send_wr {
 	uint64_t wr_id;
-	struct tt_ib_send_wr *next;
-	struct tt_ib_sge *sg_list;
+	struct tt_verbs_send_wr *next;
+	struct tt_verbs_sge *sg_list;
 	int num_sge, opcode;
 	unsigned send_flags;
 	uint32_t imm_data;                       /* big-endian */
@@ -129,14 +129,14 @@ struct tt_ib_send_wr {
 	uint64_t rest[7];                        /* of operations that are not used here */
 };
 
-struct tt_ib_recv_wr {
+struct tt_verbs_recv_wr {
 	uint64_t wr_id;
-	struct tt_ib_recv_wr *next;
-	struct tt_ib_sge *sg_list;
+	struct tt_verbs_recv_wr *next;
+	struct tt_verbs_sge *sg_list;
 	int num_sge;
 };
 
-struct tt_ib_wc {
+struct tt_verbs_wc {
 	uint64_t wr_id;
 	int status, opcode;
 	uint32_t vendor_err, byte_len;
@@ -147,19 +147,19 @@ struct tt_ib_wc {
 	uint8_t sl, dlid_path_bits;
 };
 
-struct tt_ib_cap {
+struct tt_verbs_cap {
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data;
 };
 
-struct tt_ib_qp_init {
+struct tt_verbs_qp_init {
 	void *qp_context;
-	struct tt_ib_cq *send_cq, *recv_cq;
+	struct tt_verbs_cq *send_cq, *recv_cq;
 	void *srq;
-	struct tt_ib_cap cap;
+	struct tt_verbs_cap cap;
 	int type, sq_sig_all;
 };
 
-struct tt_ib_ah {
+struct tt_verbs_ah {
 	struct {
 		uint8_t dgid[16] __attribute__((aligned(8)));
 		uint32_t flow_label;
@@ -169,19 +169,19 @@ struct tt_ib_ah {
 	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
 };
 
-struct tt_ib_qp_attr {
+struct tt_verbs_qp_attr {
 	int qp_state, cur_qp_state, path_mtu, path_mig_state;
 	uint32_t qkey, rq_psn, sq_psn, dest_qp_num;
 	unsigned access;
-	struct tt_ib_cap cap;
-	struct tt_ib_ah ah, alt_ah;
+	struct tt_verbs_cap cap;
+	struct tt_verbs_ah ah, alt_ah;
 	uint16_t pkey_index, alt_pkey_index;
 	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer,
 		port_num, timeout, retry_cnt, rnr_retry, alt_port_num, alt_timeout;
 	uint32_t rate_limit;
 };
 
-struct tt_ib_port_attr {
+struct tt_verbs_port_attr {
 	int state, max_mtu, active_mtu, gid_tbl_len;
 	uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
 	uint16_t pkey_tbl_len, lid, sm_lid;
@@ -191,7 +191,7 @@ struct tt_ib_port_attr {
 	uint8_t room[64];                        /* newer libraries write further */
 };
 
-struct tt_ib_device_attr {
+struct tt_verbs_device_attr {
 	char fw_ver[64];
 	uint64_t node_guid, sys_image_guid, max_mr_size, page_size_cap;
 	uint32_t vendor_id, vendor_part_id, hw_ver;
@@ -204,29 +204,29 @@ struct tt_ib_device_attr {
 	uint8_t room[64];
 };
 
-struct tt_ib_gid_entry {
+struct tt_verbs_gid_entry {
 	uint8_t gid[16] __attribute__((aligned(8)));
 	uint32_t index, port, type, ifindex;
 };
 
-struct tt_ib_async_event {
+struct tt_verbs_async_event {
 	union { void *object; int port; } element;
 	int type;
 };
 
 /* The functions that verbs.h would have called inline lie in the context.
  * The others are not called by us. */
-struct tt_ib_context {
-	struct tt_ib_device *device;
+struct tt_verbs_context {
+	struct tt_verbs_takes_device *device;
 	struct {
 		void *unused_a[11];
-		int (*poll_cq)(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc);
-		int (*req_notify_cq)(struct tt_ib_cq *cq, int solicited_only);
+		int (*poll_cq)(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);
+		int (*req_notify_cq)(struct tt_verbs_cq *cq, int solicited_only);
 		void *unused_b[12];
-		int (*post_send)(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr,
-				 struct tt_ib_send_wr **bad);
-		int (*post_recv)(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr,
-				 struct tt_ib_recv_wr **bad);
+		int (*post_send)(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr,
+				 struct tt_verbs_send_wr **bad);
+		int (*post_recv)(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr,
+				 struct tt_verbs_recv_wr **bad);
 		void *unused_c[5];
 	} ops;
 	int cmd_fd, async_fd, num_comp_vectors;

@@ -30,7 +30,7 @@ static bool is_software(const char *name)
 				    : !strncmp(name, "rxe", 3) || !strncmp(name, "siw", 3);
 }
 
-static void close_rail(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+static void close_rail(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
 	for (int i = 0; i < rail->ncqs; i++)
 		ep->ib->destroy_cq(rail->cqs[i]);
@@ -44,7 +44,7 @@ static void close_rail(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
 	memset(rail, 0, sizeof(*rail));
 }
 
-void tt_ib_close_rails(struct tt_ib_ep *ep)
+void tt_verbs_close_rails(struct tt_verbs_ep *ep)
 {
 	while (ep->nrails > 0)
 		close_rail(ep, &ep->rail[--ep->nrails]);
@@ -53,17 +53,17 @@ void tt_ib_close_rails(struct tt_ib_ep *ep)
 /* Links that share a completion queue: not more than there can be, since its memory is locked. */
 static int links_of_one(const struct tt_world *w, int max_cqe)
 {
-	int most = max_cqe / TT_IB_LINK_CQES, all = w->nranks * w->nchannels;
+	int most = max_cqe / TT_VERBS_LINK_CQES, all = w->nranks * w->nchannels;
 
 	most = most < 256 ? most : 256;
 	return most < all ? most : all;
 }
 
 /* What every link of a rail needs, and a trial of whether memory can be registered at all. */
-static int furnish(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int max_cqe)
+static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
 {
-	size_t bytes = 2 * tt_ib_ring_bytes(ep->base.world);
-	struct tt_ib_mr *mr;
+	size_t bytes = 2 * tt_verbs_ring_bytes(ep->base.world);
+	struct tt_verbs_mr *mr;
 	void *trial;
 	int rc;
 
@@ -79,7 +79,7 @@ static int furnish(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int max_cqe)
 	trial = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	if (!trial)
 		return tt_fail(TT_SYSTEM, "no memory for %zu bytes of messages", bytes);
-	rc = tt_ib_register(ep, rail, trial, bytes, TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &mr);
+	rc = tt_verbs_register(ep, rail, trial, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
 	if (!rc)
 		ep->ib->dereg_mr(mr);
 	free(trial);
@@ -88,31 +88,31 @@ static int furnish(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int max_cqe)
 
 /* InfiniBand: the first partition of which the port is a full member, or else one that it is in;
  * where partitions are in use, either need not stand first. RoCE has but one. */
-static int choose_pkey(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int n)
+static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n)
 {
-	struct tt_ib_port_card *card = &rail->card;
+	struct tt_verbs_port_record *card = &rail->card;
 
-	for (int i = 0; card->link_layer == TT_IB_LINK_INFINIBAND && i < n; i++) {
+	for (int i = 0; card->link_layer == TT_VERBS_LINK_INFINIBAND && i < n; i++) {
 		uint16_t key = 0;
 
 		if (ep->ib->query_pkey(rail->context, card->port, i, &key) ||
-		    !(ntohs(key) & TT_IB_PKEY_PARTITION))
+		    !(ntohs(key) & TT_VERBS_PKEY_PARTITION))
 			continue;
-		if (card->pkey && !(ntohs(key) & TT_IB_PKEY_FULL))
+		if (card->pkey && !(ntohs(key) & TT_VERBS_PKEY_FULL))
 			continue;
 		rail->pkey_index = (uint16_t)i;
 		card->pkey = ntohs(key);
-		if (card->pkey & TT_IB_PKEY_FULL)
+		if (card->pkey & TT_VERBS_PKEY_FULL)
 			break;
 	}
-	if (card->link_layer == TT_IB_LINK_INFINIBAND && !card->pkey)
+	if (card->link_layer == TT_VERBS_LINK_INFINIBAND && !card->pkey)
 		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the subnet manager's keeper",
 			       rail->name, card->port);
 	return 0;
 }
 
 /* Lanes times what one carries, in units that compare: both are codes, and 2 lanes are 16. */
-uint64_t tt_ib_speed(uint8_t width, uint8_t speed)
+uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 {
 	uint64_t lanes = width == 1    ? 1
 			 : width == 2  ? 4
@@ -125,19 +125,19 @@ uint64_t tt_ib_speed(uint8_t width, uint8_t speed)
 }
 
 /* One port, if it can serve. 1 | 0 it is not active | TT_SYSTEM */
-static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
-		     struct tt_ib_rail *rail)
+static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *device, int port,
+		     struct tt_verbs_rail *rail)
 {
-	const struct tt_ib_settings *set = ep->base.world->ib;
-	struct tt_ib_device_attr attr;
-	struct tt_ib_port_attr at;
+	const struct tt_verbs_settings *set = ep->base.world->ib;
+	struct tt_verbs_device_attr attr;
+	struct tt_verbs_port_attr at;
 	int rc;
 
 	memset(rail, 0, sizeof(*rail));
 	memset(&at, 0, sizeof(at));
 	memset(&attr, 0, sizeof(attr));
 	snprintf(rail->name, sizeof(rail->name), "%s", ep->ib->get_device_name(device));
-	if (device->transport_type != TT_IB_TRANSPORT)
+	if (device->transport_type != TT_VERBS_TRANSPORT)
 		return tt_fail(TT_SYSTEM, "%s is neither InfiniBand nor RoCE (transport type %d)",
 			       rail->name, device->transport_type);
 	rail->software = is_software(rail->name);
@@ -152,16 +152,16 @@ static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
 		return 0;
 	if (ep->ib->query_port(rail->context, (uint8_t)port, &at))
 		return tt_fail(TT_SYSTEM, "%s port %d: query_port: %m", rail->name, port);
-	if (at.state != TT_IB_PORT_ACTIVE)
+	if (at.state != TT_VERBS_PORT_ACTIVE)
 		return 0;
-	rail->card = (struct tt_ib_port_card){ .link_layer = at.link_layer ? at.link_layer
-									   : TT_IB_LINK_INFINIBAND,
+	rail->card = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
+									   : TT_VERBS_LINK_INFINIBAND,
 					       .mtu = (uint8_t)at.active_mtu,
 					       .port = (uint8_t)port,
-					       .grh = at.flags & TT_IB_GRH_REQUIRED,
+					       .grh = at.flags & TT_VERBS_GRH_REQUIRED,
 					       .lid = at.lid };
-	rail->speed = tt_ib_speed(at.active_width, at.active_speed);
-	rc = tt_ib_list_gids(ep, rail, set ? set->gid_index : -1);
+	rail->speed = tt_verbs_speed(at.active_width, at.active_speed);
+	rc = tt_verbs_list_gids(ep, rail, set ? set->gid_index : -1);
 	if (!rc)
 		rc = choose_pkey(ep, rail, at.pkey_tbl_len);
 	if (!rc)
@@ -171,9 +171,9 @@ static int open_port(struct tt_ib_ep *ep, struct tt_ib_device *device, int port,
 
 /* Keep it if it is of the best kind seen so far:
  * a real card before a software one, and the fastest. */
-static void consider(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool named)
+static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool named)
 {
-	const struct tt_ib_rail *best = &ep->rail[0];
+	const struct tt_verbs_rail *best = &ep->rail[0];
 	bool better =
 		ep->nrails && !named &&
 		(rail->software != best->software ? best->software : rail->speed > best->speed);
@@ -181,24 +181,24 @@ static void consider(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool named)
 		ep->nrails && !named && !better && (rail->software || rail->speed < best->speed);
 
 	if (better)
-		tt_ib_close_rails(ep);
-	if (worse || ep->nrails == TT_IB_RAILS)
+		tt_verbs_close_rails(ep);
+	if (worse || ep->nrails == TT_VERBS_RAILS)
 		close_rail(ep, rail);
 	else
 		ep->rail[ep->nrails++] = *rail;
 }
 
-int tt_ib_open_rails(struct tt_ib_ep *ep)
+int tt_verbs_open_rails(struct tt_verbs_ep *ep)
 {
 	const char *names = ep->base.world->ib ? ep->base.world->ib->devices : "";
 	int n = 0, rc = 0, inactive = 0, failed = 0;
-	struct tt_ib_device **list = ep->ib->get_device_list(&n);
+	struct tt_verbs_takes_device **list = ep->ib->get_device_list(&n);
 
 	for (int i = 0; list && i < n; i++)
 		for (int port = 1;
 		     port <= 2 && tt_ifname_chooses(names, ep->ib->get_device_name(list[i]));
 		     port++) {
-			struct tt_ib_rail rail;
+			struct tt_verbs_rail rail;
 
 			rc = open_port(ep, list[i], port, &rail);
 			if (rc == 1)

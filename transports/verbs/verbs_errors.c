@@ -21,35 +21,35 @@
 
 static const struct { int status; const char *cause;
 } causes[] = {
-	{ TT_IB_WC_LOC_LEN, "a length that this card cannot send" },
-	{ TT_IB_WC_LOC_QP_OP,
+	{ TT_VERBS_WC_LOC_LEN, "a length that this card cannot send" },
+	{ TT_VERBS_WC_LOC_QP_OP,
 	  "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
 	  "down" },
-	{ TT_IB_WC_LOC_PROT,
+	{ TT_VERBS_WC_LOC_PROT,
 	  "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
-	{ TT_IB_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
-	{ TT_IB_WC_BAD_RESP, "the peer's card answered with something unexpected" },
-	{ TT_IB_WC_REM_INV_REQ,
+	{ TT_VERBS_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
+	{ TT_VERBS_WC_BAD_RESP, "the peer's card answered with something unexpected" },
+	{ TT_VERBS_WC_REM_INV_REQ,
 	  "the peer had no receive for it, or the message was too long: an error in Tutti" },
-	{ TT_IB_WC_REM_ACCESS,
+	{ TT_VERBS_WC_REM_ACCESS,
 	  "the peer's memory may not be written there: its registration is gone, or an error "
 	  "in Tutti" },
-	{ TT_IB_WC_REM_OP, "the peer's card could not carry it out" },
-	{ TT_IB_WC_RETRY,
+	{ TT_VERBS_WC_REM_OP, "the peer's card could not carry it out" },
+	{ TT_VERBS_WC_RETRY,
 	  "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
 	  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
-	{ TT_IB_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
-	{ TT_IB_WC_REM_ABORT, "the peer's card gave up" },
-	{ TT_IB_WC_FATAL, "the card failed" },
-	{ TT_IB_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
-	{ TT_IB_WC_GENERAL, "the card says no more than that" },
+	{ TT_VERBS_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
+	{ TT_VERBS_WC_REM_ABORT, "the peer's card gave up" },
+	{ TT_VERBS_WC_FATAL, "the card failed" },
+	{ TT_VERBS_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
+	{ TT_VERBS_WC_GENERAL, "the card says no more than that" },
 	{ 0, "no cause is known for this number" },
 };
 
-/* Of what endpoints have failed with: tt_ib_lost looks from another thread. */
+/* Of what endpoints have failed with: tt_verbs_lost looks from another thread. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...)
+int tt_verbs_fail(struct tt_verbs_ep *ep, int code, const char *fmt, ...)
 {
 	va_list args;
 
@@ -61,10 +61,10 @@ int tt_ib_fail(struct tt_ib_ep *ep, int code, const char *fmt, ...)
 		ep->failed = code;
 	}
 	pthread_mutex_unlock(&lock);
-	return tt_ib_failed(ep);
+	return tt_verbs_failed(ep);
 }
 
-int tt_ib_failed(struct tt_ib_ep *ep)
+int tt_verbs_failed(struct tt_verbs_ep *ep)
 {
 	return tt_fail(ep->failed, "%s", ep->text);
 }
@@ -79,21 +79,21 @@ static const char *cause_of(int status)
 }
 
 /* Both ends of a link, in words. */
-static const char *ends(const struct tt_ib_link *l, char text[300])
+static const char *ends(const struct tt_verbs_link *l, char text[300])
 {
-	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
+	char mine[TT_VERBS_GID_TEXT], theirs[TT_VERBS_GID_TEXT];
 
 	snprintf(text, 300,
 		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
-		l->rail->name, l->rail->card.port, l->mine.index, tt_ib_gid_text(l->mine.gid, mine),
-		l->qp->qp_num, l->base.peer, l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs),
+		l->rail->name, l->rail->card.port, l->mine.index, tt_verbs_gid_text(l->mine.gid, mine),
+		l->qp->qp_num, l->base.peer, l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs),
 		l->hello.qpn, l->base.channel);
 	return text;
 }
 
 /* ---- asynchronous events --------------------------------------------------------------------- */
 
-static void port_is(const struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool down)
+static void port_is(const struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool down)
 {
 	bool was = rail->down_ns && !rail->up_ns;
 
@@ -106,14 +106,14 @@ static void port_is(const struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool dow
 	       rail->card.port, down ? "down: messages are repeated for a while" : "up again");
 }
 
-static void card_is_gone(struct tt_ib_ep *ep, const struct tt_ib_rail *rail, const char *how)
+static void card_is_gone(struct tt_verbs_ep *ep, const struct tt_verbs_rail *rail, const char *how)
 {
-	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
+	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
 		   rail->name, how);
 }
 
 /* The link of a queue pair that the card has complained about, in words. */
-static const char *link_of(const struct tt_ib_ep *ep, const void *qp, char text[300])
+static const char *link_of(const struct tt_verbs_ep *ep, const void *qp, char text[300])
 {
 	for (uint32_t i = 0; i < ep->nlist; i++)
 		if (ep->list[i]->qp == qp)
@@ -121,42 +121,42 @@ static const char *link_of(const struct tt_ib_ep *ep, const void *qp, char text[
 	return NULL;
 }
 
-static void judge(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const struct tt_ib_async_event *e)
+static void judge(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const struct tt_verbs_async_event *e)
 {
 	const char *name = ep->ib->event_type_str(e->type), *of = NULL;
 	int me = ep->base.world->rank;
 	char where[300];
 
 	switch (e->type) {
-	case TT_IB_EVENT_PORT_ERR:
-	case TT_IB_EVENT_PORT_ACTIVE:
+	case TT_VERBS_EVENT_PORT_ERR:
+	case TT_VERBS_EVENT_PORT_ACTIVE:
 		if (e->element.port == rail->card.port)
-			port_is(ep, rail, e->type == TT_IB_EVENT_PORT_ERR);
+			port_is(ep, rail, e->type == TT_VERBS_EVENT_PORT_ERR);
 		return;
-	case TT_IB_EVENT_DEVICE_FATAL:
+	case TT_VERBS_EVENT_DEVICE_FATAL:
 		if (rail->nlinks) {
 			card_is_gone(ep, rail, name);
 			return;
 		}
 		break;
-	case TT_IB_EVENT_QP_FATAL:
-	case TT_IB_EVENT_QP_REQ_ERR:
-	case TT_IB_EVENT_QP_ACCESS_ERR:
+	case TT_VERBS_EVENT_QP_FATAL:
+	case TT_VERBS_EVENT_QP_REQ_ERR:
+	case TT_VERBS_EVENT_QP_ACCESS_ERR:
 		of = link_of(ep, e->element.object, where);
 		/* fall through */
-	case TT_IB_EVENT_CQ_ERR:
-		tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me,
+	case TT_VERBS_EVENT_CQ_ERR:
+		tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me,
 			   of ? of : rail->name, name);
 		return;
 	}
 	tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
 }
 
-int tt_ib_events(struct tt_ib_ep *ep)
+int tt_verbs_events(struct tt_verbs_ep *ep)
 {
 	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++) {
 		struct pollfd fd = { .fd = ep->rail[r].context->async_fd, .events = POLLIN };
-		struct tt_ib_async_event e;
+		struct tt_verbs_async_event e;
 
 		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
 		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
@@ -168,28 +168,28 @@ int tt_ib_events(struct tt_ib_ep *ep)
 }
 
 /* Where the card has reported nothing, or not yet, its port is looked at. */
-static void look_at_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+static void look_at_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
-	struct tt_ib_port_attr at = { 0 };
+	struct tt_verbs_port_attr at = { 0 };
 	int error = ep->ib->query_port(rail->context, rail->card.port, &at);
 
 	if (error == ENODEV || error == EIO)
 		card_is_gone(ep, rail, strerror(error));
-	else if (!error && at.state != TT_IB_PORT_ACTIVE)
+	else if (!error && at.state != TT_VERBS_PORT_ACTIVE)
 		port_is(ep, rail, true);
 }
 
 /* For how long a card repeats what is not answered. */
-static uint64_t repeats_ns(const struct tt_ib_ep *ep)
+static uint64_t repeats_ns(const struct tt_verbs_ep *ep)
 {
-	const struct tt_ib_settings *set = ep->base.world->ib;
+	const struct tt_verbs_settings *set = ep->base.world->ib;
 
-	return (TT_IB_TIMEOUT_NS << tt_ib_timeout(set)) * (uint64_t)(1 + tt_ib_retries(set));
+	return (TT_VERBS_TIMEOUT_NS << tt_verbs_timeout(set)) * (uint64_t)(1 + tt_verbs_retries(set));
 }
 
 /* A port that goes down and comes back loses nothing as long as cards repeat: so it is a fault when
  * something has failed, or when it has been down for longer. */
-static void judge_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool broken)
+static void judge_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool broken)
 {
 	uint64_t now = tt_now_ns();
 	char how[100] = "is down";
@@ -203,32 +203,32 @@ static void judge_port(struct tt_ib_ep *ep, struct tt_ib_rail *rail, bool broken
 		snprintf(how, sizeof(how), "was down for %.1f s, until %.1f s ago",
 			 1e-9 * (double)(rail->up_ns - rail->down_ns),
 			 1e-9 * (double)(now - rail->up_ns));
-	tt_ib_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
+	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
 		   ep->base.world->rank, rail->name, rail->card.port, how);
 }
 
 /* The cards over which links run, or the one. */
-static int look_at_ports(struct tt_ib_ep *ep, const struct tt_ib_rail *only, bool broken)
+static int look_at_ports(struct tt_verbs_ep *ep, const struct tt_verbs_rail *only, bool broken)
 {
-	tt_ib_events(ep);
+	tt_verbs_events(ep);
 	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++)
 		if (ep->rail[r].nlinks && (!only || only == &ep->rail[r]))
 			judge_port(ep, &ep->rail[r], broken);
 	return ep->failed;
 }
 
-int tt_ib_fault(struct tt_endpoint *base, bool broken)
+int tt_verbs_fault(struct tt_endpoint *base, bool broken)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 
-	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_ib_failed(ep) : 0;
+	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_verbs_failed(ep) : 0;
 }
 
 /* ---- work that failed ------------------------------------------------------------------------ */
 
-void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
+void tt_verbs_bad_completion(struct tt_verbs_link *l, const struct tt_verbs_wc *wc)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	int me = ep->base.world->rank;
 	char where[300];
 
@@ -236,26 +236,26 @@ void tt_ib_bad_completion(struct tt_ib_link *l, const struct tt_ib_wc *wc)
 	/* the card may know what happened */
 	if (ep->failed || l->left || look_at_ports(ep, l->rail, true))
 		return;
-	if (wc->status == TT_IB_WC_FLUSH)
-		tt_ib_fail(ep, TT_REMOTE,
+	if (wc->status == TT_VERBS_WC_FLUSH)
+		tt_verbs_fail(ep, TT_REMOTE,
 			   "rank %d: %s: the queue pair was stopped, and the card did not say why",
 			   me, ends(l, where));
 	else
-		tt_ib_fail(ep, TT_REMOTE,
+		tt_verbs_fail(ep, TT_REMOTE,
 			   "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me,
 			   ends(l, where),
 			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
 			   (unsigned long long)(wc->wr_id >> 63
 							? l->landed
 							: l->sent_at[((wc->wr_id >> 24) - 1) %
-								     TT_IB_SENDS]),
+								     TT_VERBS_SENDS]),
 			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err,
 			   cause_of(wc->status));
 }
 
-int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
+int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	char where[300];
 	int number = error > 0 ? error : errno;
 	bool removed = number == EIO || number == ENODEV;
@@ -263,7 +263,7 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 	l->lost = true;
 	if (ep->failed || look_at_ports(ep, l->rail, true))
 		return ep->failed;
-	return tt_ib_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
+	return tt_verbs_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
 			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
 			  ends(l, where), what, strerror(number),
 			  removed ? ": the card was removed" : "");
@@ -272,19 +272,19 @@ int tt_ib_bad_post(struct tt_ib_link *l, const char *what, int error)
 /* ---- what was lost --------------------------------------------------------------------------- */
 
 /* Has a queue pair to peer stopped? */
-static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
+static struct tt_verbs_link *stopped(struct tt_verbs_ep *ep, int peer)
 {
 	int n = ep->base.world->nchannels;
 
 	for (int channel = 0; channel < n; channel++) {
-		struct tt_ib_link *l =
+		struct tt_verbs_link *l =
 			__atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
-		struct tt_ib_qp_attr attr = { 0 };
-		struct tt_ib_qp_init init = { 0 };
+		struct tt_verbs_qp_attr attr = { 0 };
+		struct tt_verbs_qp_init init = { 0 };
 
-		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_IB_READY && !l->left &&
-		    !ep->ib->query_qp(l->qp, &attr, TT_IB_QP_STATE, &init) &&
-		    attr.qp_state == TT_IB_ERR)
+		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_VERBS_READY && !l->left &&
+		    !ep->ib->query_qp(l->qp, &attr, TT_VERBS_QP_STATE, &init) &&
+		    attr.qp_state == TT_VERBS_ERR)
 			return l;
 	}
 	return NULL;
@@ -293,10 +293,10 @@ static struct tt_ib_link *stopped(struct tt_ib_ep *ep, int peer)
 /* A queue pair stops when a write fails, and why stands in a completion
  * queue that is only read when this rank sends there again. Unless it
  * has been read by now, or the card has reported something. */
-bool tt_ib_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
+bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
-	const struct tt_ib_link *l = stopped(ep, peer);
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
+	const struct tt_verbs_link *l = stopped(ep, peer);
 	char where[300];
 
 	if (!l)

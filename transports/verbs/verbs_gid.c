@@ -33,10 +33,10 @@ static bool is_link_local(const uint8_t *gid)
 	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
 }
 
-const char *tt_ib_gid_text(const uint8_t gid[16], char text[TT_IB_GID_TEXT])
+const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT])
 {
 	inet_ntop(is_ipv4(gid) ? AF_INET : AF_INET6, is_ipv4(gid) ? gid + 12 : gid, text,
-		  TT_IB_GID_TEXT);
+		  TT_VERBS_GID_TEXT);
 	return text;
 }
 
@@ -77,16 +77,16 @@ static uint8_t prefix_of(const uint8_t *gid)
 
 /* The lower, the better. Where a table shows addresses of other network namespaces, those of this
  * one come first: no interface here has the others. */
-static int rank_of(const struct tt_ib_gid_entry *e)
+static int rank_of(const struct tt_verbs_gid_entry *e)
 {
-	int type = e->type == TT_IB_GID_ROCE1 ? 4 : 0, foreign = prefix_of(e->gid) ? 0 : 8;
+	int type = e->type == TT_VERBS_GID_ROCE1 ? 4 : 0, foreign = prefix_of(e->gid) ? 0 : 8;
 
 	return foreign + type + (is_ipv4(e->gid) ? 0 : is_link_local(e->gid) ? 2 : 1);
 }
 
-static void offer(struct tt_ib_port_card *card, const struct tt_ib_gid_entry *e)
+static void offer(struct tt_verbs_port_record *card, const struct tt_verbs_gid_entry *e)
 {
-	struct tt_ib_offer *o = &card->gid[card->ngids++];
+	struct tt_verbs_gid_record *o = &card->gid[card->ngids++];
 
 	memcpy(o->gid, e->gid, 16);
 	o->type = (uint8_t)e->type;
@@ -94,7 +94,7 @@ static void offer(struct tt_ib_port_card *card, const struct tt_ib_gid_entry *e)
 	o->prefix = prefix_of(e->gid);
 }
 
-static bool is_offered(const struct tt_ib_rail *rail, const struct tt_ib_gid_entry *e, int fixed)
+static bool is_offered(const struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e, int fixed)
 {
 	static const uint8_t zero[16];
 
@@ -103,7 +103,7 @@ static bool is_offered(const struct tt_ib_rail *rail, const struct tt_ib_gid_ent
 }
 
 /* The best of n entries. */
-static void offer_all(struct tt_ib_rail *rail, const struct tt_ib_gid_entry *e, ssize_t n,
+static void offer_all(struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e, ssize_t n,
 		      int fixed)
 {
 	int class[MAX_ENTRIES];
@@ -111,14 +111,14 @@ static void offer_all(struct tt_ib_rail *rail, const struct tt_ib_gid_entry *e, 
 	for (ssize_t i = 0; i < n; i++)
 		class[i] = is_offered(rail, &e[i], fixed) ? rank_of(&e[i]) : -1;
 	for (int best = 0; best < CLASSES; best++)
-		for (ssize_t i = 0; i < n && rail->card.ngids < TT_IB_GIDS; i++)
+		for (ssize_t i = 0; i < n && rail->card.ngids < TT_VERBS_GIDS; i++)
 			if (class[i] == best)
 				offer(&rail->card, &e[i]);
 }
 
-int tt_ib_list_gids(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int fixed)
+int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int fixed)
 {
-	struct tt_ib_gid_entry *e = calloc(MAX_ENTRIES, sizeof(*e));
+	struct tt_verbs_gid_entry *e = calloc(MAX_ENTRIES, sizeof(*e));
 	ssize_t n =
 		e ? ep->ib->query_gid_table(rail->context, e, MAX_ENTRIES, 0, sizeof(*e)) : -ENOMEM;
 
@@ -127,7 +127,7 @@ int tt_ib_list_gids(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int fixed)
 	if (n < 0)
 		return tt_fail(TT_SYSTEM, "%s port %d: its GIDs cannot be read: %s", rail->name,
 			       rail->card.port, strerror((int)-n));
-	if (rail->card.ngids || (rail->card.link_layer == TT_IB_LINK_INFINIBAND && fixed < 0))
+	if (rail->card.ngids || (rail->card.link_layer == TT_VERBS_LINK_INFINIBAND && fixed < 0))
 		return 0;
 	if (fixed >= 0)
 		return tt_fail(TT_SYSTEM,
@@ -141,13 +141,13 @@ int tt_ib_list_gids(struct tt_ib_ep *ep, struct tt_ib_rail *rail, int fixed)
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
 /* InfiniBand: of one subnet, since to others only routers lead. */
-static int fit_infiniband(const struct tt_ib_offer *a, const struct tt_ib_offer *b)
+static int fit_infiniband(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	return !memcmp(a->gid, b->gid, 8);
 }
 
 /* The higher, the better; 0: does not fit. Addresses of another namespace only without others. */
-static int fit(const struct tt_ib_offer *a, const struct tt_ib_offer *b)
+static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	unsigned bits =
 		a->prefix && a->prefix == b->prefix ? a->prefix + (is_ipv4(a->gid) ? 96u : 0) : 0;
@@ -158,21 +158,21 @@ static int fit(const struct tt_ib_offer *a, const struct tt_ib_offer *b)
 	if (a->type != b->type || is_ipv4(a->gid) != is_ipv4(b->gid) ||
 	    is_link_local(a->gid) != is_link_local(b->gid))
 		return 0;
-	return 1 + 16 * (a->prefix && b->prefix) + 8 * near + 4 * (a->type != TT_IB_GID_ROCE1) +
+	return 1 + 16 * (a->prefix && b->prefix) + 8 * near + 4 * (a->type != TT_VERBS_GID_ROCE1) +
 	       2 * is_ipv4(a->gid) + !is_link_local(a->gid);
 }
 
 /* Both in one partition, and one of them a full member */
-static bool share_partition(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b)
+static bool share_partition(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b)
 {
-	return ((a->pkey ^ b->pkey) & TT_IB_PKEY_PARTITION) == 0 &&
-	       ((a->pkey | b->pkey) & TT_IB_PKEY_FULL || !a->pkey);
+	return ((a->pkey ^ b->pkey) & TT_VERBS_PKEY_PARTITION) == 0 &&
+	       ((a->pkey | b->pkey) & TT_VERBS_PKEY_FULL || !a->pkey);
 }
 
-int tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_card *b,
-		      struct tt_ib_offer *ret_a, struct tt_ib_offer *ret_b)
+int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b,
+		      struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b)
 {
-	bool infiniband = a->link_layer == TT_IB_LINK_INFINIBAND;
+	bool infiniband = a->link_layer == TT_VERBS_LINK_INFINIBAND;
 	int best = 0;
 
 	memset(ret_a, 0, sizeof(*ret_a));
@@ -196,11 +196,11 @@ int tt_ib_choose_gids(const struct tt_ib_port_card *a, const struct tt_ib_port_c
 	return best;
 }
 
-int tt_ib_paths(const struct tt_ib_card *low, const struct tt_ib_card *high,
-		struct tt_ib_path path[TT_IB_RAILS])
+int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs_record *high,
+		struct tt_verbs_rail_pair path[TT_VERBS_RAILS])
 {
-	bool low_used[TT_IB_RAILS] = { false }, high_used[TT_IB_RAILS] = { false };
-	struct tt_ib_offer a, b;
+	bool low_used[TT_VERBS_RAILS] = { false }, high_used[TT_VERBS_RAILS] = { false };
+	struct tt_verbs_gid_record a, b;
 	int n = 0, best;
 
 	if (!low->usable || !high->usable)
@@ -212,12 +212,12 @@ int tt_ib_paths(const struct tt_ib_card *low, const struct tt_ib_card *high,
 				int j = (i + k) % high->nrails, f;     /* rather the same number */
 
 				f = high_used[j] ? 0
-						 : tt_ib_choose_gids(&low->rail[i], &high->rail[j],
+						 : tt_verbs_choose_gids(&low->rail[i], &high->rail[j],
 								     &a, &b);
 				if (f <= best)
 					continue;
 				best = f;
-				path[n] = (struct tt_ib_path){ (uint8_t)i, (uint8_t)j };
+				path[n] = (struct tt_verbs_rail_pair){ (uint8_t)i, (uint8_t)j };
 			}
 		if (best) {
 			low_used[path[n].low] = high_used[path[n].high] = true;
@@ -227,23 +227,23 @@ int tt_ib_paths(const struct tt_ib_card *low, const struct tt_ib_card *high,
 	return n;
 }
 
-int tt_ib_ways(const struct tt_ib_ep *ep, int peer, struct tt_ib_path way[TT_IB_RAILS])
+int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair way[TT_VERBS_RAILS])
 {
 	int me = ep->base.world->rank, n, kept = 0;
-	const struct tt_ib_card *low = &ep->cards[me < peer ? me : peer];
-	uint8_t reached = ep->reached ? ep->reached[ep->host[peer]] : TT_IB_ALL_PATHS;
+	const struct tt_verbs_record *low = &ep->cards[me < peer ? me : peer];
+	uint8_t reached = ep->reached ? ep->reached[ep->host[peer]] : TT_VERBS_ALL_RAIL_PAIRS;
 
-	n = tt_ib_paths(low, &ep->cards[me < peer ? peer : me], way);
+	n = tt_verbs_rail_pairs(low, &ep->cards[me < peer ? peer : me], way);
 	for (int i = 0; i < n; i++)
 		if (reached >> i & 1)
 			way[kept++] = way[i];
 	return kept;
 }
 
-int tt_ib_path_of(const struct tt_ib_ep *ep, int peer, int channel,
-		  struct tt_ib_path way[TT_IB_RAILS])
+int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
+		  struct tt_verbs_rail_pair way[TT_VERBS_RAILS])
 {
-	int n = tt_ib_ways(ep, peer, way), me = ep->base.world->rank, first = 0;
+	int n = tt_verbs_live_rail_pairs(ep, peer, way), me = ep->base.world->rank, first = 0;
 
 	for (int i = 0; i < n; i++)
 		first = way[i].low == ep->cards[me < peer ? me : peer].first ? i : first;

@@ -30,10 +30,10 @@ static int near_to(const char *sys, const char *card, const uint64_t mask[TT_CPU
 	return n;
 }
 
-int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
+int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
 		  const uint64_t mask[TT_CPU_WORDS], int number)
 {
-	int near[TT_IB_RAILS], best = -1, ties = 0;
+	int near[TT_VERBS_RAILS], best = -1, ties = 0;
 
 	for (int i = 0; i < n; i++) {
 		near[i] = near_to(sys, rail[i].name, mask);
@@ -48,7 +48,7 @@ int tt_ib_nearest(const char *sys, const struct tt_ib_rail *rail, int n,
 	return 0;
 }
 
-int tt_ib_first_rail(const struct tt_ib_ep *ep)
+int tt_verbs_first_rail(const struct tt_verbs_ep *ep)
 {
 	const struct tt_world *w = ep->base.world;
 	uint64_t mask[TT_CPU_WORDS] = { 0 };
@@ -62,5 +62,5 @@ int tt_ib_first_rail(const struct tt_ib_ep *ep)
 		mask[cpu / 64] |= (uint64_t)!!CPU_ISSET(cpu, &cpus) << cpu % 64;
 	for (int r = 0; r < w->rank; r++)
 		number += w->host_of[r] == w->host_of[w->rank];
-	return tt_ib_nearest("/sys/class/infiniband", ep->rail, ep->nrails, mask, number);
+	return tt_verbs_nearest("/sys/class/infiniband", ep->rail, ep->nrails, mask, number);
 }

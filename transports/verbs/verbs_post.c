@@ -1,8 +1,8 @@
 /*
- * verbs_post.c - work requests: chained, counted, seldom told of; words and wishes
+ * verbs_post.c - work requests: chained, counted, seldom told of; words and rtrs
  *
  * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow: work requests are
- * counted, and every TT_IB_SIGNAL-th, or the one that makes a quarter of the ring unreadable for
+ * counted, and every TT_VERBS_SIGNAL-th, or the one that makes a quarter of the ring unreadable for
  * us, or that reads memory of the caller, asks to be told of. Wishes are held until the next
  * message of their link takes them along, or until this rank looks for one: those for neighbouring
  * messages are one work request, and all of them and the message are one call of post_send.
@@ -12,142 +12,142 @@
 #include "transports/verbs/verbs.h"
 
 /* Count it, and ask to be told of it if that is due, or for `tell`. */
-static void count_work(struct tt_ib_link *l, struct tt_ib_send_wr *wr, bool tell)
+static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, bool tell)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	uint32_t bytes = 0;
 
 	for (int i = 0; i < wr->num_sge; i++)
 		bytes += wr->sg_list[i].length;
-	l->sent_at[l->works++ % TT_IB_SENDS] = (uint32_t)l->sent;
+	l->sent_at[l->works++ % TT_VERBS_SENDS] = (uint32_t)l->sent;
 	wr->wr_id = (l->works & 0xffffffff) << 24 | l->index;
-	if (++l->unsignalled >= TT_IB_SIGNAL || tell) {
-		wr->send_flags |= TT_IB_SIGNALED;
+	if (++l->unsignalled >= TT_VERBS_SIGNAL || tell) {
+		wr->send_flags |= TT_VERBS_SIGNALED;
 		l->unsignalled = 0;
 		l->unsignalled_from = l->head;
 		ep->signalled++;
 	}
 	if (bytes && bytes <= l->max_inline)
-		wr->send_flags |= TT_IB_INLINE;
+		wr->send_flags |= TT_VERBS_INLINE;
 	ep->posted++;
 }
 
-static void post(struct tt_ib_link *l, struct tt_ib_send_wr *wr, const char *what)
+static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const char *what)
 {
-	struct tt_ib_send_wr *bad;
+	struct tt_verbs_send_wr *bad;
 	int error = l->rail->context->ops.post_send(l->qp, wr, &bad);
 
-	((struct tt_ib_ep *)l->base.ep)->rings++;
+	((struct tt_verbs_ep *)l->base.ep)->rings++;
 	if (tt_unlikely(error))
-		tt_ib_bad_post(l, what, error);
+		tt_verbs_bad_post(l, what, error);
 }
 
-/* ---- wishes ---------------------------------------------------------------------------------- */
+/* ---- rtrs ---------------------------------------------------------------------------------- */
 
-/* The wishes that are held as work requests, each of which fits the card's inline data. Returns
+/* The rtrs that are held as work requests, each of which fits the card's inline data. Returns
  * their number. */
-static int take_wishes(struct tt_ib_link *l, struct tt_ib_send_wr *wr, struct tt_ib_sge *pieces)
+static int take_wishes(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
 {
 	int n = 0;
 
 	for (uint32_t i = 0, run; i < l->nheld; i += run, n++) {
-		uint32_t place = l->held[i].number % TT_IB_MESSAGES;
+		uint32_t place = l->held[i].number % TT_VERBS_MESSAGES;
 
 		for (run = 1; i + run < l->nheld &&
-			      l->held[i + run].number % TT_IB_MESSAGES == place + run &&
-			      (run + 1) * sizeof(struct tt_ib_wish) <= l->max_inline;
+			      l->held[i + run].number % TT_VERBS_MESSAGES == place + run &&
+			      (run + 1) * sizeof(struct tt_verbs_rtr) <= l->max_inline;
 		     run++)
 			;
-		pieces[n] = (struct tt_ib_sge){ (uintptr_t)&l->held[i],
-						run * (uint32_t)sizeof(struct tt_ib_wish), 0 };
-		wr[n] = (struct tt_ib_send_wr){
+		pieces[n] = (struct tt_verbs_sge){ (uintptr_t)&l->held[i],
+						run * (uint32_t)sizeof(struct tt_verbs_rtr), 0 };
+		wr[n] = (struct tt_verbs_send_wr){
 			.next = &wr[n + 1],
 			.sg_list = &pieces[n],
 			.num_sge = 1,
-			.opcode = TT_IB_WRITE,
+			.opcode = TT_VERBS_WRITE,
 			.wr = { .rdma = { l->hello.ring + l->ring_bytes +
-						  place * sizeof(struct tt_ib_wish),
+						  place * sizeof(struct tt_verbs_rtr),
 					  l->hello.rkey } },
 		};
 		count_work(l, &wr[n], false);
 	}
-	((struct tt_ib_ep *)l->base.ep)->nholding -= l->nheld > 0;
+	((struct tt_verbs_ep *)l->base.ep)->nholding -= l->nheld > 0;
 	l->nheld = 0;
 	return n;
 }
 
-void tt_ib_hold_wish(struct tt_ib_link *l, const struct tt_ib_wish *wish)
+void tt_verbs_hold_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (l->nheld == TT_IB_HELD)
-		tt_ib_send_wishes(ep);
+	if (l->nheld == TT_VERBS_RTR_HELD)
+		tt_verbs_send_rtrs(ep);
 	ep->nholding += l->nheld == 0;
-	l->held[l->nheld++] = *wish;
+	l->held[l->nheld++] = *rtr;
 }
 
-void tt_ib_send_wishes(struct tt_ib_ep *ep)
+void tt_verbs_send_rtrs(struct tt_verbs_ep *ep)
 {
-	struct tt_ib_send_wr wr[TT_IB_HELD + 1];
-	struct tt_ib_sge pieces[TT_IB_HELD];
+	struct tt_verbs_send_wr wr[TT_VERBS_RTR_HELD + 1];
+	struct tt_verbs_sge pieces[TT_VERBS_RTR_HELD];
 
 	for (uint32_t i = 0; i < ep->nlist && ep->nholding; i++) {
 		int n = ep->list[i]->nheld ? take_wishes(ep->list[i], wr, pieces) : 0;
 
 		if (n) {
 			wr[n - 1].next = NULL;
-			post(ep->list[i], wr, "a wish");
+			post(ep->list[i], wr, "a rtr");
 		}
 	}
 }
 
 /* ---- messages and words ---------------------------------------------------------------------- */
 
-void tt_ib_owe(struct tt_ib_link *l, bool owing)
+void tt_verbs_owe(struct tt_verbs_link *l, bool owing)
 {
-	((struct tt_ib_ep *)l->base.ep)->nowing += owing - l->owing;
+	((struct tt_verbs_ep *)l->base.ep)->nowing += owing - l->owing;
 	l->owing = owing;
 }
 
-void tt_ib_send_imm(struct tt_ib_link *l, struct tt_ib_sge *pieces, int n, uint64_t to,
+void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
 		    uint32_t rkey, uint32_t imm, bool tell)
 {
-	struct tt_ib_send_wr wr[TT_IB_HELD + 1], *mine;
-	struct tt_ib_sge wishes[TT_IB_HELD];
+	struct tt_verbs_send_wr wr[TT_VERBS_RTR_HELD + 1], *mine;
+	struct tt_verbs_sge rtrs[TT_VERBS_RTR_HELD];
 
-	mine = wr + (tt_unlikely(l->nheld) ? take_wishes(l, wr, wishes) : 0);
-	*mine = (struct tt_ib_send_wr){
+	mine = wr + (tt_unlikely(l->nheld) ? take_wishes(l, wr, rtrs) : 0);
+	*mine = (struct tt_verbs_send_wr){
 		.sg_list = pieces,
 		.num_sge = n,
-		.opcode = TT_IB_WRITE_IMM,
-		.imm_data = htonl(imm | ((uint32_t)l->base.received & TT_IB_COUNT_MASK)
-						<< TT_IB_COUNT_SHIFT),
+		.opcode = TT_VERBS_WRITE_IMM,
+		.imm_data = htonl(imm | ((uint32_t)l->base.received & TT_VERBS_COUNT_MASK)
+						<< TT_VERBS_COUNT_SHIFT),
 		.wr = { .rdma = { to, rkey } },
 	};
 	l->told = l->base.received;
 	l->untold_bytes = 0;
-	tt_ib_owe(l, false);
+	tt_verbs_owe(l, false);
 	count_work(l, mine,
-		   tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_IB_RING_PARTS);
+		   tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_VERBS_RING_PARTS);
 	post(l, wr, n ? "a message" : "a word");
 }
 
-void tt_ib_send_word(struct tt_ib_link *l, uint32_t imm, bool tell)
+void tt_verbs_send_word(struct tt_verbs_link *l, uint32_t imm, bool tell)
 {
-	tt_ib_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_IB_WORD | imm, tell);
+	tt_verbs_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_VERBS_WORD | imm, tell);
 }
 
-void tt_ib_tell(struct tt_ib_link *l)
+void tt_verbs_tell(struct tt_verbs_link *l)
 {
 	if (l->left)
-		tt_ib_owe(l, false);
-	else if (l->works - l->works_done < TT_IB_SENDS - 1 - TT_IB_HELD)
-		tt_ib_send_word(l, 0, false);
+		tt_verbs_owe(l, false);
+	else if (l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_HELD)
+		tt_verbs_send_word(l, 0, false);
 }
 
-void tt_ib_pay(struct tt_ib_ep *ep)
+void tt_verbs_pay(struct tt_verbs_ep *ep)
 {
 	for (uint32_t i = 0; i < ep->nlist && ep->nowing; i++)
 		if (ep->list[i]->owing)
-			tt_ib_tell(ep->list[i]);
+			tt_verbs_tell(ep->list[i]);
 }

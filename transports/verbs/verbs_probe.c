@@ -28,13 +28,13 @@
 /* A verdict on two hosts: of each path a bit, and that they were tried. */
 #define UNKNOWN 0
 #define TRIED 0x80
-_Static_assert(TT_IB_ALL_PATHS < TRIED, "a verdict has a bit for each path");
+_Static_assert(TT_VERBS_ALL_RAIL_PAIRS < TRIED, "a verdict has a bit for each path");
 
-static struct known { struct tt_ib_card mine, theirs; uint8_t verdict; } known[KNOWN];
+static struct known { struct tt_verbs_record mine, theirs; uint8_t verdict; } known[KNOWN];
 static int nknown;             /* the oldest is forgotten; under: */
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct known *find(const struct tt_ib_card *mine, const struct tt_ib_card *theirs)
+static struct known *find(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs)
 {
 	for (int i = 0; i < nknown && i < KNOWN; i++)
 		if (!memcmp(&known[i].mine, mine, sizeof(*mine)) &&
@@ -43,7 +43,7 @@ static struct known *find(const struct tt_ib_card *mine, const struct tt_ib_card
 	return NULL;
 }
 
-static uint8_t recall(const struct tt_ib_card *mine, const struct tt_ib_card *theirs)
+static uint8_t recall(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs)
 {
 	const struct known *k;
 	uint8_t verdict;
@@ -55,7 +55,7 @@ static uint8_t recall(const struct tt_ib_card *mine, const struct tt_ib_card *th
 	return verdict;
 }
 
-static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *theirs,
+static void remember(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs,
 		     uint8_t verdict)
 {
 	struct known *k;
@@ -68,15 +68,15 @@ static void remember(const struct tt_ib_card *mine, const struct tt_ib_card *the
 	pthread_mutex_unlock(&known_lock);
 }
 
-int tt_ib_check_cards(const struct tt_ib_ep *ep)
+int tt_verbs_check_records(const struct tt_verbs_ep *ep)
 {
 	for (int r = 0; r < ep->base.world->nranks; r++) {
-		const struct tt_ib_card *c = &ep->cards[r];
-		bool good = c->nrails <= TT_IB_RAILS && (c->nrails || !c->usable) &&
-			    c->first < TT_IB_RAILS;
+		const struct tt_verbs_record *c = &ep->cards[r];
+		bool good = c->nrails <= TT_VERBS_RAILS && (c->nrails || !c->usable) &&
+			    c->first < TT_VERBS_RAILS;
 
 		for (int i = 0; good && i < c->nrails; i++)
-			good = c->rail[i].ngids <= TT_IB_GIDS;
+			good = c->rail[i].ngids <= TT_VERBS_GIDS;
 		if (!good)
 			return tt_fail(TT_REMOTE,
 				"rank %d: rank %d tells of cards that cannot be (%d ports, the first is %d): "
@@ -88,7 +88,7 @@ int tt_ib_check_cards(const struct tt_ib_ep *ep)
 
 /* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
  * many there are. */
-static int number_hosts(struct tt_ib_ep *ep, int *leader)
+static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 {
 	const struct tt_world *w = ep->base.world;
 	int hosts = 0;
@@ -106,13 +106,13 @@ static int number_hosts(struct tt_ib_ep *ep, int *leader)
 }
 
 /* Is the pair of two ranks to be looked at? By cards alone, so that all say the same. */
-static bool fits(const struct tt_ib_ep *ep, int a, int b)
+static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 {
-	const struct tt_ib_card *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
-	struct tt_ib_path path[TT_IB_RAILS];
+	const struct tt_verbs_record *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
+	struct tt_verbs_rail_pair path[TT_VERBS_RAILS];
 
-	return a != b && tt_ib_wanted(ep->base.world, low, high) &&
-	       tt_ib_paths(low, high, path) > 0;
+	return a != b && tt_verbs_wanted(ep->base.world, low, high) &&
+	       tt_verbs_rail_pairs(low, high, path) > 0;
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
@@ -120,14 +120,14 @@ static bool fits(const struct tt_ib_ep *ep, int a, int b)
 struct trial { struct tt_link *link; int peer, host, path; bool sent, over; uint64_t until_ns; };
 
 /* This trial came to nothing, for the reason in this thread's sentence; the first is kept. */
-static void give_up(struct tt_ib_ep *ep, struct trial *t)
+static void give_up(struct tt_verbs_ep *ep, struct trial *t)
 {
 	int me = ep->base.world->rank;
 
 	t->over = true;
 	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me,
 	       t->peer, ep->nrails > 1 && t->link ? " over " : "",
-	       ep->nrails > 1 && t->link ? ((struct tt_ib_link *)t->link)->rail->name : "",
+	       ep->nrails > 1 && t->link ? ((struct tt_verbs_link *)t->link)->rail->name : "",
 	       tt_error_text());
 	if (!ep->text[0])
 		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s",
@@ -135,10 +135,10 @@ static void give_up(struct tt_ib_ep *ep, struct trial *t)
 }
 
 /* One look at what is missing of a trial. True: the peer's message has come. */
-static bool step(struct tt_ib_ep *own, struct trial *t)
+static bool step(struct tt_verbs_ep *own, struct trial *t)
 {
 	const struct tt_transport *verbs = own->base.t;
-	struct tt_ib_link *l = (struct tt_ib_link *)t->link;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)t->link;
 	const void *data;
 	void *room;
 	int rc = verbs->ready(t->link);
@@ -181,7 +181,7 @@ static uint64_t last_moment(const struct tt_world *w)
 }
 
 /* Try all of them at once; ok[host] gets a bit for each path. */
-static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials, int n, uint8_t *ok)
+static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct trial *trials, int n, uint8_t *ok)
 {
 	uint64_t until = last_moment(ep->base.world);
 	int open = 1;
@@ -203,7 +203,7 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 		if (trials[i].over)
 			continue;
 		if (own->failed)
-			tt_ib_failed(own);
+			tt_verbs_failed(own);
 		else
 			tt_fail(TT_TIMEOUT, "no queue pair was connected in half of the time to join");
 		give_up(ep, &trials[i]);
@@ -211,21 +211,21 @@ static void run(struct tt_ib_ep *ep, struct tt_ib_ep *own, struct trial *trials,
 }
 
 /* A trial for each path to each of the peers (< 0: none), by channels. Returns their number. */
-static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, int hosts,
+static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *peers, int hosts,
 		 struct trial *trials)
 {
-	struct tt_ib_path way[TT_IB_RAILS];
+	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
 	int made = 0;
 
 	for (int h = 0; h < hosts; h++) {
-		int n = peers[h] < 0 ? 0 : tt_ib_ways(own, peers[h], way);
+		int n = peers[h] < 0 ? 0 : tt_verbs_live_rail_pairs(own, peers[h], way);
 
 		for (int channel = 0; channel < n && channel < ep->base.world->nchannels;
 		     channel++) {
 			struct trial *t = &trials[made++];
 
 			*t = (struct trial){ .peer = peers[h], .host = h };
-			t->path = tt_ib_path_of(own, peers[h], channel, way);
+			t->path = tt_verbs_rail_pair_of(own, peers[h], channel, way);
 			if (own->base.t->connect(&own->base, peers[h], channel, &t->link))
 				give_up(ep, t);
 		}
@@ -234,21 +234,21 @@ static int begin(struct tt_ib_ep *ep, struct tt_ib_ep *own, const int *peers, in
 }
 
 /* There is no trial at all: the peers' come to nothing, too. */
-static void no_trials(struct tt_ib_ep *ep)
+static void no_trials(struct tt_verbs_ep *ep)
 {
 	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
 	       tt_error_text());
 	snprintf(ep->text, sizeof(ep->text), "no host is reached: %s", tt_error_text());
 }
 
-static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *ok)
+static void try_all(struct tt_verbs_ep *ep, const int *peers, int hosts, uint8_t *ok)
 {
-	struct tt_ib_settings set = {
+	struct tt_verbs_settings set = {
 		.devices = "", .gid_index = -1, .timeout = -1, .retries = -1
 	};
 	struct tt_world world = *ep->base.world;
-	struct trial *trials = calloc((size_t)hosts * TT_IB_RAILS, sizeof(*trials));
-	struct tt_ib_ep *own = NULL;
+	struct trial *trials = calloc((size_t)hosts * TT_VERBS_RAILS, sizeof(*trials));
+	struct tt_verbs_ep *own = NULL;
 
 	if (world.ib)
 		set = *world.ib;
@@ -257,7 +257,7 @@ static void try_all(struct tt_ib_ep *ep, const int *peers, int hosts, uint8_t *o
 		set.retries = set.retries < 0 ? CARD_RETRIES : set.retries;
 	}
 	world.ib = &set;
-	if (trials && !tt_ib_endpoint(&world, ep->cards, &own))
+	if (trials && !tt_verbs_endpoint(&world, ep->cards, &own))
 		run(ep, own, trials, begin(ep, own, peers, hosts, trials), ok);
 	else
 		no_trials(ep);
@@ -277,7 +277,7 @@ static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, in
 }
 
 /* This leader tries the hosts that are not known alike on both sides. */
-static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all,
+static void try_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all,
 			uint8_t *mine, int *peers)
 {
 	const struct tt_world *w = ep->base.world;
@@ -298,7 +298,7 @@ static void try_unknown(struct tt_ib_ep *ep, const int *leader, int hosts, const
 }
 
 /* Does any pair of hosts want a trial? All ranks come to the same answer. */
-static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, const uint8_t *all)
+static bool anything(const struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all)
 {
 	for (int a = 0; a < hosts; a++)
 		for (int b = 0; b < a; b++)
@@ -308,7 +308,7 @@ static bool anything(const struct tt_ib_ep *ep, const int *leader, int hosts, co
 	return false;
 }
 
-static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
+static int try_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
 		     int *peers)
 {
 	const struct tt_world *w = ep->base.world;
@@ -326,9 +326,9 @@ static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t 
 		rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	}
 	for (int h = 0; h < hosts && !rc; h++)
-		ep->reached[h] = h == me ? TT_IB_ALL_PATHS
+		ep->reached[h] = h == me ? TT_VERBS_ALL_RAIL_PAIRS
 					 : all[leader[me] * hosts + h] &
-						   all[leader[h] * hosts + me] & TT_IB_ALL_PATHS;
+						   all[leader[h] * hosts + me] & TT_VERBS_ALL_RAIL_PAIRS;
 	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
 		if (mine[h] == TRIED)
 			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
@@ -338,7 +338,7 @@ static int try_hosts(struct tt_ib_ep *ep, const int *leader, int hosts, uint8_t 
 	return rc;
 }
 
-int tt_ib_try(struct tt_ib_ep *ep)
+int tt_verbs_probe(struct tt_verbs_ep *ep)
 {
 	const struct tt_world *w = ep->base.world;
 	size_t n = (size_t)w->nranks;
@@ -355,7 +355,7 @@ int tt_ib_try(struct tt_ib_ep *ep)
 	else if (anything(ep, leader, hosts, NULL))
 		rc = try_hosts(ep, leader, hosts, mine, mine + n, leader + n);
 	else
-		ep->reached[ep->host[w->rank]] = TT_IB_ALL_PATHS;
+		ep->reached[ep->host[w->rank]] = TT_VERBS_ALL_RAIL_PAIRS;
 	free(mine);
 	free(leader);
 	return rc;

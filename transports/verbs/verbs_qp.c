@@ -24,10 +24,10 @@
 #define RNR_TIMER 12           /* 0.64 ms */
 #define HOPS 255
 
-size_t tt_ib_ring_bytes(const struct tt_world *world)
+size_t tt_verbs_ring_bytes(const struct tt_world *world)
 {
 	size_t record = TT_LINE + (world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
-	size_t bytes = 3 * record > TT_IB_RING_MIN ? 3 * record : TT_IB_RING_MIN;
+	size_t bytes = 3 * record > TT_VERBS_RING_MIN ? 3 * record : TT_VERBS_RING_MIN;
 
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
@@ -47,10 +47,10 @@ static const char *remedy(int error, char text[200])
 	return text;
 }
 
-int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t bytes, int access,
-		   struct tt_ib_mr **ret_mr)
+int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes, int access,
+		   struct tt_verbs_mr **ret_mr)
 {
-	struct tt_ib_mr *mr = ep->ib->reg_mr(rail->pd, p, bytes, access);
+	struct tt_verbs_mr *mr = ep->ib->reg_mr(rail->pd, p, bytes, access);
 	int error = errno;
 	char text[200];
 
@@ -66,24 +66,24 @@ int tt_ib_register(struct tt_ib_ep *ep, struct tt_ib_rail *rail, void *p, size_t
 /* ---- making ---------------------------------------------------------------------------------- */
 
 /* The completion queue for one more link. NULL: tt_fail was called. */
-static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *rail)
+static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
-	struct tt_ib_cq **more, *cq;
+	struct tt_verbs_cq **more, *cq;
 	char text[200];
 
 	if (rail->nlinks++ % rail->links_per_cq)
 		return rail->cqs[rail->ncqs - 1];
-	more = realloc(rail->cqs, (size_t)(rail->ncqs + 1) * sizeof(struct tt_ib_cq *));
+	more = realloc(rail->cqs, (size_t)(rail->ncqs + 1) * sizeof(struct tt_verbs_cq *));
 	if (more)
 		rail->cqs = more;
-	cq = more ? ep->ib->create_cq(rail->context, rail->links_per_cq * TT_IB_LINK_CQES, NULL,
+	cq = more ? ep->ib->create_cq(rail->context, rail->links_per_cq * TT_VERBS_LINK_CQES, NULL,
 				      rail->channel, 0)
 		  : NULL;
 	if (!cq) {
 		int error = errno;
 
 		tt_fail(TT_SYSTEM, "rank %d: %s: a completion queue of %d entries: %s%s",
-			ep->base.world->rank, rail->name, rail->links_per_cq * TT_IB_LINK_CQES,
+			ep->base.world->rank, rail->name, rail->links_per_cq * TT_VERBS_LINK_CQES,
 			strerror(error), remedy(error, text));
 		return NULL;
 	}
@@ -91,37 +91,37 @@ static struct tt_ib_cq *cq_for_one_more(struct tt_ib_ep *ep, struct tt_ib_rail *
 }
 
 /* As a child of fork must not take pages from under the card, it does not get them. */
-static int make_rings(struct tt_ib_link *l)
+static int make_rings(struct tt_verbs_link *l)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	size_t bytes;
 	int rc;
 
-	l->ring_bytes = tt_ib_ring_bytes(ep->base.world);
-	bytes = 2 * l->ring_bytes + TT_IB_WISH_BYTES;
+	l->ring_bytes = tt_verbs_ring_bytes(ep->base.world);
+	bytes = 2 * l->ring_bytes + TT_VERBS_RTR_BYTES;
 	l->ring = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (l->ring == MAP_FAILED) {
 		l->ring = NULL;
 		return tt_fail(TT_SYSTEM, "rank %d: %zu bytes of messages with rank %d: %m",
 			       ep->base.world->rank, bytes, l->base.peer);
 	}
-	l->wishes = (const struct tt_ib_wish *)(l->ring + 2 * l->ring_bytes);
+	l->rtrs = (const struct tt_verbs_rtr *)(l->ring + 2 * l->ring_bytes);
 	madvise(l->ring, bytes, MADV_DONTFORK);
 	ep->memory += bytes;
-	rc = tt_ib_register(ep, l->rail, l->ring, l->ring_bytes, TT_IB_LOCAL_WRITE, &l->tx_mr);
+	rc = tt_verbs_register(ep, l->rail, l->ring, l->ring_bytes, TT_VERBS_LOCAL_WRITE, &l->tx_mr);
 	return rc ? rc
-		  : tt_ib_register(ep, l->rail, l->ring + l->ring_bytes,
-				   l->ring_bytes + TT_IB_WISH_BYTES,
-				   TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, &l->rx_mr);
+		  : tt_verbs_register(ep, l->rail, l->ring + l->ring_bytes,
+				   l->ring_bytes + TT_VERBS_RTR_BYTES,
+				   TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &l->rx_mr);
 }
 
 /* Cards refuse more inline data than they can instead of saying how much that is. NULL: errno */
-static struct tt_ib_qp *create_qp(struct tt_ib_link *l, struct tt_ib_qp_init *init)
+static struct tt_verbs_qp *create_qp(struct tt_verbs_link *l, struct tt_verbs_qp_init *init)
 {
-	static const uint32_t asks[] = { TT_IB_INLINE_ASK, 128, 64, 32, 0 };
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	const struct tt_ib_cap cap = init->cap;
-	struct tt_ib_qp *qp = NULL;
+	static const uint32_t asks[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	const struct tt_verbs_cap cap = init->cap;
+	struct tt_verbs_qp *qp = NULL;
 
 	for (size_t i = 0; i < sizeof(asks) / sizeof(*asks) && !qp; i++) {
 		init->cap = cap;
@@ -131,20 +131,20 @@ static struct tt_ib_qp *create_qp(struct tt_ib_link *l, struct tt_ib_qp_init *in
 	return qp;
 }
 
-static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
+static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_qp_init init = {
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	struct tt_verbs_qp_init init = {
 		.send_cq = cq,
 		.recv_cq = cq,
-		.type = TT_IB_RC,
-		.cap = { .max_send_wr = TT_IB_SENDS, .max_recv_wr = TT_IB_RECVS, .max_send_sge = 2,
+		.type = TT_VERBS_RC,
+		.cap = { .max_send_wr = TT_VERBS_SENDS, .max_recv_wr = TT_VERBS_RECVS, .max_send_sge = 2,
 			 .max_recv_sge = 1 },
 	};
-	struct tt_ib_qp_attr attr = { .qp_state = TT_IB_INIT,
+	struct tt_verbs_qp_attr attr = { .qp_state = TT_VERBS_INIT,
 				      .port_num = l->rail->card.port,
 				      .pkey_index = l->rail->pkey_index,
-				      .access = TT_IB_REMOTE_WRITE };
+				      .access = TT_VERBS_REMOTE_WRITE };
 	char text[200];
 	int rc;
 
@@ -156,18 +156,18 @@ static int make_qp(struct tt_ib_link *l, struct tt_ib_cq *cq)
 			       remedy(rc, text));
 	l->max_inline = init.cap.max_inline_data;
 	rc = ep->ib->modify_qp(l->qp, &attr,
-			       TT_IB_QP_STATE | TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS);
+			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s",
 			       ep->base.world->rank, l->rail->name, l->rail->card.port,
 			       l->qp->qp_num, strerror(rc));
-	return tt_ib_post_receives(l, TT_IB_RECVS);
+	return tt_verbs_post_receives(l, TT_VERBS_RECVS);
 }
 
-int tt_ib_queue_make(struct tt_ib_link *l)
+int tt_verbs_queue_make(struct tt_verbs_link *l)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_cq *cq = cq_for_one_more(ep, l->rail);
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	struct tt_verbs_cq *cq = cq_for_one_more(ep, l->rail);
 	int rc = cq ? make_rings(l) : TT_SYSTEM;
 
 	if (!rc && getrandom(&l->psn, sizeof(l->psn), 0) != sizeof(l->psn))
@@ -176,9 +176,9 @@ int tt_ib_queue_make(struct tt_ib_link *l)
 	return rc ? rc : make_qp(l, cq);
 }
 
-void tt_ib_queue_free(struct tt_ib_link *l)
+void tt_verbs_queue_free(struct tt_verbs_link *l)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
 	if (l->fd >= 0)
 		close(l->fd);
@@ -189,30 +189,30 @@ void tt_ib_queue_free(struct tt_ib_link *l)
 	if (l->rx_mr)
 		ep->ib->dereg_mr(l->rx_mr);
 	if (l->ring)
-		munmap(l->ring, 2 * l->ring_bytes + TT_IB_WISH_BYTES);
-	tt_ib_give_all(l);
+		munmap(l->ring, 2 * l->ring_bytes + TT_VERBS_RTR_BYTES);
+	tt_verbs_give_all(l);
 	free(l);
 }
 
-int tt_ib_post_receives(struct tt_ib_link *l, uint32_t n)
+int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_recv_wr *bad;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	struct tt_verbs_recv_wr *bad;
 	int error;
 
 	for (uint32_t i = 0; i < n; i++)
 		ep->recvs[i] =
-			(struct tt_ib_recv_wr){ .wr_id = 1ull << 63 | l->index,
+			(struct tt_verbs_recv_wr){ .wr_id = 1ull << 63 | l->index,
 						.next = i + 1 < n ? &ep->recvs[i + 1] : NULL };
 	error = l->rail->context->ops.post_recv(l->qp, ep->recvs, &bad);
-	return error ? tt_ib_bad_post(l, "receives", error) : 0;
+	return error ? tt_verbs_bad_post(l, "receives", error) : 0;
 }
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-int tt_ib_greet(struct tt_ib_link *l)
+int tt_verbs_greet(struct tt_verbs_link *l)
 {
-	struct tt_ib_hello hello = {
+	struct tt_verbs_hello hello = {
 		.magic = MAGIC + VERSION,
 		.qpn = l->qp->qp_num,
 		.psn = l->psn,
@@ -221,7 +221,7 @@ int tt_ib_greet(struct tt_ib_link *l)
 		.ring = (uintptr_t)l->ring + l->ring_bytes,
 		.lid = l->rail->card.lid,
 		.mtu = l->rail->card.mtu,
-		.rail = (uint8_t)(l->rail - ((struct tt_ib_ep *)l->base.ep)->rail),
+		.rail = (uint8_t)(l->rail - ((struct tt_verbs_ep *)l->base.ep)->rail),
 	};
 
 	memcpy(hello.name, l->rail->name, sizeof(hello.name));
@@ -232,7 +232,7 @@ int tt_ib_greet(struct tt_ib_link *l)
 }
 
 /* Read up to bytes behind what is there. 1 complete | 0 | TT_REMOTE */
-static int read_on(struct tt_ib_link *l, void *into, size_t bytes, size_t have)
+static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t have)
 {
 	ssize_t n = recv(l->fd, (char *)into + have, bytes - have, MSG_DONTWAIT);
 
@@ -247,11 +247,11 @@ static int read_on(struct tt_ib_link *l, void *into, size_t bytes, size_t have)
 	return have + (size_t)n == bytes;
 }
 
-static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, const char *state)
+static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int mask, const char *state)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	char mine[TT_IB_GID_TEXT], theirs[TT_IB_GID_TEXT];
-	int error = ep->ib->modify_qp(l->qp, attr, mask | TT_IB_QP_STATE);
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	char mine[TT_VERBS_GID_TEXT], theirs[TT_VERBS_GID_TEXT];
+	int error = ep->ib->modify_qp(l->qp, attr, mask | TT_VERBS_QP_STATE);
 	bool no_route = error == ETIMEDOUT || error == ENETUNREACH || error == EHOSTUNREACH ||
 			error == EINVAL;
 
@@ -260,18 +260,18 @@ static int to_state(struct tt_ib_link *l, struct tt_ib_qp_attr *attr, int mask, 
 	return tt_fail(TT_SYSTEM,
 		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%.64s, GID %s, queue pair %#x): "
 		"%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
-		tt_ib_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
-		l->hello.name, tt_ib_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
+		tt_verbs_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
+		l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
 		no_route ?
 		": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)" :
 		"");
 }
 
-static int connect_qp(struct tt_ib_link *l)
+static int connect_qp(struct tt_verbs_link *l)
 {
-	const struct tt_ib_settings *set = l->base.ep->world->ib;
-	struct tt_ib_qp_attr rtr = {
-		.qp_state = TT_IB_RTR,
+	const struct tt_verbs_settings *set = l->base.ep->world->ib;
+	struct tt_verbs_qp_attr rtr = {
+		.qp_state = TT_VERBS_RTR,
 		.path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
 		.dest_qp_num = l->hello.qpn,
 		.rq_psn = l->hello.psn,
@@ -282,10 +282,10 @@ static int connect_qp(struct tt_ib_link *l)
 			.port_num = l->rail->card.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
-	struct tt_ib_qp_attr rts = {
-		.qp_state = TT_IB_RTS,
-		.timeout = tt_ib_timeout(set),
-		.retry_cnt = tt_ib_retries(set),
+	struct tt_verbs_qp_attr rts = {
+		.qp_state = TT_VERBS_RTS,
+		.timeout = tt_verbs_timeout(set),
+		.retry_cnt = tt_verbs_retries(set),
 		.rnr_retry = RNR_RETRIES,
 		.sq_psn = l->psn,
 		.max_rd_atomic = 1,
@@ -297,17 +297,17 @@ static int connect_qp(struct tt_ib_link *l)
 	rtr.ah.grh.hop_limit = HOPS;
 	rtr.ah.grh.traffic_class = set ? (uint8_t)set->traffic_class : 0;
 	rc = to_state(l, &rtr,
-		      TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN |
-			      TT_IB_QP_DEST_READS | TT_IB_QP_RNR_TIMER,
+		      TT_VERBS_QP_AV | TT_VERBS_QP_MTU | TT_VERBS_QP_DEST | TT_VERBS_QP_RQ_PSN |
+			      TT_VERBS_QP_DEST_READS | TT_VERBS_QP_RNR_TIMER,
 		      "RTR");
 	return rc ? rc
 		  : to_state(l, &rts,
-			     TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN |
-				     TT_IB_QP_READS,
+			     TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR | TT_VERBS_QP_SQ_PSN |
+				     TT_VERBS_QP_READS,
 			     "RTS");
 }
 
-static int check_hello(const struct tt_ib_link *l)
+static int check_hello(const struct tt_verbs_link *l)
 {
 	if (l->hello.magic == MAGIC + VERSION && l->hello.ring_bytes == l->ring_bytes)
 		return 0;
@@ -316,12 +316,12 @@ static int check_hello(const struct tt_ib_link *l)
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
 
-int tt_ib_listen(struct tt_ib_link *l)
+int tt_verbs_listen(struct tt_verbs_link *l)
 {
 	char go = 1;
 	int rc;
 
-	if (l->stage == TT_IB_GREETING) {
+	if (l->stage == TT_VERBS_GREETING) {
 		rc = read_on(l, &l->hello, sizeof(l->hello), l->greeted);
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
@@ -329,14 +329,14 @@ int tt_ib_listen(struct tt_ib_link *l)
 			return tt_fail(TT_REMOTE,
 				"rank %d: rank %d hung up while queue pairs were connected: %m",
 				l->base.ep->world->rank, l->base.peer);
-		l->stage = TT_IB_CONNECTED;
+		l->stage = TT_VERBS_CONNECTED;
 	}
 	rc = read_on(l, &go, 1, 0);
 	if (rc <= 0)
 		return rc;
 	close(l->fd);
 	l->fd = -1;
-	/* tt_ib_lost may look from now on */
-	__atomic_store_n(&l->stage, TT_IB_READY, __ATOMIC_RELEASE);
+	/* tt_verbs_lost may look from now on */
+	__atomic_store_n(&l->stage, TT_VERBS_READY, __ATOMIC_RELEASE);
 	return 1;
 }

@@ -15,7 +15,7 @@
  *
  * Device memory is registered by the descriptor of its pages (gpu/dmabuf.h). It may be freed
  * without a word to us, against the promise, and other memory come to lie there: so each call asks
- * (tt_ib_device) with the id of its allocation, and a registration of another is dropped.
+ * (tt_verbs_takes_device) with the id of its allocation, and a registration of another is dropped.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,40 +27,40 @@
 
 #define REGISTRATIONS 256              /* unless the settings say otherwise */
 
-struct tt_ib_region {
+struct tt_verbs_region {
 	struct tt_interval range;
 	uint64_t number;               /* of the lasting memory */
 	void *ctx;                     /* device memory's context; NULL: host memory */
 	uint64_t id;                   /* of its allocation, once that was registered or refused */
-	struct tt_ib_mr *mr[TT_IB_RAILS];
+	struct tt_verbs_mr *mr[TT_VERBS_RAILS];
 	bool refused, gone;
 	int uses;
-	struct tt_ib_region *newer, *older;
+	struct tt_verbs_region *newer, *older;
 };
 
-static void unlink_region(struct tt_ib_cache *c, struct tt_ib_region *r)
+static void unlink_region(struct tt_verbs_rcache *c, struct tt_verbs_region *r)
 {
 	*(r->newer ? &r->newer->older : &c->newest) = r->older;
 	*(r->older ? &r->older->newer : &c->oldest) = r->newer;
 	r->newer = r->older = NULL;
 }
 
-static void link_newest(struct tt_ib_cache *c, struct tt_ib_region *r)
+static void link_newest(struct tt_verbs_rcache *c, struct tt_verbs_region *r)
 {
 	r->older = c->newest;
 	*(c->newest ? &c->newest->newer : &c->oldest) = r;
 	c->newest = r;
 }
 
-static size_t size_of(const struct tt_ib_region *r)
+static size_t size_of(const struct tt_verbs_region *r)
 {
 	return r->refused ? 0 : r->range.end - r->range.start;
 }
 
 /* Its keys end here; what still counts it as used frees it. */
-static void drop(struct tt_ib_ep *ep, struct tt_ib_region *r)
+static void drop(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
-	for (int i = 0; i < TT_IB_RAILS; i++)
+	for (int i = 0; i < TT_VERBS_RAILS; i++)
 		if (r->mr[i])
 			ep->ib->dereg_mr(r->mr[i]);
 	memset(r->mr, 0, sizeof(r->mr));
@@ -74,12 +74,12 @@ static void drop(struct tt_ib_ep *ep, struct tt_ib_region *r)
 }
 
 /* Memory that lasted goes. */
-static void going(struct tt_lasting_watch *w, const struct tt_lasting *l)
+static void going(struct tt_registered_watcher *w, const struct tt_registered *l)
 {
-	struct tt_ib_cache *c = (struct tt_ib_cache *)w;
+	struct tt_verbs_rcache *c = (struct tt_verbs_rcache *)w;
 
 	pthread_mutex_lock(&c->lock);
-	for (struct tt_ib_region *r = c->newest, *older; r; r = older) {
+	for (struct tt_verbs_region *r = c->newest, *older; r; r = older) {
 		older = r->older;
 		if (r->number == l->number)
 			drop(c->ep, r);
@@ -87,24 +87,24 @@ static void going(struct tt_lasting_watch *w, const struct tt_lasting *l)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void tt_ib_cache_open(struct tt_ib_ep *ep)
+void tt_verbs_rcache_open(struct tt_verbs_ep *ep)
 {
-	const struct tt_ib_settings *set = ep->base.world->ib;
-	struct tt_ib_cache *c = &ep->cache;
+	const struct tt_verbs_settings *set = ep->base.world->ib;
+	struct tt_verbs_rcache *c = &ep->cache;
 
 	c->ep = ep;
 	c->most = set ? set->registrations : REGISTRATIONS;
 	c->most_bytes = set && set->registered_bytes ? set->registered_bytes : SIZE_MAX;
 	pthread_mutex_init(&c->lock, NULL);
 	c->watch.going = going;
-	tt_lasting_watch(&c->watch);
+	tt_registered_watcher(&c->watch);
 }
 
-void tt_ib_cache_close(struct tt_ib_ep *ep)
+void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
 {
 	if (!ep->cache.ep)
 		return;
-	tt_lasting_unwatch(&ep->cache.watch);
+	tt_registered_watch_end(&ep->cache.watch);
 	while (ep->cache.newest)
 		drop(ep, ep->cache.newest);
 	pthread_mutex_destroy(&ep->cache.lock);
@@ -113,10 +113,10 @@ void tt_ib_cache_close(struct tt_ib_ep *ep)
 /* ---- use ------------------------------------------------------------------------------------- */
 
 /* Make room for so many bytes more. False: what is there is in use, or it is more than allowed. */
-static bool make_room(struct tt_ib_ep *ep, size_t bytes)
+static bool make_room(struct tt_verbs_ep *ep, size_t bytes)
 {
-	struct tt_ib_cache *c = &ep->cache;
-	struct tt_ib_region *r = c->oldest, *newer;
+	struct tt_verbs_rcache *c = &ep->cache;
+	struct tt_verbs_region *r = c->oldest, *newer;
 
 	for (; r && (c->count >= c->most || bytes > c->most_bytes - c->bytes); r = newer) {
 		newer = r->newer;
@@ -127,10 +127,10 @@ static bool make_room(struct tt_ib_ep *ep, size_t bytes)
 }
 
 /* Under both locks: the range is told of to the cache; its keys follow when a rail wants them. */
-static void add(void *arg, const struct tt_lasting *l)
+static void add(void *arg, const struct tt_registered *l)
 {
-	struct tt_ib_ep *ep = arg;
-	struct tt_ib_region *r;
+	struct tt_verbs_ep *ep = arg;
+	struct tt_verbs_region *r;
 	size_t bytes = l->range.end - l->range.start;
 
 	pthread_mutex_lock(&ep->cache.lock);
@@ -149,8 +149,8 @@ static void add(void *arg, const struct tt_lasting *l)
 }
 
 /* The card's driver learns of the memory from the descriptor, and then needs that no more. */
-static int register_device(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
-			   struct tt_ib_mr **ret_mr)
+static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
+			   struct tt_verbs_mr **ret_mr)
 {
 	struct tt_dmabuf b;
 	int error, rc;
@@ -164,7 +164,7 @@ static int register_device(struct tt_ib_ep *ep, struct tt_ib_region *r, struct t
 	if (rc)
 		return rc;
 	*ret_mr = ep->ib->reg_dmabuf_mr(rail->pd, 0, b.bytes, b.first, b.fd,
-					TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE);
+					TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE);
 	error = errno;
 	close(b.fd);
 	if (!*ret_mr)
@@ -179,18 +179,18 @@ static int register_device(struct tt_ib_ep *ep, struct tt_ib_region *r, struct t
 	return 0;
 }
 
-static int make_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail,
-		     struct tt_ib_mr **ret_mr)
+static int make_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
+		     struct tt_verbs_mr **ret_mr)
 {
 	if (r->ctx)
 		return register_device(ep, r, rail, ret_mr);
-	return tt_ib_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
-			      TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE, ret_mr);
+	return tt_verbs_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
+			      TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, ret_mr);
 }
 
-static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_rail *rail)
+static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail)
 {
-	struct tt_ib_mr **mr = &r->mr[rail - ep->rail];
+	struct tt_verbs_mr **mr = &r->mr[rail - ep->rail];
 
 	if (tt_likely(*mr))
 		return true;
@@ -204,13 +204,13 @@ static bool has_keys(struct tt_ib_ep *ep, struct tt_ib_region *r, struct tt_ib_r
 }
 
 /* The entry that holds it, with keys of that rail, and now in use. */
-static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, uintptr_t start,
+static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, uintptr_t start,
 				 size_t bytes, bool *ret_known)
 {
-	struct tt_ib_region *r;
+	struct tt_verbs_region *r;
 
 	pthread_mutex_lock(&ep->cache.lock);
-	r = (struct tt_ib_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
+	r = (struct tt_verbs_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
 	*ret_known = r != NULL;
 	if (r && !has_keys(ep, r, rail))
 		r = NULL;
@@ -225,16 +225,16 @@ static struct tt_ib_region *find(struct tt_ib_ep *ep, struct tt_ib_rail *rail, u
 	return r;
 }
 
-struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *rail, const void *p,
+struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
 				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
-	struct tt_ib_region *r;
+	struct tt_verbs_region *r;
 	bool known;
 
 	if (ep->cache.most == 0)
 		return NULL;
 	r = find(ep, rail, (uintptr_t)p, bytes, &known);
-	if (!r && !known && tt_lasting_find(p, bytes, add, ep))
+	if (!r && !known && tt_registered_find(p, bytes, add, ep))
 		r = find(ep, rail, (uintptr_t)p, bytes, &known);
 	if (!r)
 		return NULL;
@@ -243,7 +243,7 @@ struct tt_ib_region *tt_ib_region_take(struct tt_ib_ep *ep, struct tt_ib_rail *r
 	return r;
 }
 
-void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *r)
+void tt_verbs_region_give(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
 	pthread_mutex_lock(&ep->cache.lock);
 	if (--r->uses == 0 && r->gone)
@@ -254,32 +254,32 @@ void tt_ib_region_give(struct tt_ib_ep *ep, struct tt_ib_region *r)
 /* ---- device memory --------------------------------------------------------------------------- */
 
 /* Whatever is known there of another allocation is of memory that was freed. */
-static void forget_other(struct tt_ib_ep *ep, uintptr_t start, size_t bytes, uint64_t id)
+static void forget_other(struct tt_verbs_ep *ep, uintptr_t start, size_t bytes, uint64_t id)
 {
-	struct tt_ib_region *r;
+	struct tt_verbs_region *r;
 
 	pthread_mutex_lock(&ep->cache.lock);
-	r = (struct tt_ib_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
+	r = (struct tt_verbs_region *)tt_intervals_holding(ep->cache.ranges, start, start + bytes);
 	if (r && r->ctx && r->id && r->id != id)
 		drop(ep, r);
 	pthread_mutex_unlock(&ep->cache.lock);
 }
 
 /* Links may take any rail. */
-bool tt_ib_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
+bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 	uint32_t lkey, rkey;
 	bool good = ep->nrails > 0;
 
 	forget_other(ep, (uintptr_t)p, bytes, id);
 	for (int i = 0; i < ep->nrails && good; i++) {
-		struct tt_ib_region *r =
-			tt_ib_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+		struct tt_verbs_region *r =
+			tt_verbs_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
 
 		good = r && r->ctx && r->id == id;
 		if (r)
-			tt_ib_region_give(ep, r);
+			tt_verbs_region_give(ep, r);
 	}
 	return good;
 }

@@ -23,10 +23,10 @@
 
 #define MAGIC 0x5476
 #define VERSION 1
-#define HEAD sizeof(struct tt_ib_head)
+#define HEAD sizeof(struct tt_verbs_head)
 #define CQES 16
 
-_Static_assert(2 * TT_IB_MESSAGES < TT_IB_COUNT_MASK, "counts of releases are told apart");
+_Static_assert(2 * TT_VERBS_MESSAGES < TT_VERBS_COUNT_MASK, "counts of releases are told apart");
 
 static size_t record_bytes(size_t bytes)
 {
@@ -35,39 +35,39 @@ static size_t record_bytes(size_t bytes)
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-static void freed_to(struct tt_ib_link *l, uint32_t count)
+static void freed_to(struct tt_verbs_link *l, uint32_t count)
 {
-	uint64_t more = (count - l->freed) & TT_IB_COUNT_MASK;
+	uint64_t more = (count - l->freed) & TT_VERBS_COUNT_MASK;
 
 	if (more == 0 || more > l->sent - l->freed)
 		return;
 	l->freed += more;
-	l->told_tail = l->ends[(l->freed - 1) % TT_IB_MESSAGES];
+	l->told_tail = l->ends[(l->freed - 1) % TT_VERBS_MESSAGES];
 }
 
 /* Messages up to `sent` have left; of those that are longer
  * ago than the queue is long, nobody asks any more. */
-static void done_to(struct tt_ib_link *l, uint64_t works)
+static void done_to(struct tt_verbs_link *l, uint64_t works)
 {
 	uint32_t sent;
 
 	if (works <= l->works_done)
 		return;
 	l->works_done = works;
-	sent = l->sent_at[(works - 1) % TT_IB_SENDS];
+	sent = l->sent_at[(works - 1) % TT_VERBS_SENDS];
 	l->done = l->sent - ((uint32_t)l->sent - sent);
-	if (l->done && l->sent - l->done < TT_IB_MESSAGES)
-		l->done_tail = l->ends[(l->done - 1) % TT_IB_MESSAGES];
-	tt_ib_posts_done(l);
+	if (l->done && l->sent - l->done < TT_VERBS_MESSAGES)
+		l->done_tail = l->ends[(l->done - 1) % TT_VERBS_MESSAGES];
+	tt_verbs_posts_done(l);
 }
 
 /* A message lies where it was wanted. */
-static void landed_there(struct tt_ib_link *l, uint32_t bytes)
+static void landed_there(struct tt_verbs_link *l, uint32_t bytes)
 {
-	const struct tt_ib_want *want = &l->wants[l->landed % TT_IB_MESSAGES];
+	const struct tt_verbs_preposted *want = &l->wants[l->landed % TT_VERBS_MESSAGES];
 
 	if (!want->region || want->bytes != bytes)
-		tt_ib_fail((struct tt_ib_ep *)l->base.ep, TT_REMOTE,
+		tt_verbs_fail((struct tt_verbs_ep *)l->base.ep, TT_REMOTE,
 			   "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
 			   "past the ring, where %zu were wanted",
 			   l->base.ep->world->rank, l->base.peer, bytes,
@@ -75,53 +75,53 @@ static void landed_there(struct tt_ib_link *l, uint32_t bytes)
 			   want->region ? want->bytes : 0);
 }
 
-static void message_came(struct tt_ib_link *l, uint32_t imm, uint32_t bytes)
+static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (tt_unlikely(l->landed - l->base.received == TT_IB_MESSAGES)) {
-		tt_ib_fail(ep, TT_REMOTE,
+	if (tt_unlikely(l->landed - l->base.received == TT_VERBS_MESSAGES)) {
+		tt_verbs_fail(ep, TT_REMOTE,
 			   "rank %d: rank %d sent more messages on channel %d than the %d it may",
-			   ep->base.world->rank, l->base.peer, l->base.channel, TT_IB_MESSAGES);
+			   ep->base.world->rank, l->base.peer, l->base.channel, TT_VERBS_MESSAGES);
 		return;
 	}
-	if (imm & TT_IB_PAST)
+	if (imm & TT_VERBS_ZCOPY)
 		landed_there(l, bytes);
-	l->lines[l->landed++ % TT_IB_MESSAGES] = imm & (TT_IB_PAST | TT_IB_LINE_MASK);
+	l->lines[l->landed++ % TT_VERBS_MESSAGES] = imm & (TT_VERBS_ZCOPY | TT_VERBS_LINE_MASK);
 }
 
-static void arrived(struct tt_ib_link *l, const struct tt_ib_wc *wc)
+static void arrived(struct tt_verbs_link *l, const struct tt_verbs_wc *wc)
 {
 	uint32_t imm = ntohl(wc->imm_data);
 
-	freed_to(l, imm >> TT_IB_COUNT_SHIFT & TT_IB_COUNT_MASK);
-	if (!(imm & TT_IB_WORD)) {
+	freed_to(l, imm >> TT_VERBS_COUNT_SHIFT & TT_VERBS_COUNT_MASK);
+	if (!(imm & TT_VERBS_WORD)) {
 		message_came(l, imm, wc->byte_len);
-	} else if (imm & TT_IB_FAREWELL) {
+	} else if (imm & TT_VERBS_FAREWELL) {
 		l->left = true;
 	}
 	l->base.arrived += wc->byte_len;
-	if (++l->to_post == TT_IB_REPOST) {
-		tt_ib_post_receives(l, l->to_post);
+	if (++l->to_post == TT_VERBS_REPOST) {
+		tt_verbs_post_receives(l, l->to_post);
 		l->to_post = 0;
 	}
 }
 
-static void complete(struct tt_ib_ep *ep, const struct tt_ib_wc *wc)
+static void complete(struct tt_verbs_ep *ep, const struct tt_verbs_wc *wc)
 {
-	struct tt_ib_link *l = ep->list[wc->wr_id & 0xffffff];
+	struct tt_verbs_link *l = ep->list[wc->wr_id & 0xffffff];
 
-	if (tt_unlikely(wc->status != TT_IB_WC_SUCCESS))
-		tt_ib_bad_completion(l, wc);
+	if (tt_unlikely(wc->status != TT_VERBS_WC_SUCCESS))
+		tt_verbs_bad_completion(l, wc);
 	else if (wc->wr_id >> 63)
 		arrived(l, wc);
 	else
 		done_to(l, l->works - ((l->works - (wc->wr_id >> 24)) & 0xffffffff));
 }
 
-int tt_ib_poll(struct tt_ib_ep *ep)
+int tt_verbs_poll(struct tt_verbs_ep *ep)
 {
-	struct tt_ib_wc wc[CQES];
+	struct tt_verbs_wc wc[CQES];
 	int moved = 0;
 
 	for (int r = 0; r < ep->nrails; r++)
@@ -129,20 +129,20 @@ int tt_ib_poll(struct tt_ib_ep *ep)
 			int n = ep->rail[r].context->ops.poll_cq(ep->rail[r].cqs[q], CQES, wc);
 
 			if (tt_unlikely(n < 0))
-				return tt_ib_fail(ep, TT_SYSTEM,
+				return tt_verbs_fail(ep, TT_SYSTEM,
 					"rank %d: %s: reading a completion queue failed (%d)",
 					ep->base.world->rank, ep->rail[r].name, n);
 			for (int i = 0; i < n; i++)
 				complete(ep, &wc[i]);
 			moved |= n;
 		}
-	return ep->failed ? tt_ib_failed(ep) : moved;
+	return ep->failed ? tt_verbs_failed(ep) : moved;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Where the next record of this size begins, if it fits now. */
-static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
+static bool fits(const struct tt_verbs_link *l, size_t record, uint64_t *ret_start)
 {
 	uint64_t start = l->head, tail = l->told_tail < l->done_tail ? l->told_tail : l->done_tail;
 	size_t left = l->ring_bytes - start % l->ring_bytes;
@@ -150,79 +150,79 @@ static bool fits(const struct tt_ib_link *l, size_t record, uint64_t *ret_start)
 	if (left < record)
 		start += left;
 	*ret_start = start;
-	return start + record - tail <= l->ring_bytes && l->sent - l->freed < TT_IB_MESSAGES &&
-	       l->sent - l->done < TT_IB_MESSAGES &&
-	       l->works - l->works_done < TT_IB_SENDS - 1 - TT_IB_HELD;
+	return start + record - tail <= l->ring_bytes && l->sent - l->freed < TT_VERBS_MESSAGES &&
+	       l->sent - l->done < TT_VERBS_MESSAGES &&
+	       l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_HELD;
 }
 
-void *tt_ib_reserve(struct tt_link *link, size_t bytes)
+void *tt_verbs_reserve(struct tt_link *link, size_t bytes)
 {
-	struct tt_ib_link *l = (struct tt_ib_link *)link;
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)link->ep;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
 
 	if (l->room && l->room_bytes == bytes)
 		return l->room;
 	if (tt_unlikely(ep->failed))
 		return NULL;
 	if (!fits(l, record_bytes(bytes), &l->room_start) &&
-	    (tt_ib_poll(ep) <= 0 || !fits(l, record_bytes(bytes), &l->room_start)))
+	    (tt_verbs_poll(ep) <= 0 || !fits(l, record_bytes(bytes), &l->room_start)))
 		return NULL;
 	l->room_bytes = bytes;
 	return l->room = l->ring + l->room_start % l->ring_bytes + TT_LINE;
 }
 
 /* The next message takes the room up to end. */
-static void count_message(struct tt_ib_link *l, size_t bytes, uint64_t end)
+static void count_message(struct tt_verbs_link *l, size_t bytes, uint64_t end)
 {
 	l->room = NULL;
 	l->head = end;
-	l->ends[l->sent++ % TT_IB_MESSAGES] = end;
+	l->ends[l->sent++ % TT_VERBS_MESSAGES] = end;
 	l->base.messages++;
 	l->base.sent_bytes += bytes;
 }
 
-static void put_head(struct tt_ib_link *l, size_t at, size_t bytes, uint32_t stamp)
+static void put_head(struct tt_verbs_link *l, size_t at, size_t bytes, uint32_t stamp)
 {
-	struct tt_ib_head head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)l->sent };
+	struct tt_verbs_head head = { MAGIC, VERSION, (uint32_t)bytes, stamp, (uint32_t)l->sent };
 
 	memcpy(l->ring + at + TT_LINE - HEAD, &head, HEAD);
 }
 
-void tt_ib_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
-	struct tt_ib_link *l = (struct tt_ib_link *)link;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 	size_t at = l->room_start % l->ring_bytes;
-	struct tt_ib_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD,
+	struct tt_verbs_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD,
 				   (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
-	struct tt_ib_wish wish;
+	struct tt_verbs_rtr rtr;
 
-	if (tt_ib_wish_for(l, bytes, stamp, &wish)) {
+	if (tt_verbs_rtr_for(l, bytes, stamp, &rtr)) {
 		piece.addr += HEAD;
 		piece.length -= HEAD;
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
-		tt_ib_send_imm(l, &piece, 1, wish.addr, wish.rkey, TT_IB_PAST | TT_IB_RINGED,
+		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY | TT_VERBS_RINGED,
 			       false);
 		return;
 	}
 	put_head(l, at, bytes, stamp);
 	count_message(l, bytes, l->room_start + record_bytes(bytes));
-	tt_ib_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
+	tt_verbs_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
 		       (uint32_t)(at / TT_LINE), false);
 }
 
-int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_t stamp,
+int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, uint32_t stamp,
 		    uint32_t lkey)
 {
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
-	struct tt_ib_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey },
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	struct tt_verbs_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey },
 				       { (uintptr_t)buf, (uint32_t)bytes, lkey } };
-	struct tt_ib_wish wish;
+	struct tt_verbs_rtr rtr;
 	uint64_t start;
-	bool wanted = tt_ib_wish_for(l, bytes, stamp, &wish);
+	bool wanted = tt_verbs_rtr_for(l, bytes, stamp, &rtr);
 	size_t record = wanted ? 0 : record_bytes(bytes), at;
 
 	if (!fits(l, record, &start)) {
-		int rc = tt_ib_poll(ep);
+		int rc = tt_verbs_poll(ep);
 
 		if (rc < 0 || !fits(l, record, &start))
 			return rc < 0 ? rc : 0;
@@ -234,9 +234,9 @@ int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_
 	}
 	count_message(l, bytes, start + record);
 	if (wanted)
-		tt_ib_send_imm(l, &pieces[1], 1, wish.addr, wish.rkey, TT_IB_PAST, true);
+		tt_verbs_send_imm(l, &pieces[1], 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY, true);
 	else
-		tt_ib_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
+		tt_verbs_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
 			       (uint32_t)(at / TT_LINE), true);
 	return 1;
 }
@@ -244,7 +244,7 @@ int tt_ib_send_from(struct tt_ib_link *l, const void *buf, size_t bytes, uint32_
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 /* 0: it is the one that is expected */
-static int check(const struct tt_ib_link *l, const struct tt_ib_head *h, size_t bytes,
+static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, size_t bytes,
 		 uint32_t stamp)
 {
 	int me = l->base.ep->world->rank;
@@ -264,7 +264,7 @@ static int check(const struct tt_ib_link *l, const struct tt_ib_head *h, size_t 
 		h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
-static int gone(const struct tt_ib_link *l)
+static int gone(const struct tt_verbs_link *l)
 {
 	return tt_fail(TT_REMOTE,
 		"rank %d: rank %d has closed its queue pair (%s, channel %d, %llu messages received)",
@@ -274,14 +274,14 @@ static int gone(const struct tt_ib_link *l)
 
 /* A message that went past the ring; the sender has seen
  * that length and stamp are what was wanted. */
-static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
+static int peek_wanted(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
-	const struct tt_ib_want *want = &l->wants[l->base.received % TT_IB_MESSAGES];
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)l->base.ep;
+	const struct tt_verbs_preposted *want = &l->wants[l->base.received % TT_VERBS_MESSAGES];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
 	if (tt_unlikely(ep->failed))           /* perhaps as nothing was wanted there */
-		return tt_ib_failed(ep);
+		return tt_verbs_failed(ep);
 	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
 		return tt_fail(TT_USAGE,
 			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
@@ -291,34 +291,34 @@ static int peek_wanted(const struct tt_ib_link *l, size_t bytes, uint32_t stamp,
 	return 1;
 }
 
-int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
+int tt_verbs_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
 {
-	struct tt_ib_link *l = (struct tt_ib_link *)link;
-	struct tt_ib_ep *ep = (struct tt_ib_ep *)link->ep;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
 	uint32_t line;
 	size_t at;
 	int rc;
 
 	if (tt_unlikely(ep->nholding))
-		tt_ib_send_wishes(ep);
+		tt_verbs_send_rtrs(ep);
 	if (l->landed == link->received) {
-		rc = tt_ib_poll(ep);
+		rc = tt_verbs_poll(ep);
 		if (rc < 0)
 			return rc;
 		if (l->landed == link->received) {
 			if (tt_unlikely(ep->nowing))
-				tt_ib_pay(ep);
+				tt_verbs_pay(ep);
 			return l->left ? gone(l) : 0;
 		}
 	}
-	line = l->lines[link->received % TT_IB_MESSAGES];
-	if (line & TT_IB_PAST)
+	line = l->lines[link->received % TT_VERBS_MESSAGES];
+	if (line & TT_VERBS_ZCOPY)
 		return peek_wanted(l, bytes, stamp, ret_data);
 	at = (size_t)line * TT_LINE + TT_LINE;
 	if (tt_unlikely(at + bytes > l->ring_bytes))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring",
 			       ep->base.world->rank, link->peer);
-	rc = check(l, (const struct tt_ib_head *)(l->ring + l->ring_bytes + at - HEAD), bytes,
+	rc = check(l, (const struct tt_verbs_head *)(l->ring + l->ring_bytes + at - HEAD), bytes,
 		   stamp);
 	if (tt_unlikely(rc))
 		return rc;
@@ -327,45 +327,45 @@ int tt_ib_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **
 }
 
 /* Bytes of the ring that the message at hand takes, here or at the sender */
-static size_t room_of(const struct tt_ib_link *l)
+static size_t room_of(const struct tt_verbs_link *l)
 {
-	uint32_t line = l->lines[l->base.received % TT_IB_MESSAGES];
+	uint32_t line = l->lines[l->base.received % TT_VERBS_MESSAGES];
 
-	if (line & TT_IB_PAST)
-		return line & TT_IB_RINGED
-			       ? record_bytes(l->wants[l->base.received % TT_IB_MESSAGES].bytes)
+	if (line & TT_VERBS_ZCOPY)
+		return line & TT_VERBS_RINGED
+			       ? record_bytes(l->wants[l->base.received % TT_VERBS_MESSAGES].bytes)
 			       : 0;
-	return record_bytes(((const struct tt_ib_head *)(l->ring + l->ring_bytes +
+	return record_bytes(((const struct tt_verbs_head *)(l->ring + l->ring_bytes +
 							 ((size_t)line + 1) * TT_LINE - HEAD))
 				    ->bytes);
 }
 
-void tt_ib_release(struct tt_link *link)
+void tt_verbs_release(struct tt_link *link)
 {
-	struct tt_ib_link *l = (struct tt_ib_link *)link;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 
 	l->untold_bytes += room_of(l);
-	((struct tt_ib_ep *)link->ep)->landed +=
-		!!(l->lines[link->received % TT_IB_MESSAGES] & TT_IB_PAST);
-	tt_ib_want_over(l);
+	((struct tt_verbs_ep *)link->ep)->landed +=
+		!!(l->lines[link->received % TT_VERBS_MESSAGES] & TT_VERBS_ZCOPY);
+	tt_verbs_preposted_over(l);
 	link->received++;
-	if (link->received - l->told < TT_IB_MESSAGES / TT_IB_RING_PARTS &&
-	    l->untold_bytes < l->ring_bytes / TT_IB_RING_PARTS)
+	if (link->received - l->told < TT_VERBS_MESSAGES / TT_VERBS_RING_PARTS &&
+	    l->untold_bytes < l->ring_bytes / TT_VERBS_RING_PARTS)
 		return;
-	tt_ib_owe(l, true);
-	if (link->received - l->told >= TT_IB_MESSAGES / 2 || l->untold_bytes >= l->ring_bytes / 2)
-		tt_ib_tell(l);
+	tt_verbs_owe(l, true);
+	if (link->received - l->told >= TT_VERBS_MESSAGES / 2 || l->untold_bytes >= l->ring_bytes / 2)
+		tt_verbs_tell(l);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-void tt_ib_farewell(struct tt_ib_link *l)
+void tt_verbs_farewell(struct tt_verbs_link *l)
 {
 	if (!l->left)
-		tt_ib_send_word(l, TT_IB_FAREWELL, true);
+		tt_verbs_send_word(l, TT_VERBS_FAREWELL, true);
 }
 
-bool tt_ib_all_done(const struct tt_ib_link *l)
+bool tt_verbs_all_done(const struct tt_verbs_link *l)
 {
 	return l->left || l->works_done == l->works;
 }

@@ -7,7 +7,7 @@
 
 #include "transports/verbs/verbs_table.h"
 
-static struct tt_ib_table table;
+static struct tt_verbs_table table;
 static bool loaded;
 static char reason[200];
 
@@ -30,7 +30,7 @@ static void survive_forks(void)
 {
 	int error;
 
-	if (table.is_fork_initialized && table.is_fork_initialized() != TT_IB_FORK_DISABLED)
+	if (table.is_fork_initialized && table.is_fork_initialized() != TT_VERBS_FORK_DISABLED)
 		return;
 	error = table.fork_init ? table.fork_init() : ENOSYS;
 	if (error)
@@ -51,17 +51,17 @@ static void load(void)
 	}
 	loaded = true;
 #define X(result, name, arguments) loaded = loaded && find(library, "ibv_" #name, &table.name);
-	TT_IB_CALLS(X)
+	TT_VERBS_CALLS(X)
 #undef X
 #define X(result, name, arguments) *(void **)&table.name = dlsym(library, "ibv_" #name);
-	TT_IB_LATER(X)
+	TT_VERBS_LATER(X)
 #undef X
 	loaded = loaded && find(library, "_ibv_query_gid_table", &table.query_gid_table);
 	if (loaded)
 		survive_forks();
 }
 
-const struct tt_ib_table *tt_ib_load(char *why, size_t bytes)
+const struct tt_verbs_table *tt_verbs_load(char *why, size_t bytes)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -44,7 +44,7 @@ EXPORT int cublasSetStream_v2(void *handle, void *stream)
 EXPORT int cublasSetMathMode(void *handle, int mode)
 {
 	(void)handle;
-	return mode == TT_CUBLAS_PEDANTIC ? 0 : 7;
+	return mode == TRAIN_CUBLAS_PEDANTIC ? 0 : 7;
 }
 
 /* A column of a times a number, added to a column of c:

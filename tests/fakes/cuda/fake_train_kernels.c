@@ -5,5 +5,5 @@
 
 #define ROW(name, type) { "tt_train_" #name, tt_train_##name, sizeof(struct type), NULL },
 const struct stand_in_kernel stand_in_train_kernels[] = {
-	TT_CUDA_KERNELS(ROW) { NULL, NULL, 0, NULL }
+	TRAIN_CUDA_KERNELS(ROW) { NULL, NULL, 0, NULL }
 };

@@ -18,7 +18,7 @@
 
 #define PAGE 4096
 
-struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes,
+struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
 				   uint64_t iova, int fd, int access);
 void stand_in_flush(void);
 
@@ -30,8 +30,8 @@ static int check(const struct stand_in_dmabuf *d, uint64_t offset, size_t bytes,
 		return EOPNOTSUPP;
 	if (d->magic != STAND_IN_DMABUF || !bytes || offset > d->bytes ||
 	    bytes > d->bytes - offset ||
-	    iova % PAGE != offset % PAGE || access & ~(TT_IB_LOCAL_WRITE | TT_IB_REMOTE_WRITE) ||
-	    (access & TT_IB_REMOTE_WRITE && !(access & TT_IB_LOCAL_WRITE)))
+	    iova % PAGE != offset % PAGE || access & ~(TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE) ||
+	    (access & TT_VERBS_REMOTE_WRITE && !(access & TT_VERBS_LOCAL_WRITE)))
 		return EINVAL;
 	return 0;
 }
@@ -45,7 +45,7 @@ static void *map(size_t bytes, int fd, uint64_t offset)
 }
 
 /* Offsets within a page are kept: only whole pages can be mapped. */
-struct tt_ib_mr *ibv_reg_dmabuf_mr(struct tt_ib_pd *pd, uint64_t offset, size_t bytes,
+struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
 				   uint64_t iova, int fd, int access)
 {
 	struct stand_in_dmabuf d = { 0 };

@@ -9,22 +9,22 @@
 
 #pragma GCC visibility push(default)
 
-struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context);
-int ibv_dealloc_pd(struct tt_ib_pd *pd);
-struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access);
-int ibv_dereg_mr(struct tt_ib_mr *mr);
-struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context);
-int ibv_destroy_comp_channel(struct tt_ib_channel *channel);
-struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user,
-			       struct tt_ib_channel *channel, int vector);
-int ibv_destroy_cq(struct tt_ib_cq *cq);
-struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init);
-int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask);
-int ibv_destroy_qp(struct tt_ib_qp *qp);
+struct tt_verbs_pd *ibv_alloc_pd(struct tt_verbs_context *context);
+int ibv_dealloc_pd(struct tt_verbs_pd *pd);
+struct tt_verbs_mr *ibv_reg_mr(struct tt_verbs_pd *pd, void *addr, size_t bytes, int access);
+int ibv_dereg_mr(struct tt_verbs_mr *mr);
+struct tt_verbs_channel *ibv_create_comp_channel(struct tt_verbs_context *context);
+int ibv_destroy_comp_channel(struct tt_verbs_channel *channel);
+struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries, void *user,
+			       struct tt_verbs_channel *channel, int vector);
+int ibv_destroy_cq(struct tt_verbs_cq *cq);
+struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_init *init);
+int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask);
+int ibv_destroy_qp(struct tt_verbs_qp *qp);
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-static int forks_are_safe = TT_IB_FORK_UNNEEDED;
+static int forks_are_safe = TT_VERBS_FORK_UNNEEDED;
 static atomic_int registered;
 
 int ibv_is_fork_initialized(void);
@@ -38,7 +38,7 @@ static bool old_kernel(void)
 
 int ibv_is_fork_initialized(void)
 {
-	return old_kernel() && forks_are_safe != TT_IB_FORK_ENABLED ? TT_IB_FORK_DISABLED
+	return old_kernel() && forks_are_safe != TT_VERBS_FORK_ENABLED ? TT_VERBS_FORK_DISABLED
 								   : forks_are_safe;
 }
 
@@ -46,24 +46,24 @@ int ibv_fork_init(void)
 {
 	if (registered)
 		return EINVAL;
-	forks_are_safe = TT_IB_FORK_ENABLED;
+	forks_are_safe = TT_VERBS_FORK_ENABLED;
 	return 0;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-struct tt_ib_pd *ibv_alloc_pd(struct tt_ib_context *context)
+struct tt_verbs_pd *ibv_alloc_pd(struct tt_verbs_context *context)
 {
-	struct tt_ib_pd *pd = refused("alloc_pd") ? NULL : calloc(1, sizeof(*pd));
+	struct tt_verbs_pd *pd = refused("alloc_pd") ? NULL : calloc(1, sizeof(*pd));
 
 	if (pd)
-		*pd = (struct tt_ib_pd){ context, new_number() };
+		*pd = (struct tt_verbs_pd){ context, new_number() };
 	count_thing(A_PD, pd != NULL);
 	return pd;
 }
 
 /* As cards do: not while anything belongs to it. */
-int ibv_dealloc_pd(struct tt_ib_pd *pd)
+int ibv_dealloc_pd(struct tt_verbs_pd *pd)
 {
 	int code = refused("dealloc_pd");
 
@@ -84,7 +84,7 @@ int ibv_dealloc_pd(struct tt_ib_pd *pd)
 	return 0;
 }
 
-struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
+struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
 			uint64_t really, uint64_t held)
 {
 	static uint64_t count;
@@ -92,7 +92,7 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 	uint32_t i = 0;
 
 	registered = 1;
-	if (!m || ibv_is_fork_initialized() == TT_IB_FORK_DISABLED ||
+	if (!m || ibv_is_fork_initialized() == TT_VERBS_FORK_DISABLED ||
 	    fault_from("much-memory", bytes) ||
 	    fault("memory", __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED)) || !start || !bytes) {
 		free(m);
@@ -103,7 +103,7 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 	while (i < MAX_MRS - 1 && shared()->mr[i].used)
 		i++;
 	m->index = i;
-	m->base = (struct tt_ib_mr){ .context = pd->context,
+	m->base = (struct tt_verbs_mr){ .context = pd->context,
 				     .pd = pd,
 				     .addr = (void *)(uintptr_t)start,
 				     .length = bytes,
@@ -118,12 +118,12 @@ struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int a
 	return &m->base;
 }
 
-struct tt_ib_mr *ibv_reg_mr(struct tt_ib_pd *pd, void *addr, size_t bytes, int access)
+struct tt_verbs_mr *ibv_reg_mr(struct tt_verbs_pd *pd, void *addr, size_t bytes, int access)
 {
 	return refused("reg_mr") ? NULL : add_mr(pd, (uintptr_t)addr, bytes, access, 0, 0);
 }
 
-int ibv_dereg_mr(struct tt_ib_mr *mr)
+int ibv_dereg_mr(struct tt_verbs_mr *mr)
 {
 	int code = refused("dereg_mr");
 
@@ -140,19 +140,19 @@ int ibv_dereg_mr(struct tt_ib_mr *mr)
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
-struct tt_ib_channel *ibv_create_comp_channel(struct tt_ib_context *context)
+struct tt_verbs_channel *ibv_create_comp_channel(struct tt_verbs_context *context)
 {
 	struct channel *c = refused("create_comp_channel") ? NULL : calloc(1, sizeof(*c));
 
 	count_thing(A_CHANNEL, c != NULL);
 	if (c) {
 		c->number = new_number();
-		c->base = (struct tt_ib_channel){ context, listen_on(c->number), 0 };
+		c->base = (struct tt_verbs_channel){ context, listen_on(c->number), 0 };
 	}
 	return &c->base;
 }
 
-int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
+int ibv_destroy_comp_channel(struct tt_verbs_channel *channel)
 {
 	int code = refused("destroy_comp_channel");
 
@@ -164,8 +164,8 @@ int ibv_destroy_comp_channel(struct tt_ib_channel *channel)
 	return 0;
 }
 
-struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void *user,
-			       struct tt_ib_channel *channel, int vector)
+struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries, void *user,
+			       struct tt_verbs_channel *channel, int vector)
 {
 	struct cq *c = refused("create_cq") ? NULL : calloc(1, sizeof(*c));
 	uint32_t i = 0;
@@ -182,7 +182,7 @@ struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void 
 	while (i < MAX_CQS - 1 && shared()->cq[i].used)
 		i++;
 	c->index = i;
-	c->base = (struct tt_ib_cq){
+	c->base = (struct tt_verbs_cq){
 		.context = context, .channel = channel, .cq_context = user, .cqe = entries
 	};
 	shared()->cq[i].used = true;
@@ -198,7 +198,7 @@ struct tt_ib_cq *ibv_create_cq(struct tt_ib_context *context, int entries, void 
 	return &c->base;
 }
 
-int ibv_destroy_cq(struct tt_ib_cq *cq)
+int ibv_destroy_cq(struct tt_verbs_cq *cq)
 {
 	struct cq *c = (struct cq *)cq;
 	int code = refused("destroy_cq");
@@ -228,14 +228,14 @@ static uint32_t inline_most(void)
 	return set ? (uint32_t)atoi(set) : MAX_INLINE;
 }
 
-struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
+struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_init *init)
 {
 	struct qp *q = refused("create_qp") ? NULL : calloc(1, sizeof(*q));
 	uint32_t i = 0;
 
 	if (!q)
 		return NULL;
-	if (init->type != TT_IB_RC || init->cap.max_inline_data > inline_most() ||
+	if (init->type != TT_VERBS_RC || init->cap.max_inline_data > inline_most() ||
 	    init->cap.max_recv_wr > MAX_RECVS || init->cap.max_send_sge > 2) {
 		free(q);
 		errno = EINVAL;
@@ -248,9 +248,9 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 	while (i < MAX_QPS - 1 && shared()->qp[i].used)
 		i++;
 	q->index = i;
-	q->base = (struct tt_ib_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq,
+	q->base = (struct tt_verbs_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq,
 				     .recv_cq = init->recv_cq, .qp_num = new_number(),
-				     .type = TT_IB_RC };
+				     .type = TT_VERBS_RC };
 	shared()->qp[i] = (struct shared_qp){
 		.used = true,
 		.pid = getpid(),
@@ -271,7 +271,7 @@ struct tt_ib_qp *ibv_create_qp(struct tt_ib_pd *pd, struct tt_ib_qp_init *init)
 }
 
 /* RoCE: from a GID of the same family. InfiniBand: with GIDs if the port wants them, only then. */
-static bool is_route(const struct tt_ib_ah *ah)
+static bool is_route(const struct tt_verbs_ah *ah)
 {
 	bool v4 = ah->grh.dgid[10] == 0xff;
 
@@ -282,14 +282,14 @@ static bool is_route(const struct tt_ib_ah *ah)
 }
 
 /* Only forward, one state at a time, and with everything that the state needs; or to the end. */
-int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
+int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask)
 {
 	static const int needs[] = {
-		[TT_IB_INIT] = TT_IB_QP_PKEY | TT_IB_QP_PORT | TT_IB_QP_ACCESS,
-		[TT_IB_RTR] = TT_IB_QP_AV | TT_IB_QP_MTU | TT_IB_QP_DEST | TT_IB_QP_RQ_PSN |
-			      TT_IB_QP_DEST_READS | TT_IB_QP_RNR_TIMER,
-		[TT_IB_RTS] = TT_IB_QP_TIMEOUT | TT_IB_QP_RETRIES | TT_IB_QP_RNR | TT_IB_QP_SQ_PSN |
-			      TT_IB_QP_READS,
+		[TT_VERBS_INIT] = TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS,
+		[TT_VERBS_RTR] = TT_VERBS_QP_AV | TT_VERBS_QP_MTU | TT_VERBS_QP_DEST | TT_VERBS_QP_RQ_PSN |
+			      TT_VERBS_QP_DEST_READS | TT_VERBS_QP_RNR_TIMER,
+		[TT_VERBS_RTS] = TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR | TT_VERBS_QP_SQ_PSN |
+			      TT_VERBS_QP_READS,
 	};
 	struct shared_qp *q = &shared()->qp[((struct qp *)qp)->index];
 	int rc = refused("modify_qp");
@@ -297,20 +297,20 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 	if (rc)
 		return rc;
 	lock();
-	if (attr->qp_state == TT_IB_ERR && mask == TT_IB_QP_STATE)
+	if (attr->qp_state == TT_VERBS_ERR && mask == TT_VERBS_QP_STATE)
 		work_stop(q);
-	else if (attr->qp_state < TT_IB_INIT || attr->qp_state > TT_IB_RTS ||
-		 attr->qp_state != q->state + 1 || mask != (needs[attr->qp_state] | TT_IB_QP_STATE))
+	else if (attr->qp_state < TT_VERBS_INIT || attr->qp_state > TT_VERBS_RTS ||
+		 attr->qp_state != q->state + 1 || mask != (needs[attr->qp_state] | TT_VERBS_QP_STATE))
 		rc = EINVAL;
-	else if (attr->qp_state == TT_IB_RTR && !is_route(&attr->ah))
+	else if (attr->qp_state == TT_VERBS_RTR && !is_route(&attr->ah))
 		rc = EINVAL;
-	else if (attr->qp_state == TT_IB_INIT && attr->pkey_index != (infiniband() ? 2 : 0))
+	else if (attr->qp_state == TT_VERBS_INIT && attr->pkey_index != (infiniband() ? 2 : 0))
 		rc = EINVAL;                   /* of the others it is no full member */
-	else if (attr->qp_state == TT_IB_RTR && (attr->path_mtu < 1 || attr->path_mtu > 5))
+	else if (attr->qp_state == TT_VERBS_RTR && (attr->path_mtu < 1 || attr->path_mtu > 5))
 		rc = EINVAL;
 	else
 		q->state = attr->qp_state;
-	if (!rc && attr->qp_state == TT_IB_RTR) {
+	if (!rc && attr->qp_state == TT_VERBS_RTR) {
 		q->dest = attr->dest_qp_num;
 		q->dlid = attr->ah.dlid;
 	}
@@ -318,7 +318,7 @@ int ibv_modify_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask)
 	return rc;
 }
 
-int ibv_destroy_qp(struct tt_ib_qp *qp)
+int ibv_destroy_qp(struct tt_verbs_qp *qp)
 {
 	int code = refused("destroy_qp");
 

@@ -10,25 +10,25 @@
 
 #pragma GCC visibility push(default)
 
-static struct tt_ib_device cards[2];
+static struct tt_verbs_takes_device cards[2];
 static const char *const names[2] = { "standin0", "standin1" };
 static const char *const soft_names[2] = { "rxe_standin0", "rxe_standin1" };
 
-struct tt_ib_device **ibv_get_device_list(int *ret_n);
-void ibv_free_device_list(struct tt_ib_device **list);
-const char *ibv_get_device_name(struct tt_ib_device *device);
-struct tt_ib_context *ibv_open_device(struct tt_ib_device *device);
-int ibv_close_device(struct tt_ib_context *context);
-int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr);
-int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr);
-int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint16_t *ret_key);
-ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
+struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n);
+void ibv_free_device_list(struct tt_verbs_takes_device **list);
+const char *ibv_get_device_name(struct tt_verbs_takes_device *device);
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device);
+int ibv_close_device(struct tt_verbs_context *context);
+int ibv_query_device(struct tt_verbs_context *context, struct tt_verbs_device_attr *attr);
+int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_verbs_port_attr *attr);
+int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, uint16_t *ret_key);
+ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes);
 
-struct tt_ib_device **ibv_get_device_list(int *ret_n)
+struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
 {
 	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
-	struct tt_ib_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
+	struct tt_verbs_takes_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
 	count_thing(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
@@ -37,20 +37,20 @@ struct tt_ib_device **ibv_get_device_list(int *ret_n)
 	return list;
 }
 
-void ibv_free_device_list(struct tt_ib_device **list)
+void ibv_free_device_list(struct tt_verbs_takes_device **list)
 {
 	count_thing(A_LIST, -1);
 	free(list);
 }
 
-const char *ibv_get_device_name(struct tt_ib_device *device)
+const char *ibv_get_device_name(struct tt_verbs_takes_device *device)
 {
 	const char *emulated = getenv("TUTTI_TEST_VERBS_SOFT");
 
 	return emulated && atoi(emulated) ? soft_names[device - cards] : names[device - cards];
 }
 
-struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device)
 {
 	struct context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
 
@@ -69,7 +69,7 @@ struct tt_ib_context *ibv_open_device(struct tt_ib_device *device)
 	return &c->base;
 }
 
-int ibv_close_device(struct tt_ib_context *context)
+int ibv_close_device(struct tt_verbs_context *context)
 {
 	int code = refused("close_device");
 
@@ -81,10 +81,10 @@ int ibv_close_device(struct tt_ib_context *context)
 	return 0;
 }
 
-int ibv_query_device(struct tt_ib_context *context, struct tt_ib_device_attr *attr)
+int ibv_query_device(struct tt_verbs_context *context, struct tt_verbs_device_attr *attr)
 {
 	(void)context;
-	*attr = (struct tt_ib_device_attr){
+	*attr = (struct tt_verbs_device_attr){
 		.phys_port_cnt = 1, .max_cqe = CQ_ENTRIES, .max_qp_wr = MAX_DEPTH, .max_sge = 2
 	};
 	return refused("query_device");
@@ -102,7 +102,7 @@ bool wants_grh(void)
 }
 
 /* One of a card in a process, as if each were a host */
-uint16_t lid_of(const struct tt_ib_context *context)
+uint16_t lid_of(const struct tt_verbs_context *context)
 {
 	return infiniband()
 		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
@@ -111,7 +111,7 @@ uint16_t lid_of(const struct tt_ib_context *context)
 }
 
 /* On Ethernet the default partition; else in two, and full member of the second only. */
-int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint16_t *ret_key)
+int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, uint16_t *ret_key)
 {
 	static const uint16_t keys[3] = { 0x7fff, 0, 0x8005 };
 	int code = refused("query_pkey");
@@ -122,14 +122,14 @@ int ibv_query_pkey(struct tt_ib_context *context, uint8_t port, int index, uint1
 	return 0;
 }
 
-int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_port_attr *attr)
+int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_verbs_port_attr *attr)
 {
-	*attr = (struct tt_ib_port_attr){ .state = port == 1 && !ports_are_down(false)
-							   ? TT_IB_PORT_ACTIVE
+	*attr = (struct tt_verbs_port_attr){ .state = port == 1 && !ports_are_down(false)
+							   ? TT_VERBS_PORT_ACTIVE
 							   : 1,
 					  .active_mtu = 5, .max_mtu = 5,
-					  .link_layer = infiniband() ? TT_IB_LINK_INFINIBAND
-								     : TT_IB_LINK_ETHERNET,
+					  .link_layer = infiniband() ? TT_VERBS_LINK_INFINIBAND
+								     : TT_VERBS_LINK_ETHERNET,
 					  .active_width = 2, .active_speed = 32, .gid_tbl_len = 4,
 					  .lid = lid_of(context), .flags = wants_grh(),
 					  .pkey_tbl_len = infiniband() ? 3 : 1 };
@@ -137,7 +137,7 @@ int ibv_query_port(struct tt_ib_context *context, uint8_t port, struct tt_ib_por
 }
 
 /* Three GIDs: link-local, RoCE v1, and the one that ought to be chosen. */
-ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_entry *entries,
+ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes)
 {
 	const struct context *c = (const struct context *)context;
@@ -151,14 +151,14 @@ ssize_t _ibv_query_gid_table(struct tt_ib_context *context, struct tt_ib_gid_ent
 	if (infiniband()) {
 		uint16_t lid = lid_of(context);
 
-		entries[0] = (struct tt_ib_gid_entry){ .port = 1, .type = TT_IB_GID_IB };
+		entries[0] = (struct tt_verbs_gid_entry){ .port = 1, .type = TT_VERBS_GID_IB };
 		memcpy(entries[0].gid, local, 16);
 		memcpy(entries[0].gid + 12, &lid, 2);
 		return 1;
 	}
-	entries[0] = (struct tt_ib_gid_entry){ .index = 0, .port = 1, .type = TT_IB_GID_ROCE2 };
-	entries[1] = (struct tt_ib_gid_entry){ .index = 2, .port = 1, .type = TT_IB_GID_ROCE1 };
-	entries[2] = (struct tt_ib_gid_entry){ .index = 3, .port = 1, .type = TT_IB_GID_ROCE2 };
+	entries[0] = (struct tt_verbs_gid_entry){ .index = 0, .port = 1, .type = TT_VERBS_GID_ROCE2 };
+	entries[1] = (struct tt_verbs_gid_entry){ .index = 2, .port = 1, .type = TT_VERBS_GID_ROCE1 };
+	entries[2] = (struct tt_verbs_gid_entry){ .index = 3, .port = 1, .type = TT_VERBS_GID_ROCE2 };
 	memcpy(entries[0].gid, local, 16);
 	memcpy(entries[1].gid, v4, 16);
 	memcpy(entries[2].gid, v4, 16);

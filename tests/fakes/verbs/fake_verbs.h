@@ -45,7 +45,7 @@
 #define MAX_INLINE 220
 #define MAX_DEPTH 4096
 
-struct entry { struct tt_ib_wc wc; uint32_t qp; uint64_t frees; bool send; };
+struct entry { struct tt_verbs_wc wc; uint32_t qp; uint64_t frees; bool send; };
 
 struct shared_qp {
 	bool used;
@@ -62,7 +62,7 @@ struct shared_cq {
 	bool used, armed;
 	pid_t pid;
 	uint32_t channel, size, count, context;
-	uint64_t cookie;                       /* the owner's struct tt_ib_cq */
+	uint64_t cookie;                       /* the owner's struct tt_verbs_cq */
 	struct entry entries[CQ_ENTRIES];
 };
 
@@ -89,11 +89,11 @@ struct shared {
 	struct shared_cq cq[MAX_CQS];
 };
 
-struct cq { struct tt_ib_cq base; uint32_t index; };
-struct qp { struct tt_ib_qp base; uint32_t index; };
-struct mr { struct tt_ib_mr base; uint32_t index; };
-struct context { struct tt_ib_context base; uint32_t number; int card; };
-struct channel { struct tt_ib_channel base; uint32_t number; };
+struct cq { struct tt_verbs_cq base; uint32_t index; };
+struct qp { struct tt_verbs_qp base; uint32_t index; };
+struct mr { struct tt_verbs_mr base; uint32_t index; };
+struct context { struct tt_verbs_context base; uint32_t number; int card; };
+struct channel { struct tt_verbs_channel base; uint32_t number; };
 
 #pragma GCC visibility push(hidden)
 struct shared *shared(void);               /* locked by: */
@@ -104,10 +104,10 @@ uint32_t new_number(void);
 /* fake_ports.c: are they InfiniBand's, and do they want GIDs; one of a card in a process */
 bool infiniband(void);
 bool wants_grh(void);
-uint16_t lid_of(const struct tt_ib_context *context);
+uint16_t lid_of(const struct tt_verbs_context *context);
 
 /* fake_objects.c: device memory has a place of its own, really, and may have held */
-struct tt_ib_mr *add_mr(struct tt_ib_pd *pd, uint64_t start, size_t bytes, int access,
+struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
 			uint64_t really, uint64_t held);
 
 /* fake_device.c, under the lock. Where a card finds the bytes that a key has at that address, to read
@@ -117,10 +117,10 @@ uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes);
 void forget_device(const struct shared_mr *mr);
 
 /* fake_wire.c */
-int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc);
-int work_arm(struct tt_ib_cq *cq, int solicited_only);
-int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad);
-int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad);
+int work_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);
+int work_arm(struct tt_verbs_cq *cq, int solicited_only);
+int work_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad);
+int work_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad);
 void work_stop(struct shared_qp *qp);      /* to ERR; what is queued is flushed */
 
 /* fake_events.c: datagrams to a number that someone may listen on */

@@ -27,14 +27,14 @@ static uint32_t chance(void)
 
 /* ---- completions, under the lock ------------------------------------------------------------- */
 
-static void complete(struct shared_qp *q, bool send, const struct tt_ib_wc *wc, uint64_t frees)
+static void complete(struct shared_qp *q, bool send, const struct tt_verbs_wc *wc, uint64_t frees)
 {
 	struct shared_cq *c = &shared()->cq[send ? q->send_cq : q->recv_cq];
 
 	if (!c->used)
 		return;
 	if (c->count == c->size) {             /* a card stops here, and so do we */
-		tell(c->context, TT_IB_EVENT_CQ_ERR);
+		tell(c->context, TT_VERBS_EVENT_CQ_ERR);
 		return;
 	}
 	c->entries[c->count] = (struct entry){ *wc, q->number, frees, send };
@@ -46,18 +46,18 @@ static void complete(struct shared_qp *q, bool send, const struct tt_ib_wc *wc, 
 
 void work_stop(struct shared_qp *q)
 {
-	struct tt_ib_wc wc = { .status = TT_IB_WC_FLUSH, .qp_num = q->number };
+	struct tt_verbs_wc wc = { .status = TT_VERBS_WC_FLUSH, .qp_num = q->number };
 
-	q->state = TT_IB_ERR;
+	q->state = TT_VERBS_ERR;
 	for (; q->recv_head < q->recv_tail; q->recv_head++) {
 		wc.wr_id = q->recvs[q->recv_head % MAX_RECVS];
 		complete(q, false, &wc, 0);
 	}
 }
 
-static void fail(struct shared_qp *q, const struct tt_ib_send_wr *wr, int status)
+static void fail(struct shared_qp *q, const struct tt_verbs_send_wr *wr, int status)
 {
-	struct tt_ib_wc wc = {
+	struct tt_verbs_wc wc = {
 		.wr_id = wr->wr_id, .status = status, .qp_num = q->number, .vendor_err = 0x77
 	};
 
@@ -66,7 +66,7 @@ static void fail(struct shared_qp *q, const struct tt_ib_send_wr *wr, int status
 }
 
 /* In order within a queue pair; "reorder" passes some over, and then all others of the same. */
-int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
+int work_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc)
 {
 	struct shared_cq *c = &shared()->cq[((struct cq *)cq)->index];
 	bool reorder = mood("reorder"), delay = mood("delay");
@@ -99,7 +99,7 @@ int work_poll(struct tt_ib_cq *cq, int n, struct tt_ib_wc *wc)
 	return got;
 }
 
-int work_arm(struct tt_ib_cq *cq, int solicited_only)
+int work_arm(struct tt_verbs_cq *cq, int solicited_only)
 {
 	struct shared_cq *c = &shared()->cq[((struct cq *)cq)->index];
 	int code = refused("req_notify_cq");
@@ -162,17 +162,17 @@ static bool move(pid_t pid, uint64_t from, uint64_t to, size_t bytes)
 
 static int injected(uint64_t number)
 {
-	return fault("drop", number)		   ? TT_IB_WC_RETRY
-	       : fault("remote-access", number)	   ? TT_IB_WC_REM_ACCESS
-	       : fault("local-protection", number) ? TT_IB_WC_LOC_PROT
-	       : fault("rnr", number)		   ? TT_IB_WC_RNR_RETRY
-	       : fault("flush", number)		   ? TT_IB_WC_FLUSH
-	       : fault("port-down", number)	   ? -TT_IB_EVENT_PORT_ERR
-	       : fault("device-gone", number)	   ? -TT_IB_EVENT_DEVICE_FATAL
+	return fault("drop", number)		   ? TT_VERBS_WC_RETRY
+	       : fault("remote-access", number)	   ? TT_VERBS_WC_REM_ACCESS
+	       : fault("local-protection", number) ? TT_VERBS_WC_LOC_PROT
+	       : fault("rnr", number)		   ? TT_VERBS_WC_RNR_RETRY
+	       : fault("flush", number)		   ? TT_VERBS_WC_FLUSH
+	       : fault("port-down", number)	   ? -TT_VERBS_EVENT_PORT_ERR
+	       : fault("device-gone", number)	   ? -TT_VERBS_EVENT_DEVICE_FATAL
 						   : 0;
 }
 
-static uint64_t bytes_of(const struct tt_ib_send_wr *wr)
+static uint64_t bytes_of(const struct tt_verbs_send_wr *wr)
 {
 	uint64_t bytes = 0;
 
@@ -182,28 +182,28 @@ static uint64_t bytes_of(const struct tt_ib_send_wr *wr)
 }
 
 /* Are all pieces this process's to be read? Inline ones need no key. */
-static bool readable(const struct shared_qp *q, const struct tt_ib_send_wr *wr)
+static bool readable(const struct shared_qp *q, const struct tt_verbs_send_wr *wr)
 {
 	bool good = true;
 
-	for (int i = 0; i < wr->num_sge && !(wr->send_flags & TT_IB_INLINE); i++)
+	for (int i = 0; i < wr->num_sge && !(wr->send_flags & TT_VERBS_INLINE); i++)
 		good = good && registered(q->pid, q->pd, wr->sg_list[i].lkey, wr->sg_list[i].addr,
 					  wr->sg_list[i].length, 0);
 	return good;
 }
 
 /* Where the card finds a piece: inline ones where the processor does. */
-static uint64_t source(const struct shared_qp *q, const struct tt_ib_send_wr *wr, int i)
+static uint64_t source(const struct shared_qp *q, const struct tt_verbs_send_wr *wr, int i)
 {
-	const struct tt_ib_sge *s = &wr->sg_list[i];
+	const struct tt_verbs_sge *s = &wr->sg_list[i];
 
-	if (wr->send_flags & TT_IB_INLINE)
+	if (wr->send_flags & TT_VERBS_INLINE)
 		return s->addr;
 	return read_at(registered(q->pid, q->pd, s->lkey, s->addr, s->length, 0), s->addr);
 }
 
 /* The last piece first, for the same reason as in move. */
-static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_ib_send_wr *wr,
+static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_verbs_send_wr *wr,
 		     const struct shared_mr *target)
 {
 	uint64_t to = write_at(target, wr->wr.rdma.remote_addr, bytes_of(wr)) + bytes_of(wr);
@@ -217,7 +217,7 @@ static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_ib_se
 }
 
 /* 0 or the status of its completion */
-static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
+static int carry_out(struct shared_qp *q, const struct tt_verbs_send_wr *wr,
 		     struct shared_qp **ret_peer)
 {
 	uint64_t bytes = bytes_of(wr);
@@ -225,72 +225,72 @@ static int carry_out(struct shared_qp *q, const struct tt_ib_send_wr *wr,
 	const struct shared_mr *target = NULL;
 
 	if (!readable(q, wr))
-		return TT_IB_WC_LOC_PROT;
-	if (peer && peer->state == TT_IB_ERR)
+		return TT_VERBS_WC_LOC_PROT;
+	if (peer && peer->state == TT_VERBS_ERR)
 		return SILENCE;
 	if (!peer || peer->dest != q->number || peer->lid != q->dlid || peer->wire != q->wire ||
-	    (peer->state != TT_IB_RTR && peer->state != TT_IB_RTS))
-		return TT_IB_WC_RETRY;
+	    (peer->state != TT_VERBS_RTR && peer->state != TT_VERBS_RTS))
+		return TT_VERBS_WC_RETRY;
 	if (bytes)
 		target = registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
-				    bytes, TT_IB_REMOTE_WRITE);
+				    bytes, TT_VERBS_REMOTE_WRITE);
 	if (bytes && !target) {
-		tell(peer->context, TT_IB_EVENT_QP_ACCESS_ERR);
-		return TT_IB_WC_REM_ACCESS;
+		tell(peer->context, TT_VERBS_EVENT_QP_ACCESS_ERR);
+		return TT_VERBS_WC_REM_ACCESS;
 	}
-	if (wr->opcode == TT_IB_WRITE_IMM && peer->recv_head == peer->recv_tail)
-		return TT_IB_WC_RNR_RETRY;
+	if (wr->opcode == TT_VERBS_WRITE_IMM && peer->recv_head == peer->recv_tail)
+		return TT_VERBS_WC_RNR_RETRY;
 	if (!move_all(q, peer->pid, wr, target))
-		return TT_IB_WC_RETRY;
+		return TT_VERBS_WC_RETRY;
 	*ret_peer = peer;
 	return 0;
 }
 
-static int send_one(struct shared_qp *q, const struct tt_ib_send_wr *wr)
+static int send_one(struct shared_qp *q, const struct tt_verbs_send_wr *wr)
 {
 	int status = injected(__atomic_add_fetch(&writes, 1, __ATOMIC_RELAXED));
 	struct shared_qp *peer = NULL;
-	struct tt_ib_wc wc = { .qp_num = q->number, .opcode = 1 };
+	struct tt_verbs_wc wc = { .qp_num = q->number, .opcode = 1 };
 
-	if ((wr->opcode != TT_IB_WRITE_IMM && wr->opcode != TT_IB_WRITE) ||
+	if ((wr->opcode != TT_VERBS_WRITE_IMM && wr->opcode != TT_VERBS_WRITE) ||
 	    wr->num_sge > (int)q->pieces ||
-	    (wr->send_flags & TT_IB_INLINE && bytes_of(wr) > q->inline_max))
+	    (wr->send_flags & TT_VERBS_INLINE && bytes_of(wr) > q->inline_max))
 		return EINVAL;
-	if (q->state != TT_IB_RTS && q->state != TT_IB_ERR)
+	if (q->state != TT_VERBS_RTS && q->state != TT_VERBS_ERR)
 		return EINVAL;
 	if (q->posted - q->freed >= q->send_depth)
 		return ENOMEM;
 	q->posted++;
 	if (status < 0)
 		tell(q->context, (uint64_t)-status | 1ull << 32);
-	if (status == -TT_IB_EVENT_PORT_ERR)
+	if (status == -TT_VERBS_EVENT_PORT_ERR)
 		cut_ports();
-	if (q->state == TT_IB_ERR || status < 0)
-		status = TT_IB_WC_FLUSH;
+	if (q->state == TT_VERBS_ERR || status < 0)
+		status = TT_VERBS_WC_FLUSH;
 	else if (!status && ports_are_down(true))
-		status = TT_IB_WC_RETRY;
+		status = TT_VERBS_WC_RETRY;
 	status = status ? status : carry_out(q, wr, &peer);
 	if (status != 0 && status != SILENCE)
 		fail(q, wr, status);
 	if (status)
 		return 0;
 	wc.wr_id = wr->wr_id;
-	if (wr->send_flags & TT_IB_SIGNALED)
+	if (wr->send_flags & TT_VERBS_SIGNALED)
 		complete(q, true, &wc, q->posted);
-	if (wr->opcode == TT_IB_WRITE)
+	if (wr->opcode == TT_VERBS_WRITE)
 		return 0;
-	wc = (struct tt_ib_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS],
-				.opcode = TT_IB_WC_IMM, .byte_len = (uint32_t)bytes_of(wr),
+	wc = (struct tt_verbs_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS],
+				.opcode = TT_VERBS_WC_IMM, .byte_len = (uint32_t)bytes_of(wr),
 				.imm_data = wr->imm_data, .qp_num = peer->number, .wc_flags = 2 };
 	complete(peer, false, &wc, 0);
 	return 0;
 }
 
-int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
-		 struct tt_ib_qp_init *init);
+int ibv_query_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask,
+		 struct tt_verbs_qp_init *init);
 
-int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
-		 struct tt_ib_qp_init *init)
+int ibv_query_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask,
+		 struct tt_verbs_qp_init *init)
 {
 	int code = refused("query_qp");
 
@@ -303,7 +303,7 @@ int ibv_query_qp(struct tt_ib_qp *qp, struct tt_ib_qp_attr *attr, int mask,
 	return 0;
 }
 
-int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_wr **bad)
+int work_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad)
 {
 	int rc = refused("post_send");
 
@@ -317,7 +317,7 @@ int work_send(struct tt_ib_qp *qp, struct tt_ib_send_wr *wr, struct tt_ib_send_w
 	return rc;
 }
 
-int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_wr **bad)
+int work_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad)
 {
 	struct shared_qp *q = &shared()->qp[((struct qp *)qp)->index];
 	int rc = refused("post_recv");
@@ -326,12 +326,12 @@ int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_w
 	lock();
 	for (; wr && !rc; wr = wr->next) {
 		*bad = wr;
-		if (q->state == TT_IB_RESET || q->recv_tail - q->recv_head >= q->recv_depth)
-			rc = q->state == TT_IB_RESET ? EINVAL : ENOMEM;
+		if (q->state == TT_VERBS_RESET || q->recv_tail - q->recv_head >= q->recv_depth)
+			rc = q->state == TT_VERBS_RESET ? EINVAL : ENOMEM;
 		else
 			q->recvs[q->recv_tail++ % MAX_RECVS] = wr->wr_id;
 	}
-	if (q->state == TT_IB_ERR)
+	if (q->state == TT_VERBS_ERR)
 		work_stop(q);
 	unlock();
 	return rc;
@@ -339,54 +339,54 @@ int work_recv(struct tt_ib_qp *qp, struct tt_ib_recv_wr *wr, struct tt_ib_recv_w
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-int ibv_get_cq_event(struct tt_ib_channel *channel, struct tt_ib_cq **ret_cq, void **ret_user);
-void ibv_ack_cq_events(struct tt_ib_cq *cq, unsigned n);
-int ibv_get_async_event(struct tt_ib_context *context, struct tt_ib_async_event *ret_event);
-void ibv_ack_async_event(struct tt_ib_async_event *event);
+int ibv_get_cq_event(struct tt_verbs_channel *channel, struct tt_verbs_cq **ret_cq, void **ret_user);
+void ibv_ack_cq_events(struct tt_verbs_cq *cq, unsigned n);
+int ibv_get_async_event(struct tt_verbs_context *context, struct tt_verbs_async_event *ret_event);
+void ibv_ack_async_event(struct tt_verbs_async_event *event);
 const char *ibv_wc_status_str(int status);
 const char *ibv_event_type_str(int event);
 
-int ibv_get_cq_event(struct tt_ib_channel *channel, struct tt_ib_cq **ret_cq, void **ret_user)
+int ibv_get_cq_event(struct tt_verbs_channel *channel, struct tt_verbs_cq **ret_cq, void **ret_user)
 {
 	uint64_t cookie;
 
 	if (refused("get_cq_event") || !hear(channel->fd, &cookie))
 		return -1;
-	*ret_cq = (struct tt_ib_cq *)(uintptr_t)cookie;
+	*ret_cq = (struct tt_verbs_cq *)(uintptr_t)cookie;
 	*ret_user = (*ret_cq)->cq_context;
 	return 0;
 }
 
-void ibv_ack_cq_events(struct tt_ib_cq *cq, unsigned n)
+void ibv_ack_cq_events(struct tt_verbs_cq *cq, unsigned n)
 {
 	cq->comp_events += n;
 }
 
-int ibv_get_async_event(struct tt_ib_context *context, struct tt_ib_async_event *ret_event)
+int ibv_get_async_event(struct tt_verbs_context *context, struct tt_verbs_async_event *ret_event)
 {
 	uint64_t what;
 
 	if (refused("get_async_event") || !hear(context->async_fd, &what))
 		return -1;
-	*ret_event = (struct tt_ib_async_event){ .element.port = (int)(what >> 32),
+	*ret_event = (struct tt_verbs_async_event){ .element.port = (int)(what >> 32),
 						 .type = (int)(uint32_t)what };
 	return 0;
 }
 
-void ibv_ack_async_event(struct tt_ib_async_event *event)
+void ibv_ack_async_event(struct tt_verbs_async_event *event)
 {
 	event->type = -1;
 }
 
 const char *ibv_wc_status_str(int status)
 {
-	return status == TT_IB_WC_RETRY	  ? "transport retry counter exceeded"
-	       : status == TT_IB_WC_FLUSH ? "Work Request Flushed Error"
+	return status == TT_VERBS_WC_RETRY	  ? "transport retry counter exceeded"
+	       : status == TT_VERBS_WC_FLUSH ? "Work Request Flushed Error"
 					  : "stand-in status";
 }
 
 const char *ibv_event_type_str(int event)
 {
-	return event == TT_IB_EVENT_PORT_ERR ? "port error" : event == TT_IB_EVENT_DEVICE_FATAL ?
+	return event == TT_VERBS_EVENT_PORT_ERR ? "port error" : event == TT_VERBS_EVENT_DEVICE_FATAL ?
 	       "local catastrophic error" : "stand-in event";
 }

@@ -1,5 +1,5 @@
 /*
- * membarrier.c - a fence paid by the rare side
+ * asymmetric_fence.c - a fence paid by the rare side
  *
  * The short way of a call says "I am inside" with a plain store and looks whether the communicator
  * is being aborted with a plain load; a fence between the two would cost it a third of its time.
@@ -9,14 +9,13 @@
 #include <time.h>
 
 #include "base/fence.h"
-#include "comm/comm.h"
 
 /* no membarrier (kernel before 4.14, or forbidden): a store is seen long before that */
 #define WITHOUT_MS 10
 
-void tt_hush_prepare(void) { tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+void tt_asymmetric_fence_prepare(void) { tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
-void tt_hush(void)
+void tt_asymmetric_fence(void)
 {
 	struct timespec pause = { .tv_nsec = WITHOUT_MS * 1000000 };
 
