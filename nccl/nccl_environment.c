@@ -77,7 +77,7 @@ static const char *cards(void)
 	return names;
 }
 
-static const char *stand_in(const char *name)
+static const char *fallback(const char *name)
 {
 	if (!strcmp(name, "TUTTI_SOCKET_IFNAME"))
 		return text_of("NCCL_SOCKET_IFNAME");
@@ -164,7 +164,7 @@ static void look(void)
 							  : -1;
 	values.root = text_of("NCCL_COMM_ID");
 	values.timeout_ms = getenv("TUTTI_TIMEOUT_MS") ? 0 : PATIENCE_MS;
-	tt_env_stand_in = stand_in;
+	tt_env_fallback = fallback;
 	set_log();
 	tell_ignored();
 }

@@ -114,7 +114,7 @@ int tt_env_read(struct tt_env *ret_env);
 
 /* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the
  * first read. */
-extern const char *(*tt_env_stand_in)(const char *name);
+extern const char *(*tt_env_fallback)(const char *name);
 
 /* cpus.c --------------------------------------------------------------------------------------- */
 

@@ -104,7 +104,7 @@ static bool valid_ports(const char *value)
 	       whole_number(value + digits + 1, first, 65535, &last);
 }
 
-const char *(*tt_env_stand_in)(const char *name);
+const char *(*tt_env_fallback)(const char *name);
 
 /* ---- the reader ------------------------------------------------------------------------------ */
 
@@ -195,8 +195,8 @@ static int read_row(const struct tt_env_row *row, struct tt_env *env)
 	int64_t number = -1;
 	bool good = true;
 
-	if (!given && tt_env_stand_in)
-		given = tt_env_stand_in(row->name);
+	if (!given && tt_env_fallback)
+		given = tt_env_fallback(row->name);
 	value = given ? given : row->fallback;
 	if (row->kind == TT_ENV_NUMBER)
 		good = (!given && !*value) || valid_number(row, value, &number);

@@ -89,8 +89,8 @@ DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
 #define JOB ((const struct tt_dev_job *)params)
 #define THREAD 0u
 #define THREADS 1u
-#define BLOCK stand_in_block
-#define BLOCKS stand_in_blocks
+#define BLOCK fake_block
+#define BLOCKS fake_blocks
 #define SYNC() ((void)0)
 #define SHARED static __thread
 #define UNROLL

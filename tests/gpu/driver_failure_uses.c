@@ -21,10 +21,10 @@
 
 static void set_own(bool own)
 {
-	static const char *const names[] = { "stand_in_own", "stand_in_verbs_own" };
+	static const char *const names[] = { "fake_own", "fake_verbs_own" };
 
 	for (int i = 0; i < 2; i++) {
-		stand_in_own_fn *set = NULL;
+		fake_own_fn *set = NULL;
 
 		*(void **)&set = dlsym(RTLD_DEFAULT, names[i]);
 		if (set)

@@ -71,7 +71,7 @@ static bool load_cards(void)
 	if (n < 0)
 		return false;
 	path[n] = '\0';
-	strcpy(strrchr(path, '/'), "/stand_in_verbs/libibverbs.so.1");
+	strcpy(strrchr(path, '/'), "/../fakes/verbs/libibverbs.so.1");
 	return dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
 }
 
@@ -104,17 +104,17 @@ static bool gives_back(const char *call)
 
 static int hits(void)
 {
-	stand_in_hits_fn *cuda = NULL, *cards = NULL;
+	fake_hits_fn *cuda = NULL, *cards = NULL;
 
-	*(void **)&cuda = ask("stand_in_hits");
-	*(void **)&cards = ask("stand_in_verbs_hits");
+	*(void **)&cuda = ask("fake_hits");
+	*(void **)&cards = ask("fake_verbs_hits");
 	return (cuda ? cuda() : 0) + (cards ? cards() : 0);
 }
 
 /* Appends what is left of one library's things; areas: a piece of memory and a page each. */
 static void name_left(const char *function, struct house *h)
 {
-	stand_in_left_fn *look = NULL;
+	fake_left_fn *look = NULL;
 	int areas = 0, left;
 	const char *name;
 
@@ -141,8 +141,8 @@ static void look_round(struct house *h)
 	unsetenv("TUTTI_TEST_CUDA_FAIL");
 	unsetenv("TUTTI_TEST_VERBS_FAIL");
 	h->hits = hits();
-	name_left("stand_in_left", h);
-	name_left("stand_in_verbs_left", h);
+	name_left("fake_left", h);
+	name_left("fake_verbs_left", h);
 	h->memory = LEAKED_MEMORY();
 	h->ended = true;
 }

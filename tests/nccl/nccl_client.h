@@ -27,7 +27,7 @@ struct ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
 	/* only with CUDA; with its stand-in, whose functions can be made to fail; without CUDA */
-	bool cuda, stand_in, host;
+	bool cuda, fake, host;
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose

@@ -76,9 +76,9 @@ run_client() {
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
 run_client "host memory" 34 tests/nccl/nccl_client
-stand_in=$PWD/tests/fakes/cuda/libcuda.so.1
-run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl/nccl_client
-run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
+fake=$PWD/tests/fakes/cuda/libcuda.so.1
+run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_client
+run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl/nccl_client groups split several one-thread abort killed operations again
 
 # A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
@@ -115,7 +115,7 @@ NCCL_DEBUG=INFO NCCL_ALGO=ring NCCL_PROTO=LL NCCL_IB_TC=3 timeout 60 tests/nccl/
 	! grep -q NCCL_IB_TC "$tmp/log"
 point $? "variables without a meaning are named once to who asks for it" "$(cat "$tmp/log")"
 for set in "" NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC; do
-	env ${set:+$set} NCCL_DEBUG=INFO NCCL_CLIENT_CUDA="$stand_in" timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1
+	env ${set:+$set} NCCL_DEBUG=INFO NCCL_CLIENT_CUDA="$fake" timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1
 	grep -q 'GPU kernels on device' "$tmp/log" && echo "$set"
 done >"$tmp/with-kernels"
 [ "$(cat "$tmp/with-kernels")" = "" ] && [ "$(wc -l <"$tmp/with-kernels")" = 1 ]
@@ -148,5 +148,5 @@ measure() {
 }
 measure all_reduce
 measure alltoall
-measure reduce_scatter NCCL_CLIENT_CUDA="$stand_in"
+measure reduce_scatter NCCL_CLIENT_CUDA="$fake"
 echo 1..$n

@@ -4,9 +4,9 @@
 # It shows values, order, errors and output, and nothing about a GPU. Called by make check in the build folder.
 set -u
 . "${top_srcdir:-.}/tests/training"
-stand_in=$PWD/tests/fakes/cuda
+fake=$PWD/tests/fakes/cuda
 on() {   # COMMAND ...: where CUDA is the stand-in
-	local LD_LIBRARY_PATH=$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	local LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	export LD_LIBRARY_PATH
 	"$@"
 }

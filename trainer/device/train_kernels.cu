@@ -34,8 +34,8 @@
 		name##_with(*(const struct type *)params);					\
 	}											\
 	static void name##_with(struct type p)
-#define THREAD stand_in_block
-#define THREADS stand_in_blocks
+#define THREAD fake_block
+#define THREADS fake_blocks
 #define FMA(a, b, c) fmaf(a, b, c)
 
 #endif

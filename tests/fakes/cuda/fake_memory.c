@@ -50,12 +50,12 @@ static void add(struct piece piece)
 	struct piece *p = malloc(sizeof(*p));
 
 	*p = piece;
-	stand_in_count(thing_of(p), 1);
-	pthread_mutex_lock(&stand_in_lock);
+	fake_count(thing_of(p), 1);
+	pthread_mutex_lock(&fake_lock);
 	p->id = ++ids;
 	p->next = pieces;
 	pieces = p;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 /* The piece that begins at p, taken out of the list; NULL: there is none of that sort. */
@@ -63,14 +63,14 @@ static struct piece *take(const void *p, bool host, bool registered)
 {
 	struct piece **at, *x;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	for (at = &pieces; (x = *at); at = &x->next)
 		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host &&
 		    x->registered == registered)
 			break;
 	if (x)
 		*at = x->next;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return x;
 }
 
@@ -78,7 +78,7 @@ static int release(struct piece *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
-	stand_in_count(thing_of(x), -1);
+	fake_count(thing_of(x), -1);
 	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
 	if (x->reach)
@@ -89,18 +89,18 @@ static int release(struct piece *x)
 	return 0;
 }
 
-void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset)
+void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
 	add((struct piece){ .at = at,
 			    .bytes = bytes,
 			    .fd = dup(fd),
 			    .offset = offset,
-			    .device = stand_in_device(),
+			    .device = fake_device(),
 			    .type = TT_CU_TYPE_DEVICE,
 			    .virtual = true });
 }
 
-bool stand_in_take_virtual(char *at)
+bool fake_take_virtual(char *at)
 {
 	return !release(take(at, false, false));
 }
@@ -108,7 +108,7 @@ bool stand_in_take_virtual(char *at)
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 {
 	struct piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
-			   .device = stand_in_device() };
+			   .device = fake_device() };
 
 	if (p.device < 0)
 		return TT_CU_BAD_CONTEXT;
@@ -120,7 +120,7 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	if (p.at == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
-	if (type == TT_CU_TYPE_DEVICE && !managed && stand_in_lacks("host") &&
+	if (type == TT_CU_TYPE_DEVICE && !managed && fake_lacks("host") &&
 	    !mprotect(p.at, p.bytes, PROT_NONE))
 		p.reach = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	*ret = p.at;
@@ -128,16 +128,16 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	return 0;
 }
 
-void *stand_in_shadow(const void *at)
+void *fake_shadow(const void *at)
 {
 	struct piece *x;
 	void *p = (void *)(uintptr_t)at;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find(at);
 	if (x && x->reach)
 		p = x->reach + ((const char *)at - x->at);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return p;
 }
 
@@ -169,7 +169,7 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFree_v2(tt_cuptr ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }
 
@@ -183,7 +183,7 @@ EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFreeHost(void *ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take(ptr, true, false));
 }
 
@@ -199,7 +199,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemHostUnregister(void *ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take(ptr, true, true));
 }
 
@@ -216,11 +216,11 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 	struct piece *found, x = { .device = -1 };
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	found = find((void *)(uintptr_t)ptr);
 	if (found)
 		x = *found;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	for (unsigned i = 0; i < n; i++) {
 		if (attributes[i] == TT_CU_PTR_TYPE)
 			*(unsigned *)data[i] = x.type;
@@ -243,23 +243,23 @@ EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cup
 	struct piece *x;
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
 		*ret_base = (tt_cuptr)(uintptr_t)x->at;
 		*ret_bytes = x->bytes;
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return x ? 0 : TT_CU_BAD_VALUE;
 }
 
-bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
+bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
 {
 	char *p = (char *)(uintptr_t)at;
 	struct piece *x;
 	bool good;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find(p);
 	good = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->opened &&
 	       p + bytes <= x->at + x->bytes;
@@ -267,7 +267,7 @@ bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_
 		*ret_fd = x->fd;
 		*ret_offset = x->offset + (size_t)(p - x->at);
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return good;
 }
 
@@ -278,7 +278,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 	bool shareable;
 
 	ENTER_FREELY();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
 		h.fd = x->fd;
@@ -286,7 +286,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 		h.device = x->device;
 	}
 	shareable = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->virtual;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	if (!shareable)
 		return TT_CU_BAD_VALUE;
 	memset(ret_handle, 0, sizeof(*ret_handle));
@@ -322,6 +322,6 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }

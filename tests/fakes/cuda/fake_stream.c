@@ -14,8 +14,8 @@
 
 #define PRIORITIES 6                   /* 0 to -5 */
 
-__thread unsigned stand_in_block, stand_in_blocks;
-struct stream *stand_in_all;
+__thread unsigned fake_block, fake_blocks;
+struct stream *fake_all;
 static struct stream *legacy;          /* under the lock, as what follows: */
 static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
 static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
@@ -46,7 +46,7 @@ static void run_batch(const struct node *n)
 			atomic_store(at, value);
 			continue;
 		}
-		while (!stand_in_dead() &&
+		while (!fake_dead() &&
 		       (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
 							: (int)(atomic_load(at) - value) < 0))
 			usleep(20);
@@ -56,21 +56,21 @@ static void run_batch(const struct node *n)
 /* Of all blocks that wait for peers' until they end; of others one after the other */
 static void take_places(unsigned n, int device)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	for (; n; n--) {
 		while (places_taken[device] == PLACES)
-			pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+			pthread_cond_wait(&fake_changed, &fake_lock);
 		places_taken[device]++;
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static void leave_places(unsigned n, int device)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	places_taken[device] -= n;
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static void launch(const struct node *n)
@@ -82,44 +82,44 @@ static void launch(const struct node *n)
 		abort();
 	}
 	take_places(places, n->device);
-	stand_in_blocks = n->blocks;
-	for (stand_in_block = 0; stand_in_block < n->blocks; stand_in_block++)
+	fake_blocks = n->blocks;
+	for (fake_block = 0; fake_block < n->blocks; fake_block++)
 		n->kernel->run(n->params);
 	leave_places(places, n->device);
 }
 
 static void await_stream(struct stream *s, uint64_t number)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	while (s->done < number)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-	pthread_mutex_unlock(&stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
-void stand_in_run(const struct node *n)
+void fake_run(const struct node *n)
 {
-	if (stand_in_dead() && n->kind != RECORD)
+	if (fake_dead() && n->kind != RECORD)
 		return;
 	dawdle();
 	switch (n->kind) {
 	case COPY:
-		memcpy(stand_in_shadow(n->to), stand_in_shadow(n->from), n->bytes);
+		memcpy(fake_shadow(n->to), fake_shadow(n->from), n->bytes);
 		if (n->spoilt)
 			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
 		break;
 	case SET:
-		memset(stand_in_shadow(n->to), n->value, n->bytes);
+		memset(fake_shadow(n->to), n->value, n->bytes);
 		break;
 	case HOST_FUNC:
-		stand_in_is_called = true;
+		fake_is_called = true;
 		n->fn(n->arg);
-		stand_in_is_called = false;
+		fake_is_called = false;
 		break;
 	case RECORD:
-		stand_in_reach(n->event, n->number);
+		fake_reach(n->event, n->number);
 		break;
 	case WAIT_EVENT:
-		stand_in_await(n->event, n->number);
+		fake_await(n->event, n->number);
 		break;
 	case WAIT_STREAM:
 		await_stream(n->other, n->number);
@@ -147,7 +147,7 @@ static struct node *next_node(struct stream *s)
 	struct node *n;
 
 	while ((n = s->first) ? n->ticket != c->through : !s->stop)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (n)
 		s->first = n->next;
 	if (!s->first)
@@ -158,7 +158,7 @@ static struct node *next_node(struct stream *s)
 static void pass(struct stream *s)
 {
 	s->connection->through++;
-	pthread_cond_broadcast(&stand_in_changed);
+	pthread_cond_broadcast(&fake_changed);
 }
 
 static void *work(void *arg)
@@ -166,22 +166,22 @@ static void *work(void *arg)
 	struct stream *s = arg;
 	struct node *n;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	while ((n = next_node(s))) {
 		bool late = holds_up(n);
 
 		if (!late)
 			pass(s);
-		pthread_mutex_unlock(&stand_in_lock);
-		stand_in_run(n);
+		pthread_mutex_unlock(&fake_lock);
+		fake_run(n);
 		free(n);
-		pthread_mutex_lock(&stand_in_lock);
+		pthread_mutex_lock(&fake_lock);
 		if (late)
 			pass(s);
 		s->done++;
-		pthread_cond_broadcast(&stand_in_changed);
+		pthread_cond_broadcast(&fake_changed);
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return NULL;
 }
 
@@ -199,19 +199,19 @@ static struct stream *make(bool blocking, unsigned priority)
 
 	s->last = &s->first;
 	s->blocking = blocking;
-	s->device = stand_in_device();
-	pthread_mutex_lock(&stand_in_lock);
+	s->device = fake_device();
+	pthread_mutex_lock(&fake_lock);
 	s->connection = &connections[priority][streams[priority]++ % count_connections()];
-	s->next = stand_in_all;
-	stand_in_all = s;
-	pthread_mutex_unlock(&stand_in_lock);
+	s->next = fake_all;
+	fake_all = s;
+	pthread_mutex_unlock(&fake_lock);
 	if (pthread_create(&s->thread, NULL, work, s))
 		abort();
 	pthread_detach(s->thread);
 	return s;
 }
 
-struct stream *stand_in_stream(tt_custream stream)
+struct stream *fake_stream(tt_custream stream)
 {
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -223,9 +223,9 @@ struct stream *stand_in_stream(tt_custream stream)
 	if (!legacy) {
 		struct stream *s = make(false, 0);
 
-		pthread_mutex_lock(&stand_in_lock);
+		pthread_mutex_lock(&fake_lock);
 		legacy = s;
-		pthread_mutex_unlock(&stand_in_lock);
+		pthread_mutex_unlock(&fake_lock);
 	}
 	pthread_mutex_unlock(&making);
 	return legacy;
@@ -258,19 +258,19 @@ static bool put_behind(struct stream *s, struct stream *other)
 	return other->done == other->given || put(s, &wait);
 }
 
-int stand_in_add(tt_custream stream, const struct node *node)
+int fake_add(tt_custream stream, const struct node *node)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct stream *s = fake_stream(stream);
 	bool ok = true;
 
-	pthread_mutex_lock(&stand_in_lock);
-	for (struct stream *x = stand_in_all; x && s == legacy && !s->graph; x = x->next)
+	pthread_mutex_lock(&fake_lock);
+	for (struct stream *x = fake_all; x && s == legacy && !s->graph; x = x->next)
 		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
 	if (s->blocking && !s->graph && legacy)
 		ok = put_behind(s, legacy);
 	ok = ok && put(s, node);
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 	return ok ? 0 : TT_CU_NO_MEMORY;
 }
 
@@ -278,7 +278,7 @@ EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
 	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
-	stand_in_count(A_STREAM, 1);
+	fake_count(A_STREAM, 1);
 	return 0;
 }
 
@@ -290,53 +290,53 @@ EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, i
 	if (priority > -PRIORITIES)
 		p = priority > 0 ? 0 : (unsigned)-priority;
 	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
-	stand_in_count(A_STREAM, 1);
+	fake_count(A_STREAM, 1);
 	return 0;
 }
 
-int stand_in_settle(struct stream *s)
+int fake_settle(struct stream *s)
 {
 	uint64_t given;
 	bool capturing;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	capturing = s->graph != NULL;
 	given = s->given;
 	while (!capturing && s->done < given)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-	pthread_mutex_unlock(&stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
 	/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
-	return capturing ? 900 : stand_in_dead();
+	return capturing ? 900 : fake_dead();
 }
 
-void stand_in_idle(void)
+void fake_idle(void)
 {
-	int device = stand_in_device();
+	int device = fake_device();
 	struct stream *first;
 
-	pthread_mutex_lock(&stand_in_lock);
-	first = stand_in_all;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
+	first = fake_all;
+	pthread_mutex_unlock(&fake_lock);
 	for (struct stream *s = first; s; s = s->next)
 		if (s->device == device)
-			stand_in_settle(s);
+			fake_settle(s);
 }
 
 EXPORT int cuStreamSynchronize(tt_custream stream)
 {
 	ENTER_FREELY();
-	return stand_in_settle(stand_in_stream(stream));
+	return fake_settle(fake_stream(stream));
 }
 
 EXPORT int cuStreamQuery(tt_custream stream)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct stream *s = fake_stream(stream);
 	bool idle;
 
 	ENTER_FREELY();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	idle = s->done == s->given;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return idle ? 0 : TT_CU_NOT_READY;
 }
 
@@ -346,17 +346,17 @@ EXPORT int cuStreamDestroy_v2(tt_custream stream)
 	struct stream *s = stream;
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	s->stop = true;
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
-	stand_in_count(A_STREAM, -1);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
+	fake_count(A_STREAM, -1);
 	return 0;
 }
 
 EXPORT int cuCtxSynchronize(void)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return 0;
 }

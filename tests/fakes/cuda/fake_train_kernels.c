@@ -4,6 +4,6 @@
 #include "trainer/device/train_kernels.cu"
 
 #define ROW(name, type) { "tt_train_" #name, tt_train_##name, sizeof(struct type), NULL },
-const struct stand_in_kernel stand_in_train_kernels[] = {
+const struct fake_kernel fake_train_kernels[] = {
 	TRAIN_CUDA_KERNELS(ROW) { NULL, NULL, 0, NULL }
 };

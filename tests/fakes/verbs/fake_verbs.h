@@ -28,8 +28,8 @@
  * TUTTI_TEST_VERBS_INLINE=BYTES: refuses queue pairs that want more inline.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
-#ifndef STAND_IN_H
-#define STAND_IN_H
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-# cards.sh - the Soft-RoCE cards of the machine
+# adapters.sh - the Soft-RoCE cards of the machine
 # rxe0 sits on an interface of its own and reaches itself. rxea and rxeb sit on the ends of one wire (va, vb), in one
 # namespace, because this kernel's rdma_rxe does not cross namespaces. The kernel would deliver between two addresses of its
 # own without any wire; so the table of local addresses is asked after two rules that send 10.8.0.1's packets out of va,

@@ -1,4 +1,4 @@
-# crew.sh - ranks on the machine's cards, for claims.sh and soak.sh (sourced there; $tmp is theirs)
+# ranks.sh - ranks on the machine's cards, for claims.sh and soak.sh (sourced there; $tmp is theirs)
 cp perf/allreduce_perf "$tmp/" 2>/dev/null || cp perf/.libs/allreduce_perf "$tmp/"     # once from the host
 perf=$tmp/allreduce_perf
 port=21000
