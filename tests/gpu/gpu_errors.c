@@ -262,7 +262,7 @@ static void a_device_that_fails_ends_the_calls_of_all_ranks_in_words(void)
 {
 	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
 					     "cuStreamBatchMemOp_v2:1:719" };
-	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
+	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
 			  .fn = on_a_device_that_fails };
 
 	if (getenv("TUTTI_TEST_GPU"))

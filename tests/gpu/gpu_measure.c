@@ -27,11 +27,11 @@ static __thread int refused;          /* calls of this rank that the driver or T
 
 #define COMPUTE_MODE 20                /* CUDA's number of that attribute */
 
-struct team { struct ranks ranks; rank_fn *fn; };
+struct measured_ranks { struct ranks ranks; rank_fn *fn; };
 
 static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct team *t = arg;
+	struct measured_ranks *t = arg;
 
 	if (!harness_cuda() || tuttiCommInitRank(comm, n, t->ranks.id, rank)) {
 		fprintf(stderr, "rank %d: %s\n", rank, tuttiGetLastError(NULL));
@@ -50,7 +50,7 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play(int n, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
+	struct measured_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
 			  .fn = fn };
 	int status;
 	pid_t child;
@@ -113,7 +113,7 @@ static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *ar
 
 /* ---- one rank: copies, sums of two ----------------------------------------------------------- */
 
-struct local {
+struct measured_rank {
 	const struct tt_cuda *cu;
 	struct tt_gpu *d;
 	tt_custream s;
@@ -123,14 +123,14 @@ struct local {
 
 static void copy(void *arg)
 {
-	struct local *l = arg;
+	struct measured_rank *l = arg;
 
 	refused += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
 }
 
 static void add(void *arg)
 {
-	struct local *l = arg;
+	struct measured_rank *l = arg;
 	void *params[] = { &l->job };
 
 	refused += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
@@ -139,7 +139,7 @@ static void add(void *arg)
 
 static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct local l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
+	struct measured_rank l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
 	char text[120];
 	double copied, added;
 
@@ -167,11 +167,11 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 
 /* ---- allreduce ------------------------------------------------------------------------------- */
 
-struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
+struct measured_call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
 
 static void sum(void *arg)
 {
-	struct call *c = arg;
+	struct measured_call *c = arg;
 
 	refused += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
 				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
@@ -187,7 +187,7 @@ static void broken(tuttiComm_t comm)
 static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm, .bytes = large };
+	struct measured_call c = { .comm = *comm, .bytes = large };
 	char text[120];
 	double us;
 
@@ -216,7 +216,7 @@ static void replay(void *arg)
 static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm, .bytes = 8192 };
+	struct measured_call c = { .comm = *comm, .bytes = 8192 };
 	void *graph, *both[2];
 	uint64_t began;
 	double us, eager;
@@ -253,7 +253,7 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void signal_all(void *arg)
 {
-	struct call *c = arg;
+	struct measured_call *c = arg;
 	const struct tt_gpu *d = c->comm->gpu;
 	struct tt_cumemop ops[3 * TT_DEV_RANKS];
 	int me = c->comm->rank;
@@ -286,7 +286,7 @@ static void signal_all(void *arg)
 static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm };
+	struct measured_call c = { .comm = *comm };
 	double us;
 
 	(void)arg;

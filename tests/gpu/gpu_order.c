@@ -229,7 +229,7 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void a_rank_without_a_gpu_sums_with_ranks_that_have_one(void)
 {
-	struct team t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 },
+	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 },
 			  .fn = on_host_memory,
 			  .way = STAGED,
 			  .mixed = true };

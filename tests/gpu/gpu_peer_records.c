@@ -63,7 +63,7 @@ static void garble_handle(struct tt_ipc_record *c) { memset(&c->handle, 0xa5, si
 enum fd_of { THEIRS, NONE, A_PIPES };
 
 /* says: in the error; NULL: it is a card like any other. */
-static const struct lie {
+static const struct false_record {
 	enum { HERE, BY_HANDLE, BY_FD } way;
 	enum fd_of fd;
 	void (*tell)(struct tt_ipc_record *card);
@@ -95,7 +95,7 @@ static const struct lie {
 	{ BY_FD, A_PIPES, keep, "by descriptor", true },
 };
 
-static void tell(const struct lie *lie, struct tt_ipc_record card, const int fds[])
+static void tell(const struct false_record *lie, struct tt_ipc_record card, const int fds[])
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	const bool by_fd = lie->way == BY_FD;
@@ -144,7 +144,7 @@ static void a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open(voi
 	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies) && !gpu_broken; i++)
 		tell(&lies[i], card[lies[i].way], fds);
 	tt_ipc_buffer_give(here);
-	tell(&(struct lie){ HERE, NONE, keep, "where this process has none", false }, card[HERE],
+	tell(&(struct false_record){ HERE, NONE, keep, "where this process has none", false }, card[HERE],
 	     fds);
 	close(link[0]);
 	claim(waitpid(child, &status, 0) == child && status == 0);
@@ -246,7 +246,7 @@ static int sum_once(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play_with_a_liar(int way, bool threads)
 {
-	struct team t = { .ranks = { .n = 3, .threads = threads, .no_join = true,
+	struct gpu_ranks t = { .ranks = { .n = 3, .threads = threads, .no_join = true,
 				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
 			  .fn = sum_once,
 			  .way = way,

@@ -47,7 +47,7 @@ static void load_blas(void)
 struct step { const char *model; size_t pixels, rows; };
 
 /* What a step leaves, in host memory. */
-struct outcome { size_t parameters; float loss, *weights, *velocity; };
+struct train_outcome { size_t parameters; float loss, *weights, *velocity; };
 
 static void *upload(struct train_device *d, const float *from, size_t count)
 {
@@ -59,7 +59,7 @@ static void *upload(struct train_device *d, const float *from, size_t count)
 }
 
 static void compute(struct train_device *d, struct train_model *m, const struct step *s,
-		    const float *start, struct outcome *o)
+		    const float *start, struct train_outcome *o)
 {
 	size_t count = m->parameters, pixels = s->rows * s->pixels;
 	float *x = upload(d, NULL, pixels), *loss = upload(d, NULL, 1);
@@ -88,7 +88,7 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 }
 
 /* false after a sentence: the device cannot be opened */
-static bool take_step(const char *device, bool canonical, const struct step *s, struct outcome *o)
+static bool take_step(const char *device, bool canonical, const struct step *s, struct train_outcome *o)
 {
 	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
 	struct train_device d;
@@ -100,7 +100,7 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 		printf("# %s\n", train_error());
 		return false;
 	}
-	*o = (struct outcome){ .parameters = m.parameters };
+	*o = (struct train_outcome){ .parameters = m.parameters };
 	o->weights = calloc(m.parameters, sizeof(float));
 	o->velocity = calloc(m.parameters, sizeof(float));
 	start = malloc(m.parameters * sizeof(float));
@@ -115,7 +115,7 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 	return fine;
 }
 
-static bool same_bits(const struct outcome *a, const struct outcome *b)
+static bool same_bits(const struct train_outcome *a, const struct train_outcome *b)
 {
 	size_t bytes = a->parameters * sizeof(float);
 
@@ -123,7 +123,7 @@ static bool same_bits(const struct outcome *a, const struct outcome *b)
 	       !memcmp(a->weights, b->weights, bytes) && !memcmp(a->velocity, b->velocity, bytes);
 }
 
-static bool nearly(const struct outcome *a, const struct outcome *b)
+static bool nearly(const struct train_outcome *a, const struct train_outcome *b)
 {
 	double off = 0, size = 0;
 
@@ -135,7 +135,7 @@ static bool nearly(const struct outcome *a, const struct outcome *b)
 	       sqrt(off) <= 1e-4 * sqrt(size) && size > 0;
 }
 
-static void release(struct outcome *o)
+static void release(struct train_outcome *o)
 {
 	free(o->weights);
 	free(o->velocity);
@@ -143,7 +143,7 @@ static void release(struct outcome *o)
 
 static void try_step(const struct step *s)
 {
-	struct outcome cpu, gpu;
+	struct train_outcome cpu, gpu;
 	char which[80];
 	bool ran;
 

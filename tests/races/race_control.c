@@ -18,12 +18,12 @@
 
 #define RANKS 11
 
-struct watch { struct tt_control *ctl; atomic_bool stop; };
+struct race_control_watch { struct tt_control *ctl; atomic_bool stop; };
 
 /* What run does while it waits, and what other threads of the program may ask. */
 static void *look_around(void *arg)
 {
-	struct watch *w = arg;
+	struct race_control_watch *w = arg;
 	char text[512];
 	int culprit;
 
@@ -105,7 +105,7 @@ static void on_broken(void *ctx)
 
 static int body(struct meet *m, int rank, struct tt_control *ctl)
 {
-	struct watch w = { .ctl = ctl };
+	struct race_control_watch w = { .ctl = ctl };
 	bool breaks = m->arg != NULL;
 	atomic_int hooks = 0;
 	void *looked;

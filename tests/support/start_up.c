@@ -24,7 +24,7 @@ static struct start {
 	tuttiUniqueId id;
 	int n;
 	_Atomic int failed;
-	struct seat {
+	struct start_up_rank {
 		pthread_t thread;
 		int rank;
 		tuttiComm_t comm;
@@ -34,7 +34,7 @@ static struct start {
 
 static void *be(void *arg)
 {
-	struct seat *s = arg;
+	struct start_up_rank *s = arg;
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
 	config.transport = "tcp";
@@ -103,7 +103,7 @@ static int measure(int n, struct figures *f)
 	*f = (struct figures){ .descriptors = (double)(count_descriptors() - descriptors) / n,
 			       .kib = (resident_kib() - kib) / n };
 	for (int r = 0; r < n; r++) {
-		const struct seat *s = &start.seats[r];
+		const struct start_up_rank *s = &start.seats[r];
 
 		last_ns = s->joined_ns > last_ns ? s->joined_ns : last_ns;
 		f->frames += (double)s->frames / n;

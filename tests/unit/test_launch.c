@@ -256,7 +256,7 @@ static int free_gather(void *request)
 	return 0;
 }
 
-struct seat {
+struct launch_rank {
 	pthread_t thread;
 	int rank;
 	bool oob, deaf;
@@ -267,7 +267,7 @@ struct seat {
 
 static void *take_part(void *arg)
 {
-	struct seat *s = arg;
+	struct launch_rank *s = arg;
 	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
 			       .key = "here", .put = board_put, .get = board_get,
 			       .abort = s->deaf ? NULL : board_abort };
@@ -289,10 +289,10 @@ static void *take_part(void *arg)
 	return NULL;
 }
 
-static void all_take_part(struct seat seats[RANKS], bool oob, bool deaf)
+static void all_take_part(struct launch_rank seats[RANKS], bool oob, bool deaf)
 {
 	for (int r = 0; r < RANKS; r++) {
-		seats[r] = (struct seat){ .rank = r, .oob = oob, .deaf = deaf };
+		seats[r] = (struct launch_rank){ .rank = r, .oob = oob, .deaf = deaf };
 		pthread_create(&seats[r].thread, NULL, take_part, &seats[r]);
 	}
 	for (int r = 0; r < RANKS; r++)
@@ -301,7 +301,7 @@ static void all_take_part(struct seat seats[RANKS], bool oob, bool deaf)
 
 Test(launch, ranks_join_by_a_store_of_the_program, .timeout = 60)
 {
-	struct seat seats[RANKS];
+	struct launch_rank seats[RANKS];
 
 	all_take_part(seats, false, false);
 	for (int r = 0; r < RANKS; r++)
@@ -311,7 +311,7 @@ Test(launch, ranks_join_by_a_store_of_the_program, .timeout = 60)
 
 Test(launch, ranks_join_by_an_allgather_of_the_program, .timeout = 60)
 {
-	struct seat seats[RANKS];
+	struct launch_rank seats[RANKS];
 
 	all_take_part(seats, true, false);
 	for (int r = 0; r < RANKS; r++)
@@ -331,7 +331,7 @@ static void spoil_the_port(void)
 
 Test(launch, why_rank_0_cannot_join_is_told_by_the_store, .timeout = 60)
 {
-	struct seat seats[RANKS];
+	struct launch_rank seats[RANKS];
 
 	spoil_the_port();
 	all_take_part(seats, false, true);
@@ -346,7 +346,7 @@ Test(launch, why_rank_0_cannot_join_is_told_by_the_store, .timeout = 60)
 
 Test(launch, and_by_the_allgather, .timeout = 60)
 {
-	struct seat seats[RANKS];
+	struct launch_rank seats[RANKS];
 
 	spoil_the_port();
 	all_take_part(seats, true, false);
@@ -358,7 +358,7 @@ Test(launch, and_by_the_allgather, .timeout = 60)
 
 Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
 {
-	struct seat seats[RANKS];
+	struct launch_rank seats[RANKS];
 
 	spoil_the_port();
 	all_take_part(seats, false, false);

@@ -20,16 +20,16 @@
 
 /* What the ranks tell each other about every operation,
  * in shared memory: all who got it say the same. */
-struct world {
+struct quorum_world {
 	int k, slow, every, victims, deadline_ms;
 	unsigned seed;
 	_Atomic unsigned long long hash[OPERATIONS + 1], mask[OPERATIONS + 1];
 	_Atomic int done, late[130], in[130], pids[130], calls[130];
 };
 
-static struct world *world_of(const struct world *w)
+static struct quorum_world *world_of(const struct quorum_world *w)
 {
-	struct world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	struct quorum_world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *w;
@@ -131,10 +131,10 @@ static uint64_t hash_of(const float *x, int n)
 }
 
 /* The result is the sum in rank order over the mask; whoever got this operation got the same. */
-static int check(const struct world *w, int rank, int nranks, const float *out,
+static int check(const struct quorum_world *w, int rank, int nranks, const float *out,
 		 const tuttiQuorum_t *q)
 {
-	struct world *shared = (struct world *)(uintptr_t)w;
+	struct quorum_world *shared = (struct quorum_world *)(uintptr_t)w;
 	unsigned long long h = hash_of(out, COUNT), before = 0, mask = 0;
 	int used = 0;
 
@@ -160,7 +160,7 @@ static int check(const struct world *w, int rank, int nranks, const float *out,
 	return 0;
 }
 
-static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number,
+static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number,
 		      tuttiQuorum_t *q)
 {
 	float in[COUNT], out[COUNT], carry[COUNT];
@@ -189,7 +189,7 @@ static int contribute(struct world *w, tuttiComm_t comm, int rank, int nranks, u
  * as they can. */
 static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	uint64_t number = 0;
 	bool slow = rank >= nranks - w->slow;
@@ -209,9 +209,9 @@ static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-static void check_stragglers(int n, struct world world)
+static void check_stragglers(int n, struct quorum_world world)
 {
-	struct world *w = world_of(&world);
+	struct quorum_world *w = world_of(&world);
 	int late = 0, in = 0;
 
 	cr_expect_eq(run(n, NULL, NULL, 20000, 0, straggle, w), 0);
@@ -225,20 +225,20 @@ static void check_stragglers(int n, struct world world)
 
 Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
 {
-	check_stragglers(5, (struct world){ .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
-	check_stragglers(6, (struct world){ .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
+	check_stragglers(5, (struct quorum_world){ .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
+	check_stragglers(6, (struct quorum_world){ .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
 }
 
 Test(quorum, hands_out_every_result_to_who_asks, .timeout = 60)
 {
 	check_stragglers(5,
-			 (struct world){
+			 (struct quorum_world){
 				 .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
 }
 
 Test(quorum, of_32_ranks, .timeout = 60)
 {
-	check_stragglers(32, (struct world){ .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
+	check_stragglers(32, (struct quorum_world){ .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
 }
 
 Test(quorum, of_128_ranks, .timeout = 300)
@@ -246,14 +246,14 @@ Test(quorum, of_128_ranks, .timeout = 300)
 	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
 		cr_skip_test("128 processes: only in tier soak");
 	check_stragglers(128,
-			 (struct world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
+			 (struct quorum_world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
 /* A rank that was away for long learns so at once;
  * one that wants every result gets those that are kept. */
 static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	float out[COUNT], in[COUNT] = { 0 };
 	uint64_t number = 0;
@@ -295,7 +295,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
 {
-	struct world *w = world_of(&(struct world){ .k = 2, .deadline_ms = 20000 });
+	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 2, .deadline_ms = 20000 });
 
 	cr_expect_eq(run(4, NULL, NULL, 20000, 0, away, w), 0);
 }
@@ -305,7 +305,7 @@ Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
 /* Rank 1 never comes. One of the others may be late, too; then there is another operation. */
 static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	uint64_t number = 0;
 
@@ -317,7 +317,7 @@ static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, ends_at_its_deadline, .timeout = 60)
 {
-	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 300 });
+	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 3, .deadline_ms = 300 });
 
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, deadline, w), 0);
 }
@@ -326,7 +326,7 @@ Test(quorum, ends_at_its_deadline, .timeout = 60)
  * and yet nobody waits for a dead rank until the deadline. */
 static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	uint64_t number = 0;
 
@@ -347,16 +347,16 @@ static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, loses_only_the_place_of_a_dead_rank, .timeout = 60)
 {
-	struct world *w = world_of(&(struct world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
+	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
 
 	cr_expect_eq(run(6, NULL, NULL, 20000, 2, die, w), 0);
-	w = world_of(&(struct world){ .k = 2, .victims = 1, .deadline_ms = 100000 });
+	w = world_of(&(struct quorum_world){ .k = 2, .victims = 1, .deadline_ms = 100000 });
 	cr_expect_eq(run(2, "tcp", NULL, 20000, 1, die, w), 0);
 }
 
 static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	float x[COUNT] = { 0 };
 	uint64_t number = 0;
@@ -385,7 +385,7 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout = 60)
 {
-	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 20000 });
+	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 3, .deadline_ms = 20000 });
 
 	cr_expect_eq(run(3, NULL, NULL, 20000, 1, lose_root, w), 0);
 }
@@ -393,7 +393,7 @@ Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout =
 /* The last rank is stopped for 20 operations; then it is late once, and in again. */
 static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct world *w = arg;
+	struct quorum_world *w = arg;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	uint64_t number = 0;
 
@@ -426,7 +426,7 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
 {
-	struct world *w = world_of(&(struct world){ .k = 3, .deadline_ms = 20000 });
+	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 3, .deadline_ms = 20000 });
 
 	cr_expect_eq(run(4, NULL, NULL, 20000, 0, stop, w), 0);
 }

@@ -173,22 +173,22 @@ static void write_file(const char *path, const char *text)
 	cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-struct files { char path[4][64]; };
-struct job { struct ranks ranks; struct files files; };
+struct tuning_files { char path[4][64]; };
+struct tuning_job { struct ranks ranks; struct tuning_files files; };
 
-static void name_files(struct files *f)
+static void name_files(struct tuning_files *f)
 {
 	for (int i = 0; i < 4; i++)
 		snprintf(f->path[i], sizeof(f->path[i]), "tuning.%d.%d", (int)getpid(), i);
 }
 
-static void remove_files(struct files *f)
+static void remove_files(struct tuning_files *f)
 {
 	for (int i = 0; i < 4; i++)
 		unlink(f->path[i]);
 }
 
-static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
+static int join(const struct tuning_job *job, int rank, tuttiComm_t *ret_comm)
 {
 	setenv("TUTTI_TUNING", job->files.path[rank], 1);
 	return tuttiCommInitRank(ret_comm, job->ranks.n, job->ranks.id, rank);
@@ -233,7 +233,7 @@ static void write_favour(const char *path, const char *algorithm, const char *la
 
 Test(tuning, rank_0s_table_is_what_all_ranks_use)
 {
-	struct job both = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
+	struct tuning_job both = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
 
 	name_files(&both.files);
 	write_favour(both.files.path[0], "ring", "123");
@@ -257,7 +257,7 @@ static int hears_why(tuttiComm_t *unused, int rank, int n, void *arg)
 
 Test(tuning, a_wrong_file_of_rank_0_is_every_ranks_error)
 {
-	struct job both = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
+	struct tuning_job both = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
 
 	name_files(&both.files);
 	write_file(both.files.path[0], "shm.window 8\nshm.windows 8\n");

@@ -152,14 +152,14 @@ Test(wrong_joins, strangers_do_not_disturb_a_job, .timeout = 60)
 	kill(stranger, SIGKILL);
 }
 
-struct place { int port; _Atomic int refused; };
+struct listening_place { int port; _Atomic int refused; };
 
 /* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks
  * are not disturbed. */
 static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	struct place *at = arg;
+	struct listening_place *at = arg;
 	tuttiResult_t rc;
 	char port[32];
 	float x = 1;
@@ -183,7 +183,7 @@ static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(wrong_joins, a_wrong_secret_is_refused_in_words, .timeout = 60)
 {
-	struct place *at = shared_memory(sizeof(*at));
+	struct listening_place *at = shared_memory(sizeof(*at));
 	struct ranks r = { .n = 3, .no_join = true, .arg = at, .limit_s = 20 };
 	int fd;
 
@@ -259,7 +259,7 @@ Test(wrong_joins, too_few_descriptors_are_an_error_in_words, .timeout = 60)
 struct shortage {
 	struct ranks ranks;
 	int spare, victim;
-	struct outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
+	struct join_outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
 };
 
 static void keep_descriptors(int spare)
@@ -276,7 +276,7 @@ static void keep_descriptors(int spare)
 static int split_in_need(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct shortage *s = arg;
-	struct outcome *o = &s->outcome[rank];
+	struct join_outcome *o = &s->outcome[rank];
 	tuttiComm_t child = NULL;
 	float x = 1;
 

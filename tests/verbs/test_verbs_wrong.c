@@ -36,7 +36,7 @@ static bool says(const char *words)
 /* ---- cards ----------------------------------------------------------------------------------- */
 
 /* An allgather that spoils what rank 1 says. */
-static struct lie {
+static struct false_claim {
 	const struct tt_world *world;
 	void (*spoil)(struct tt_verbs_record *card);
 } lie;
@@ -149,9 +149,9 @@ Test(verbs_wrong, hellos_that_cannot_be_are_refused, .timeout = 60)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
+struct wrong_side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
 
-static int open_side(struct side *s, const struct tt_world *world)
+static int open_side(struct wrong_side *s, const struct tt_world *world)
 {
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
 	s->l = (struct tt_verbs_link *)s->rig.links[peer_of(world)];
@@ -159,7 +159,7 @@ static int open_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static int close_side(struct side *s, const struct tt_world *world)
+static int close_side(struct wrong_side *s, const struct tt_world *world)
 {
 	harness_meet(world, 0);
 	rig_close(&s->rig);
@@ -167,7 +167,7 @@ static int close_side(struct side *s, const struct tt_world *world)
 }
 
 /* Waits until something came or is wrong. */
-static int take(struct side *s, size_t bytes, const void **ret_data)
+static int take(struct wrong_side *s, size_t bytes, const void **ret_data)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	int rc;
@@ -178,7 +178,7 @@ static int take(struct side *s, size_t bytes, const void **ret_data)
 }
 
 /* A record whose head is right and lies so near the ring's end that its bytes do not fit. */
-static void send_over_the_end(struct side *s)
+static void send_over_the_end(struct wrong_side *s)
 {
 	struct tt_verbs_link *l = s->l;
 	struct tt_verbs_head *h = (struct tt_verbs_head *)l->ring;
@@ -194,7 +194,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 {
 	int which = *(const int *)((struct setup *)arg)->arg;
 	const void *data = NULL;
-	struct side s;
+	struct wrong_side s;
 
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
@@ -236,7 +236,7 @@ Test(verbs_wrong, immediates_that_cannot_be_are_errors, .timeout = 60)
 static int releases_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[100];
-	struct side s;
+	struct wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -268,7 +268,7 @@ Test(verbs_wrong, releases_of_what_was_not_sent_free_nothing, .timeout = 60)
 /* More messages than anybody may have under way: the places of the first would be taken. */
 static int flood_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -294,7 +294,7 @@ Test(verbs_wrong, more_messages_than_credits_are_an_error, .timeout = 60)
 static int garbage_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[BYTES];
-	struct side s;
+	struct wrong_side s;
 	void *from;
 
 	(void)arg;
@@ -334,7 +334,7 @@ static int stale_body(const struct tt_world *world, void *arg)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	static uint8_t buf[BYTES];
-	struct side s;
+	struct wrong_side s;
 	void *p;
 
 	(void)arg;

@@ -19,14 +19,14 @@
 #define BYTES (64u << 10)
 #define PLACES 12
 
-struct side {
+struct zcopy_side {
 	struct rig rig;
 	struct tt_link *l;
 	struct tt_verbs_ep *ep;
 	uint8_t *memory;               /* that lasts: [PLACES * BYTES] */
 };
 
-static int open_side(struct side *s, const struct tt_world *world)
+static int open_side(struct zcopy_side *s, const struct tt_world *world)
 {
 	void *p;
 
@@ -38,7 +38,7 @@ static int open_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static int close_side(struct side *s, const struct tt_world *world)
+static int close_side(struct zcopy_side *s, const struct tt_world *world)
 {
 	harness_meet(world, 0);
 	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
@@ -48,7 +48,7 @@ static int close_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static uint8_t *place(const struct side *s, uint32_t i)
+static uint8_t *place(const struct zcopy_side *s, uint32_t i)
 {
 	return s->memory + i % PLACES * BYTES;
 }
@@ -73,7 +73,7 @@ static bool right(const uint8_t *p, size_t bytes, uint32_t number)
 }
 
 /* From where it lies, if it can be; all of it has left. */
-static int send_placed(struct side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
+static int send_placed(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
 		       uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
@@ -89,7 +89,7 @@ static int send_placed(struct side *s, const struct tt_world *world, const uint8
 }
 
 /* 1 it lay at dst | 0 elsewhere; right in any case | -1 */
-static int receive_at(struct side *s, const struct tt_world *world, const uint8_t *dst,
+static int receive_at(struct zcopy_side *s, const struct tt_world *world, const uint8_t *dst,
 		      size_t bytes, uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
@@ -123,7 +123,7 @@ static void both(body_fn *body)
  * and rtrs for several in a row are one of the receiver. */
 static int wanted_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	uint64_t posted;
 
 	(void)arg;
@@ -158,7 +158,7 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 {
 	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_VERBS_ZCOPY_BYTES - 1, BYTES };
 	uint8_t *own = malloc(BYTES);
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(own && !open_side(&s, world));
@@ -202,7 +202,7 @@ Test(verbs_direct, what_is_wanted_otherwise_comes_by_the_ring, .timeout = 60)
 static int random_body(const struct tt_world *world, void *arg)
 {
 	uint64_t seed = 99, landed = 0;
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -245,7 +245,7 @@ Test(verbs_direct, messages_of_all_kinds_keep_their_order, .timeout = 60)
 static int steady_body(const struct tt_world *world, void *arg)
 {
 	uint64_t registrations = 0, posted = 0, signalled = 0, allocated = 0;
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -283,7 +283,7 @@ Test(verbs_direct, a_steady_state_registers_and_allocates_nothing, .timeout = 60
  * handed back. */
 static int reborn_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	uint64_t before;
 
 	(void)arg;
@@ -325,7 +325,7 @@ static int bounds_body(const struct tt_world *world, void *arg)
 				      .registrations = bound[0],
 				      .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;
-	struct side s;
+	struct zcopy_side s;
 	void *p[5];
 
 	narrow.ib = &set;
@@ -361,7 +361,7 @@ Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
  * memory any more, though it was told to. */
 static int abandoned_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	const void *data;
 
 	(void)arg;

@@ -52,7 +52,7 @@ const char *ibv_get_device_name(struct tt_verbs_takes_device *device)
 
 struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device)
 {
-	struct context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
+	struct fake_verbs_context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -105,7 +105,7 @@ bool wants_grh(void)
 uint16_t lid_of(const struct tt_verbs_context *context)
 {
 	return infiniband()
-		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
+		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct fake_verbs_context *)context)->card) %
 						0xbfff)
 		       : 0;
 }
@@ -140,7 +140,7 @@ int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_ver
 ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes)
 {
-	const struct context *c = (const struct context *)context;
+	const struct fake_verbs_context *c = (const struct fake_verbs_context *)context;
 	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
 	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->card) };
 
