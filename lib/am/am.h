@@ -10,12 +10,12 @@
  *   called by    comm (make, close), api (messages), quorum_coordinator.c and shrink.c
  *   calls        control (dial, who is gone, sockets that others dialled)
  *
- * Locks: control's before mail's, never the other way round.
+ * Locks: control's before am's, never the other way round.
  * No call of a user holds the lock while it waits.
  *
  *   am.c       make, thread, who is gone, close
  *   am_connection.c  sockets: letters out and in
- *   am_send.c  a caller's letter, dialling
+ *   am_send.c  a caller's letter, dialing
  *   am_unexpected.c   letters that have come
  *   am_recv.c  who waits for them
  */
@@ -28,11 +28,11 @@
 #define TT_AM_UNEXPECTED_BYTES (64u << 20)
 
 enum tt_am_kind {
-	TT_AM_MESSAGE = 1,                /* a user's */
-	TT_AM_OFFER, TT_AM_DECISION,       /* shrink.c: to its chair; of its chair, or a standing */
-	TT_AM_GIVE,                       /* to rank 0: contribution or rtr for a result: quorum */
-	TT_AM_VERDICT, TT_AM_RESULT,       /* rank 0's answer: who was in it; the bytes */
-	TT_AM_BYE,                        /* this rank leaves */
+	TT_AM_USER_MESSAGE = 1,                /* a user's */
+	TT_AM_PROPOSAL, TT_AM_DECISION,       /* shrink.c: to its chair; of its chair, or a standing */
+	TT_AM_CONTRIBUTION,                       /* to rank 0: contribution or rtr for a result: quorum */
+	TT_AM_OUTCOME, TT_AM_RESULT,       /* rank 0's answer: who was in it; the bytes */
+	TT_AM_GOODBYE,                        /* this rank leaves */
 	TT_AM_KINDS
 };
 
@@ -48,49 +48,49 @@ struct tt_am_header {
 
 struct tt_am;
 
-/* The mail of a control, without a thread yet; from now on it takes what other ranks dial.
+/* The am of a control, without a thread yet; from now on it takes what other ranks dial.
  * 0 | TT_SYSTEM */
 int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
-		 struct tt_am **ret_mail);
+		 struct tt_am **ret_am);
 /* Tell all who have a connection, and wait until their hosts have what was for them (as
  * tt_control_leave); free. */
-void tt_am_close(struct tt_am *mail);
+void tt_am_close(struct tt_am *am);
 /* Every wait ends with TT_REMOTE, now and later; tuttiCommAbort. Thread: any. */
-void tt_am_cut(struct tt_am *mail);
+void tt_am_abort(struct tt_am *am);
 
 /* Send; head->bytes of data follow. Blocks until data may be used again, at most until deadline_ns.
  * 0 | TT_REMOTE (peer is gone) | TT_TIMEOUT | TT_SYSTEM. Thread: any. */
-int tt_am_send(struct tt_am *mail, int peer, const struct tt_am_header *head,
+int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head,
 		 const void *data, uint64_t deadline_ns);
 
 /* What a receiver wants. */
 struct tt_am_match {
 	enum tt_am_kind kind;
 	int source, tag;                 /* -1: any */
-	bool look;                       /* the letter stays */
+	bool probe;                       /* the letter stays */
 	void *to;
 	size_t room;
 };
 /* 0, and the head of what came | 1 nothing came until deadline_ns (0: only look), or the wait was
  * cancelled | TT_REMOTE source is gone and nothing of it is left | TT_ARG too large for room;
  * stays. Thread: any. */
-int tt_am_recv(struct tt_am *mail, const struct tt_am_match *want, uint64_t deadline_ns,
+int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadline_ns,
 		 struct tt_am_header *ret_head);
 /* Drop messages that have come with a version below `version` (UINT64_MAX: any) and end waits for
  * exactly these. */
-uint64_t tt_am_cancel(struct tt_am *mail, int source, int tag, uint64_t version);
+uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version);
 
 /* Drop what has come of this kind. */
-void tt_am_forget(struct tt_am *mail, enum tt_am_kind kind);
+void tt_am_drop(struct tt_am *am, enum tt_am_kind kind);
 /* From now on offers up to this version are answered by this decision, whether or not anybody is in
  * a call. NULL: no more. Thread: any. */
-void tt_am_decide(struct tt_am *mail, uint64_t version, const void *decision, size_t bytes);
+void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision, size_t bytes);
 
 /* Alive, left or dead, as known here. */
-tuttiRankState_t tt_am_state(struct tt_am *mail, int rank);
+tuttiRankState_t tt_am_state(struct tt_am *am, int rank);
 
 /* Bytes held; payload bytes and letters sent so far. */
-size_t tt_am_memory(struct tt_am *mail);
-void tt_am_sent(struct tt_am *mail, uint64_t *ret_bytes, uint64_t *ret_letters);
+size_t tt_am_memory(struct tt_am *am);
+void tt_am_sent(struct tt_am *am, uint64_t *ret_bytes, uint64_t *ret_messages);
 
 #endif

@@ -8,11 +8,11 @@
 #include "am/am_internal.h"
 
 /* In call[0] of a GIVE, beside the type. */
-#define TT_GIVE_WISH 0x100u
-#define TT_GIVE_EVERY 0x200u
+#define TT_QUORUM_RESULT_ONLY 0x100u
+#define TT_QUORUM_EVERY 0x200u
 
 /* In call[0] of a VERDICT, beside tuttiQuorumMine_t. DIFFERS: call[1..3] are the first rank, its
  * bytes and its k */
-enum { TT_VERDICT_DIFFERS = 16, TT_VERDICT_AHEAD };
+enum { TT_OUTCOME_DIFFERS = 16, TT_OUTCOME_AHEAD };
 
 #endif

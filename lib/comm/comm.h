@@ -100,7 +100,7 @@ struct tt_single_copy_history {
 struct tt_path {
 	struct tt_endpoint **via;              /* [nranks] */
 	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
-	bool expects;                          /* one of them wants to know where messages belong */
+	bool preposts;                         /* one of them wants to know where messages belong */
 	uint32_t spins;                        /* the least of the transports that reach peers */
 };
 
@@ -115,7 +115,7 @@ struct tuttiComm {
 	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
-	struct tt_am *mail;                  /* goes on when calls cannot (am/am.h) */
+	struct tt_am *am;                   /* goes on when calls cannot (am/am.h) */
 	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
 
 	/* how each pair is reached */
@@ -129,10 +129,10 @@ struct tuttiComm {
 	int nep;
 	/* [0] by the first transport that reaches the peer; [1] like it, but between hosts by
 	 * cards, when all hosts reach each other so; then [0] is tcp there */
-	struct tt_path road[TT_PATHS];
-	int npaths, p2p_road;                  /* agreed, and: */
+	struct tt_path path[TT_PATHS];
+	int npaths, p2p_path;                  /* agreed, and: */
 	/* class (cost.h) of the cards for all messages to other hosts, 0: there are none */
-	uint8_t card;
+	uint8_t nic_class;
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
@@ -142,14 +142,14 @@ struct tuttiComm {
 	uint64_t slot_posts;
 	/* ordinary memory of all by all (direct.c); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_single_copy_history ways[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
+	struct tt_single_copy_history single_copy[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; devices points to: */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];
 	bool maps;                             /* the same for windows; agreed */
-	void *stage;                           /* where it is read to */
-	size_t stage_bytes;
+	void *bounce;                          /* where it is read to */
+	size_t bounce_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
 	/* [nranks] the last collective in which a message of theirs came */
 	uint64_t *last_received;
@@ -277,7 +277,7 @@ void tt_comm_free(tuttiComm_t comm);
 
 /* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns.
  * in: what this rank is in meanwhile. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, const struct tt_path *road, int peer, int channel,
+int tt_comm_connect(tuttiComm_t comm, const struct tt_path *path, int peer, int channel,
 		    const struct tt_blocked *in, uint64_t deadline_ns);
 
 /* registration.c. 0 | TT_SYSTEM; 0 | TT_ARG */

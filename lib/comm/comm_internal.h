@@ -7,7 +7,7 @@
 
 /* One without control, of this size at most; NULL: no memory.
  * tt_comm_free takes it in any state. */
-tuttiComm_t tt_comm_blank(int rank, int nranks);
+tuttiComm_t tt_comm_alloc(int rank, int nranks);
 /* settings.c: config over the parent's (NULL: none) over environment. 0 | TT_ARG */
 int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tuttiConfig_t *config,
 		     struct tt_env *ret_env);
@@ -16,7 +16,7 @@ int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tut
 int tt_comm_fault(tuttiComm_t comm, const char *fault);
 /* Everything but control, which stands: collective. 0 | what tuttiCommInitRank documents; then all
  * ranks fail. */
-int tt_comm_furnish(tuttiComm_t comm, const struct tt_env *env);
+int tt_comm_setup(tuttiComm_t comm, const struct tt_env *env);
 /* split.c: do the members of a new one agree on its settings? Collective. 0 | TT_USAGE, and what an
  * exchange returns */
 int tt_comm_agree(tuttiComm_t comm);

@@ -84,15 +84,15 @@ struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_
 	static void (*const file_of[TT_LEVELS])(const char *, int, char *, size_t) = {
 		[TT_PACKAGE] = package_file, [TT_NUMA_NODE] = node_file, [TT_L3_CACHE] = l3_file,
 	};
-	struct tt_locality place = { { -1, -1, -1 } };
+	struct tt_locality locality = { { -1, -1, -1 } };
 	int cpu = lowest(mask);
 	char path[256];
 
 	for (int level = 0; cpu >= 0 && level < TT_LEVELS; level++) {
 		file_of[level](sys, cpu, path, sizeof(path));
-		place.in[level] = (int16_t)holder(path, mask);
-		if (level == TT_PACKAGE && place.in[level] < 0)
+		locality.in[level] = (int16_t)holder(path, mask);
+		if (level == TT_PACKAGE && locality.in[level] < 0)
 			break;
 	}
-	return place;
+	return locality;
 }

@@ -29,9 +29,9 @@ struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_
  * host. Each host is divided at the outermost level at which its ranks differ and some are
  * together; ranks that are not bound at that level form one group. Returns their number: nhosts
  * when no host is divided. */
-int tt_groups_form(const struct tt_locality *places, const int *host_of, int n, int *ret_group_of);
+int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n, int *ret_group_of);
 
 /* The level at which the host of `rank`, its lowest, is divided; TT_LEVELS: it is not. */
-int tt_groups_level(const struct tt_locality *places, const int *host_of, int n, int rank);
+int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int rank);
 
 #endif

@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 
 /* Room for a road, which leads nowhere yet. 0 | TT_SYSTEM */
-int tt_path_make(struct tt_path *road, int nranks);
-/* Opens the transports that the setting allows and fills road[0],
+int tt_path_make(struct tt_path *path, int nranks);
+/* Opens the transports that the setting allows and fills path[0],
  * NULL for ranks that none reaches. Collective. */
 int tt_paths_open(tuttiComm_t comm);
 /* Is everybody reached, and are there cards between all hosts, so that there are two roads?

@@ -13,7 +13,7 @@
 
 struct tt_registration {
 	struct tt_registration *next;
-	struct tt_registered lasting;
+	struct tt_registered memory;
 };
 
 int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_handle)
@@ -29,8 +29,8 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory to note a registration of %zu bytes at %p",
 			       c->rank, bytes, start);
-	r->lasting.ctx = tt_gpu_context_of(c, start);
-	tt_registered_add(&r->lasting, start, bytes);
+	r->memory.ctx = tt_gpu_context_of(c, start);
+	tt_registered_add(&r->memory, start, bytes);
 	pthread_mutex_lock(&c->lock);
 	r->next = c->registrations;
 	c->registrations = r;
@@ -56,7 +56,7 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 		return tt_fail(TT_ARG,
 			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back",
 			c->rank, handle);
-	tt_registered_remove(&r->lasting);
+	tt_registered_remove(&r->memory);
 	free(r);
 	return 0;
 }

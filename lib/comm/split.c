@@ -40,7 +40,7 @@ int tt_comm_agree(tuttiComm_t c)
 int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,
 		  tuttiComm_t *ret_comm)
 {
-	tuttiComm_t c = tt_comm_blank(parent->rank, parent->nranks);
+	tuttiComm_t c = tt_comm_alloc(parent->rank, parent->nranks);
 	int rc;
 
 	if (!c)
@@ -74,7 +74,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		c->rank = rank;
 		c->nranks = nranks;
 		if (!(rc = tt_comm_agree(c)))
-			rc = tt_comm_furnish(c, &env);
+			rc = tt_comm_setup(c, &env);
 	}
 	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->timeout_ms));
 	if (rc) {

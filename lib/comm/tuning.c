@@ -27,7 +27,7 @@ int tt_tuning_read(tuttiComm_t c, const char *path, uint64_t *ret_bytes)
 }
 
 /* Piece by piece: every rank contributes as much as rank 0, whose piece is the one that counts. */
-static int pass(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
+static int broadcast(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 {
 	uint64_t piece = PIECE_ALL / (unsigned)c->nranks;
 	uint8_t *all;
@@ -61,7 +61,7 @@ int tt_tuning_share(tuttiComm_t c, uint64_t bytes)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a table of costs", c->rank);
 	if (c->rank == 0)
 		tt_cost_pack(c->cost, packed, bytes);
-	rc = pass(c, packed, bytes);
+	rc = broadcast(c, packed, bytes);
 	if (!rc && c->rank)
 		rc = tt_cost_unpack(packed, bytes, &c->cost);
 	free(packed);

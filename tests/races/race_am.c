@@ -68,14 +68,14 @@ static void *wait_in_vain(void *arg)
 /* An abort before that would leave it no communicator to call. */
 static void await_waiter(tuttiComm_t comm)
 {
-	struct tt_am *mail = comm->mail;
+	struct tt_am *am = comm->am;
 	bool waits = false;
 
 	while (!waits) {
 		sched_yield();
-		pthread_mutex_lock(&mail->lock);
-		waits = mail->waiters != NULL;
-		pthread_mutex_unlock(&mail->lock);
+		pthread_mutex_lock(&am->lock);
+		waits = am->posted != NULL;
+		pthread_mutex_unlock(&am->lock);
 	}
 }
 
