@@ -27,8 +27,8 @@
  *         returns the same error; only tuttiCommShrink, messages, tuttiCommAbort and
  *         tuttiCommDestroy remain usable. sendbuff is intact (out of place), recvbuff is undefined.
  * Threads Different communicators: any threads concurrently. One communicator: one caller at a
- *         time ("Thread as calls" in the contracts). Exceptions, callable by any thread at any time: tuttiCommAbort,
- *         tuttiCommGetAsyncError, tuttiGetLastError, and calls whose contract says so.
+ *         time ("as calls" in the contracts). Any thread at any time may call tuttiCommAbort,
+ *         tuttiCommGetAsyncError, tuttiGetLastError, and functions whose contract says so.
  * Silence The library prints nothing unless TUTTI_LOG is set, never exits, and installs no signal
  *         handler.
  */

@@ -1,8 +1,8 @@
 /*
- * am.c - make a am, its service thread, who is gone, and closing it
+ * am.c - active messages of a communicator: make, service thread, states of ranks, close
  *
- * Called by comm. The thread sleeps in epoll until a socket has something, there is room in one for
- * what waits, or an operation of quorum_coordinator.c is due.
+ * Called by comm. The service thread sleeps in epoll until a socket is readable, a socket with
+ * queued messages is writable, or an operation of quorum_coordinator.c is due.
  */
 #include <linux/sockios.h>
 #include <signal.h>
@@ -18,15 +18,15 @@
 #include "am/am_internal.h"
 
 #define EVENTS 32
-#define GOODBYE_MS 5000                  /* as control's */
+#define GOODBYE_MS 5000                  /* as in control */
 #define GOODBYE_BROKEN_MS 500
 #define NEVER UINT64_MAX
 
-/* ---- who is gone ----------------------------------------------------------------------------- */
+/* ---- states of ranks ------------------------------------------------------------------------- */
 
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how)
 {
-	if (!am->gone[rank])                   /* who has left does not die any more */
+	if (!am->gone[rank])                   /* a rank that has left cannot die */
 		am->gone[rank] = (uint8_t)how;
 	tt_quorum_lost(am, rank);
 	pthread_cond_broadcast(&am->changed);
@@ -44,9 +44,9 @@ tuttiRankState_t tt_am_state(struct tt_am *am, int rank)
 	return state;
 }
 
-/* ---- control's side -------------------------------------------------------------------------- */
+/* ---- callbacks of control -------------------------------------------------------------------- */
 
-/* Another rank dialled. Thread: control's. */
+/* Another rank dialed. Thread: control's service thread. */
 static void on_socket(void *ctx, int peer, int fd)
 {
 	struct tt_am *am = ctx;
@@ -68,7 +68,7 @@ static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 	pthread_mutex_unlock(&am->lock);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the service thread ---------------------------------------------------------------------- */
 
 static int poll_timeout_ms(uint64_t due)
 {
@@ -119,7 +119,7 @@ int tt_am_start(struct tt_am *am)
 	if (am->wake < 0)
 		return tt_sock_fail("am cannot watch its connections");
 	epoll_ctl(am->epoll, EPOLL_CTL_ADD, am->wake, &ev);
-	sigfillset(&all);                        /* signals are the program's business */
+	sigfillset(&all);                        /* signals belong to the program's threads */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&am->thread, NULL, serve, am);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -211,7 +211,7 @@ static bool all_sent(struct tt_am *am)
 	return true;
 }
 
-/* After an abort nothing is waited for. */
+/* Sends goodbye and waits until it has arrived. After an abort, does not wait. */
 static void say_goodbye(struct tt_am *am)
 {
 	uint64_t until =
@@ -233,7 +233,8 @@ static void say_goodbye(struct tt_am *am)
 	pthread_join(am->thread, NULL);
 }
 
-/* In a forked child everything but the memory is the parent's. */
+/* In a forked child, everything except the memory belongs to the parent: nothing is closed or
+ * freed. */
 void tt_am_close(struct tt_am *am)
 {
 	if (!am || am->pid != getpid())

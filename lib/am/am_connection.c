@@ -1,8 +1,9 @@
 /*
- * am_connection.c - the sockets of am: letters out, letters in
+ * am_connection.c - the sockets of active messages: outgoing and incoming messages
  *
- * Called by am_send.c, quorum_coordinator.c and the service thread. A letter is a head of 48 bytes and its
- * body. What the kernel does not take at once is written by the service thread, from where it lies.
+ * Called by am_send.c, quorum_coordinator.c and the service thread. A message is a header of 48
+ * bytes and a body. The sender writes as many bytes as the kernel takes; the service thread writes
+ * the rest, directly from the caller's buffer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,9 +16,10 @@
 #include "am/am_internal.h"
 #include "control/frame.h"
 
-#define READ_AT_ONCE (1u << 20)          /* of one socket, before others have their turn */
+/* limit of bytes read from one socket before the next socket */
+#define READ_AT_ONCE (1u << 20)
 
-/* ---- heads ----------------------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------------------- */
 
 void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_AM_HEADER_BYTES])
 {
@@ -110,7 +112,7 @@ void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *c, tuttiRankState_t how
 	if (c->dead)
 		return;
 	c->dead = true;
-	tt_sock_close(c->fd);                    /* leaves epoll with it */
+	tt_sock_close(c->fd);                    /* epoll drops the socket with this */
 	while ((m = c->sendq)) {
 		c->sendq = m->next;
 		complete_send(am, m, TT_REMOTE);
@@ -139,7 +141,7 @@ void tt_am_conn_reap(struct tt_am *am)
 	}
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- outgoing -------------------------------------------------------------------------------- */
 
 void tt_am_payload_drop(struct tt_am_payload *payload)
 {
@@ -147,8 +149,8 @@ void tt_am_payload_drop(struct tt_am_payload *payload)
 		free(payload);
 }
 
-/* What the kernel takes now. A connection that fails is
- * found by the service thread when it reads it. */
+/* Sends queued messages, as many bytes as the kernel takes now. A failed connection is detected by
+ * the service thread's read. */
 static void send_queued(struct tt_am *am, struct tt_am_conn *c)
 {
 	struct tt_am_outgoing *m;
@@ -191,7 +193,7 @@ void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *c, struct tt_am_outgoing
 		send_queued(am, c);
 }
 
-/* Without memory for it the peer waits until its deadline. */
+/* Without memory the message is dropped: the peer waits until its deadline. */
 void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 		  struct tt_am_payload *payload)
 {
@@ -210,13 +212,13 @@ void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 	tt_am_enqueue(am, c, m);
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- incoming -------------------------------------------------------------------------------- */
 
 static bool begin_body(struct tt_am *am, struct tt_am_conn *c)
 {
 	c->head.source = c->peer;
 	if (!header_get(c->raw, &c->head)) {
-		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a letter that makes no sense",
+		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message with an invalid header",
 		       am->rank, c->peer);
 		tt_am_conn_end(am, c, tuttiRankDead);
 		return false;
@@ -245,7 +247,7 @@ static void end_body(struct tt_am *am, struct tt_am_conn *c)
 	c->have = 0;
 }
 
-/* > 0 bytes | 0 nothing there now, or it has ended */
+/* Reads up to `want` bytes. > 0 bytes | 0 nothing to read, or connection ended */
 static size_t receive(struct tt_am *am, struct tt_am_conn *c, void *to, size_t want)
 {
 	static __thread uint8_t discard[64 << 10];
@@ -289,7 +291,7 @@ void tt_am_conn_event(struct tt_am *am, struct tt_am_conn *c, uint32_t events)
 	if (!c->dead && (events & EPOLLOUT))
 		send_queued(am, c);
 	if (!c->dead && c->stalled && (events & (EPOLLHUP | EPOLLERR))) {
-		/* or it would be reported for ever */
+		/* epoll would report the condition again and again */
 		epoll_ctl(am->epoll, EPOLL_CTL_DEL, c->fd, NULL);
 		c->watched = false;
 		return;

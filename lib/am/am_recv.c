@@ -1,8 +1,9 @@
 /*
- * am_recv.c - wait for a letter: in the box, on a connection that is held, or yet to come
+ * am_recv.c - receive a message: from the unexpected queue, a stalled connection, or a later
+ * arrival
  *
- * Called by messages, quorum and shrink, in the caller's thread. A waiter is in the list for as
- * long as it waits, so that the connections can fill its buffer (am_unexpected.c).
+ * Called by messages, quorum and shrink, in the caller's thread. A posted receive is in am->posted
+ * while the caller waits, so that connections can fill its buffer (am_unexpected.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,12 @@
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
 	return tt_fail(TT_ARG,
-		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
+		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; the message stays queued",
 		am->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
 }
 
-/* From the box: 0 | 1 none there | TT_ARG. Locked, but not while it copies. */
+/* Takes a message from the unexpected queue. 0 | 1 none matches | TT_ARG. Locked, except during the
+ * copy. */
 static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_am_header *ret_head)
 {
 	const struct tt_am_match *want = w->want;
@@ -31,7 +33,7 @@ static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_a
 	*ret_head = u->head;
 	if (want->probe)
 		return 0;
-	w->state = TT_POSTED_DONE;                    /* nothing else is to be read into its buffer */
+	w->state = TT_POSTED_DONE;                    /* no other message may fill the buffer */
 	tt_unexpected_unlink(am, at);
 	am->unexpected_bytes -= u->head.bytes;
 	tt_unexpected_resume(am);
@@ -43,8 +45,8 @@ static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_a
 	return 0;
 }
 
-/* A connection that is held with such a letter: 0 seen (only to look) | 1 none, or it is being read
- * for waiter | TT_ARG */
+/* Takes a message from a stalled connection. 0 only with probe | 1 none matches, or the connection
+ * now fills the buffer of `posted` | TT_ARG */
 static int take_stalled(struct tt_am *am, struct tt_am_posted *posted, struct tt_am_header *ret_head)
 {
 	const struct tt_am_match *want = posted->want;
@@ -67,7 +69,7 @@ static int take_stalled(struct tt_am *am, struct tt_am_posted *posted, struct tt
 	return 1;
 }
 
-/* Nobody who could still send it. */
+/* True if no live rank can still send a matching message. */
 static bool is_no_sender_left(const struct tt_am *am, int source)
 {
 	for (int r = 0; r < am->nranks; r++)
@@ -82,12 +84,12 @@ static int fail_no_sender(struct tt_am *am, int source)
 	if (source < 0)
 		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
 			       am->rank);
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and nothing more of it can come",
+	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and no further message from it can arrive",
 		       am->rank, source,
 		       am->gone[source] == tuttiRankLeft ? "has left" : "is dead");
 }
 
-/* The time is over amid a body: the rest of it goes to a letter. false: no memory */
+/* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */
 static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 {
 	struct tt_am_conn *c = am->conns;
@@ -109,7 +111,7 @@ static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_ns,
 		    struct tt_am_header *ret_head)
 {
-	uint64_t patience_ns = am->timeout_ms * 1000000ull;
+	uint64_t grace_ns = am->timeout_ms * 1000000ull;
 	int rc;
 
 	for (;;) {
@@ -132,10 +134,11 @@ static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_
 			return fail_no_sender(am, w->want->source);
 		if (tt_am_await(am, deadline_ns))
 			continue;
-		if (w->state == TT_POSTED_WAITING || patience_ns == 0)
+		if (w->state == TT_POSTED_WAITING || grace_ns == 0)
 			return 1;
-		deadline_ns = tt_now_ns() + patience_ns;         /* its bytes are coming */
-		patience_ns = 0;
+		/* the body is arriving: wait longer, once */
+		deadline_ns = tt_now_ns() + grace_ns;
+		grace_ns = 0;
 	}
 }
 
@@ -151,7 +154,8 @@ int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadli
 	rc = wait_for(am, &w, deadline_ns, ret_head);
 	while (w.state == TT_POSTED_FILLING && !move_to_unexpected(am, &w))
 		tt_am_await(am, tt_now_ns() + 1000000);
-	if (rc && w.state == TT_POSTED_DONE) {        /* the last bytes came while there was no memory */
+	/* the body became complete while there was no memory */
+	if (rc && w.state == TT_POSTED_DONE) {
 		*ret_head = w.head;
 		rc = 0;
 	}

@@ -1,16 +1,17 @@
 /*
- * am_send.c - a caller's letter: dial if there is no connection yet, send, wait until it is out
+ * am_send.c - send a message of a caller: dial if there is no connection, send, wait for completion
  *
- * Called by api, quorum and shrink calls, in the caller's thread. A letter is written from where it
- * lies: at once as far as the kernel takes it, by the service thread after that, while the caller
- * sleeps. What is given up amid its body is copied, since the stream must go on.
+ * Called by api, quorum and shrink, in the caller's thread. The message is written from the
+ * caller's buffer: at once as far as the kernel takes it, then by the service thread while the
+ * caller sleeps. A message given up inside its body is copied, because the rest must follow in the
+ * stream.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "am/am_internal.h"
 
-/* ---- dialing -------------------------------------------------------------------------------- */
+/* ---- dialing --------------------------------------------------------------------------------- */
 
 static int fail_gone(struct tt_am *am, int peer)
 {
@@ -18,7 +19,8 @@ static int fail_gone(struct tt_am *am, int peer)
 		       am->gone[peer] == tuttiRankLeft ? "has left" : "is dead");
 }
 
-/* A connection to peer; one caller dials, others wait for it. Locked, but not while it dials. */
+/* Connects to peer. One caller dials, others wait for that connection. Locked, except while
+ * dialing. */
 static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns)
 {
 	int rc, fd;
@@ -49,9 +51,9 @@ static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns)
 	return am->send_conn[peer] ? 0 : rc;
 }
 
-/* ---- a caller's letter ----------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
-/* The caller gives up: what has not begun is taken back, the rest of what has begun is copied. */
+/* Gives up a message: removes it from the queue, or copies it if part of it was sent. */
 static void withdraw_send(struct tt_am *am, struct tt_am_conn *c, struct tt_am_outgoing *mine)
 {
 	size_t body = mine->bytes - TT_AM_HEADER_BYTES;
@@ -61,7 +63,8 @@ static void withdraw_send(struct tt_am *am, struct tt_am_conn *c, struct tt_am_o
 		at = &(*at)->next;
 	if (mine->sent) {
 		copy = malloc(sizeof(*copy) + body);
-		if (!copy) {                     /* half a letter must not be followed by another */
+		/* a partial message must not be followed by another message */
+		if (!copy) {
 			tt_am_conn_end(am, c, tuttiRankDead);
 			return;
 		}
@@ -94,7 +97,7 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head,
 			continue;
 		if (m.done || m.sent == moved)
 			break;
-		moved = m.sent;                  /* slow, but it moves */
+		moved = m.sent;                  /* slow, but there is progress */
 		deadline_ns = tt_now_ns() + wait_ns;
 	}
 	if (m.done)
@@ -103,10 +106,9 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head,
 	if (am->aborted)
 		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
 	return tt_fail(TT_TIMEOUT,
-		"rank %d: rank %d took nothing of a message of %llu bytes for %llu ms: it is stopped, "
-		"or does not receive what it has got",
-				 am->rank, peer, (unsigned long long)head->bytes,
-				 (unsigned long long)(wait_ns / 1000000));
+		"rank %d: rank %d accepted no byte of a message of %llu bytes for %llu ms: rank %d is stopped, or does not receive its messages",
+		am->rank, peer, (unsigned long long)head->bytes,
+		(unsigned long long)(wait_ns / 1000000), peer);
 }
 
 static int send_to_self(struct tt_am *am, const struct tt_am_header *head, const void *data,
@@ -117,8 +119,7 @@ static int send_to_self(struct tt_am *am, const struct tt_am_header *head, const
 	while (!(rc = tt_unexpected_put(am, head, data)) && !am->aborted)
 		if (!tt_am_await(am, deadline_ns))
 			return tt_fail(TT_TIMEOUT,
-				"rank %d: no room for a message of %llu bytes to itself: it has %zu bytes "
-				"that it did not receive", am->rank,
+				"rank %d: no room for a message of %llu bytes to itself: %zu bytes of messages are queued, not received", am->rank,
 				(unsigned long long)head->bytes, am->unexpected_bytes);
 	if (rc < 0)
 		return rc;

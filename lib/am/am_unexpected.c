@@ -1,9 +1,10 @@
 /*
- * am_unexpected.c - where letters go that come: to who waits for them, into the box, or nowhere yet
+ * am_unexpected.c - match incoming messages: to a posted receive, the unexpected queue, or stalled
  *
- * Called by the connections, by am_recv.c, and to cancel. A letter that somebody waits for is
- * read gdr into his buffer; others are kept, as many as there is room for. Beyond that a
- * connection is held: its letter's head can be seen and asked for, its body stays with the sender.
+ * Called by am_connection.c, am_recv.c and tuttiMsgCancel. A message that matches a posted receive
+ * is read directly into the buffer of that receive. Other messages go to the unexpected queue,
+ * while there is room. Without room the connection is stalled (back-pressure): the header can be
+ * probed and received, the body stays with the sender.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,8 @@ struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_a
 	return u;
 }
 
-/* NULL: no room. What is not a user's is small, or wanted already: it always finds room. */
+/* Returns NULL if there is no room. Messages of the library are small or expected: they always get
+ * room. */
 static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_am_header *h)
 {
 	if (h->kind == TT_AM_USER_MESSAGE &&
@@ -99,7 +101,7 @@ static void discard(struct tt_am *am, struct tt_am_unexpected **at)
 	free(u);
 }
 
-/* An offer that was made too late is answered at once. */
+/* Answers a late proposal with the standing decision. True: answered */
 static bool answer_proposal(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_am_header answer = { .kind = TT_AM_DECISION, .version = h->version };
@@ -195,18 +197,19 @@ void tt_unexpected_resume(struct tt_am *am)
 			return;
 		tt_am_conn_watch(am, c);
 	}
-	pthread_cond_broadcast(&am->changed);  /* letters to oneself wait as well */
+	/* sends of this rank to itself may wait for room, too */
+	pthread_cond_broadcast(&am->changed);
 }
 
 /* ---- cancel ---------------------------------------------------------------------------------- */
 
-static uint64_t drop(struct tt_am *am, const struct tt_am_match *such, uint64_t version)
+static uint64_t drop(struct tt_am *am, const struct tt_am_match *match, uint64_t version)
 {
 	struct tt_am_unexpected **at = &am->unexpected, *u;
 	uint64_t dropped = 0;
 
 	while ((u = *at)) {
-		if (tt_unexpected_matches(such, &u->head) &&
+		if (tt_unexpected_matches(match, &u->head) &&
 		    (u->head.version < version || version == UINT64_MAX)) {
 			discard(am, at);
 			dropped++;
@@ -219,20 +222,20 @@ static uint64_t drop(struct tt_am *am, const struct tt_am_match *such, uint64_t 
 
 void tt_am_drop(struct tt_am *am, enum tt_am_kind kind)
 {
-	struct tt_am_match such = { .kind = kind, .source = -1, .tag = -1 };
+	struct tt_am_match match = { .kind = kind, .source = -1, .tag = -1 };
 
 	pthread_mutex_lock(&am->lock);
-	drop(am, &such, UINT64_MAX);
+	drop(am, &match, UINT64_MAX);
 	pthread_mutex_unlock(&am->lock);
 }
 
 uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version)
 {
-	struct tt_am_match such = { .kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag };
+	struct tt_am_match match = { .kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag };
 	uint64_t dropped;
 
 	pthread_mutex_lock(&am->lock);
-	dropped = drop(am, &such, version);
+	dropped = drop(am, &match, version);
 	for (struct tt_am_posted *w = am->posted; w; w = w->next)
 		if (w->state == TT_POSTED_WAITING && w->want->kind == TT_AM_USER_MESSAGE &&
 		    w->want->source == source && w->want->tag == tag)

@@ -1,18 +1,19 @@
 /*
- * quorum_coordinator.c - rank 0's books of quorum allreduces:
- * who has contributed, when it is enough, the sum, late ones
+ * quorum_coordinator.c - rank 0's coordinator of quorum allreduces: collect, sum, answer, keep
+ * results
  *
- * Called by am with its lock held: by rank 0's service thread, or in rank 0's own call. One
- * operation is open at a time, the one after the newest. It is complete with its k-th contribution,
- * at its deadline, or when everybody who is alive has contributed; then it is summed in rank order
- * over the mask, and whoever contributed or asked is answered. Contributions to complete operations
- * are answered at once by a result that is kept; their bytes are thrown away as they come.
+ * Called with am->lock held: by rank 0's service thread, or in rank 0's own call. One operation is
+ * open at a time, the one after the newest. An operation completes with its k-th contribution, at
+ * its deadline, or when every live rank has contributed. The coordinator sums in rank order over
+ * the mask and answers every rank that contributed or requested the result. A contribution to a
+ * complete operation is answered at once with a kept result; its body is discarded.
  *
- *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type,
- *                 op, k, deadline; a rtr only (nothing to contribute) has the flag WISH, EVERY
- *                 says which result a late one gets
- *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in
- *                 it, the newest number; the mask. Then RESULT: the bytes.
+ *   to rank 0     CONTRIBUTION: version = number of the operation, tag = number of the caller's
+ *                 call, call = type, op, k, deadline. Flag RESULT_ONLY: no contribution, only a
+ *                 request for the result. Flag EVERY: a late rank gets the result of this
+ *                 operation, not the newest.
+ *   from rank 0   OUTCOME: version, tag; call = outcome of the contribution, number of
+ *                 contributions, newest number; body = mask. Then RESULT: body = bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,27 +22,29 @@
 #include "mem/reduce.h"
 
 #define RESULTS_BYTES (64u << 20)
-#define TILE_BYTES (128u << 10)          /* summed at once, so that it stays in the cache */
+#define TILE_BYTES (128u << 10)          /* piece summed at a time, to stay in the cache */
 
 struct quorum_result { uint64_t number; int count; struct tt_am_payload *mask, *result; };
 
 struct contribution {
-	uint8_t *data;                   /* kept from operation to operation */
+	uint8_t *data;                   /* buffer, reused by later operations */
 	size_t room;
-	bool receiving, received;               /* its bytes are being read; are complete */
-	/* has nothing to contribute to the open operation, and waits for its result */
+	bool receiving, received;               /* body incomplete; body complete */
+	/* requested the result of the open operation, without contribution */
 	bool result_only;
-	int tag;                         /* of its call */
+	int tag;                         /* number of the caller's call */
 };
 
 struct tt_quorum {
-	uint64_t newest;                 /* complete */
+	uint64_t newest;                 /* number of the newest complete operation */
 	bool open;
-	struct tt_am_header first;     /* of the open one: what the others must equal */
+	/* header of the first contribution to the open operation; the others must match it */
+	struct tt_am_header first;
 	uint64_t due_ns;
 	int nreceived;
 	struct contribution *contribution;             /* [nranks] */
-	struct quorum_result results[TUTTI_QUORUM_KEPT];     /* number % TUTTI_QUORUM_KEPT */
+	/* result of operation number % TUTTI_QUORUM_KEPT */
+	struct quorum_result results[TUTTI_QUORUM_KEPT];
 	size_t results_bytes;
 };
 
@@ -56,24 +59,25 @@ static void post(struct tt_am *am, int to, const struct tt_am_header *head,
 		tt_am_post(am, to, head, payload);
 }
 
-static void answer(struct tt_am *am, int to, const struct quorum_result *k, uint32_t mine)
+static void answer(struct tt_am *am, int to, const struct quorum_result *kept, uint32_t mine)
 {
 	struct tt_quorum *q = am->quorum;
 	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
 				       .tag = q->contribution[to].tag,
-				       .version = k->number,
-				       .bytes = k->mask->bytes,
-				       .call = { mine, (uint32_t)k->count } };
+				       .version = kept->number,
+				       .bytes = kept->mask->bytes,
+				       .call = { mine, (uint32_t)kept->count } };
 
 	head.call[2] = (uint32_t)q->newest;
 	head.call[3] = (uint32_t)(q->newest >> 32);
-	post(am, to, &head, k->mask);
+	post(am, to, &head, kept->mask);
 	head.kind = TT_AM_RESULT;
-	head.bytes = k->result->bytes;
-	post(am, to, &head, k->result);
+	head.bytes = kept->result->bytes;
+	post(am, to, &head, kept->result);
 }
 
-/* Its call is another one: who differs, and what the first one's was. */
+/* Refuses a contribution. why: TT_OUTCOME_DIFFERS, with rank, bytes and k of the first contribution,
+ * or TT_OUTCOME_AHEAD. */
 static void refuse(struct tt_am *am, int to, uint32_t why)
 {
 	const struct tt_quorum *q = am->quorum;
@@ -89,16 +93,16 @@ static void refuse(struct tt_am *am, int to, uint32_t why)
 static void answer_late(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_quorum *q = am->quorum;
-	const struct quorum_result *k = &q->results[h->version % TUTTI_QUORUM_KEPT];
+	const struct quorum_result *kept = &q->results[h->version % TUTTI_QUORUM_KEPT];
 
-	if (!(h->call[0] & TT_QUORUM_EVERY) || k->number != h->version || !k->result)
-		k = &q->results[q->newest % TUTTI_QUORUM_KEPT];
-	answer(am, h->source, k, h->call[0] & TT_QUORUM_RESULT_ONLY ? tuttiQuorumNone : tuttiQuorumLate);
+	if (!(h->call[0] & TT_QUORUM_EVERY) || kept->number != h->version || !kept->result)
+		kept = &q->results[q->newest % TUTTI_QUORUM_KEPT];
+	answer(am, h->source, kept, h->call[0] & TT_QUORUM_RESULT_ONLY ? tuttiQuorumNone : tuttiQuorumLate);
 }
 
 /* ---- the sum --------------------------------------------------------------------------------- */
 
-/* As reduce-to-one does it: the first eight at once, then seven by seven. */
+/* Sums in the order of reduce-to-one: the first eight inputs at once, then seven at a time. */
 static void sum_tile(tt_reduce_fn *reduce, uint8_t *dst, const uint8_t *const *from, int n,
 		     size_t at, size_t count, size_t element)
 {
@@ -149,24 +153,24 @@ static struct tt_am_payload *new_payload(size_t bytes)
 	return s;
 }
 
-static void drop_result(struct tt_quorum *q, struct quorum_result *k)
+static void drop_result(struct tt_quorum *q, struct quorum_result *kept)
 {
-	if (!k->result)
+	if (!kept->result)
 		return;
-	q->results_bytes -= k->result->bytes;
-	tt_am_payload_drop(k->result);
-	tt_am_payload_drop(k->mask);
-	memset(k, 0, sizeof(*k));
+	q->results_bytes -= kept->result->bytes;
+	tt_am_payload_drop(kept->result);
+	tt_am_payload_drop(kept->mask);
+	memset(kept, 0, sizeof(*kept));
 }
 
-/* The result of the open operation, kept as the newest. false: no memory */
+/* Makes the result of the open operation and keeps it as the newest. false: no memory */
 static bool make_result(struct tt_am *am)
 {
 	struct tt_quorum *q = am->quorum;
 	struct tt_am_payload *mask = new_payload((size_t)(am->nranks + 63) / 64 * 8),
 			 *result = new_payload(q->first.bytes);
 	const uint8_t **from = malloc((size_t)am->nranks * sizeof(*from));
-	struct quorum_result *k = &q->results[(q->newest + 1) % TUTTI_QUORUM_KEPT];
+	struct quorum_result *kept = &q->results[(q->newest + 1) % TUTTI_QUORUM_KEPT];
 	int n = 0;
 
 	if (!mask || !result || !from) {
@@ -178,14 +182,14 @@ static bool make_result(struct tt_am *am)
 	memset(mask->data, 0, mask->bytes);
 	for (int r = 0; r < am->nranks; r++)
 		if (q->contribution[r].received) {
-			/* little-endian words of 64 */
+			/* little-endian 64-bit words */
 			mask->data[r / 8] |= (uint8_t)(1 << r % 8);
 			from[n++] = q->contribution[r].data;
 		}
 	sum(q, from, n, result->data);
 	free(from);
-	drop_result(q, k);
-	*k = (struct quorum_result){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
+	drop_result(q, kept);
+	*kept = (struct quorum_result){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
 	q->results_bytes += result->bytes;
 	for (uint64_t old = q->newest > TUTTI_QUORUM_KEPT ? q->newest - TUTTI_QUORUM_KEPT : 1;
 	     old < q->newest && q->results_bytes > RESULTS_BYTES; old++)
@@ -194,7 +198,7 @@ static bool make_result(struct tt_am *am)
 	return true;
 }
 
-/* What is still coming is late: its bytes are thrown away. */
+/* Discards the rest of a body that arrives too late. */
 static void discard_body(struct tt_am *am, int source)
 {
 	for (struct tt_am_conn *c = am->conns; c; c = c->next)
@@ -206,26 +210,27 @@ static void complete(struct tt_am *am)
 {
 	struct tt_quorum *q = am->quorum;
 
-	if (!make_result(am)) {                   /* try again: perhaps others give memory back */
+	if (!make_result(am)) {                   /* retry in 10 ms: memory may be freed */
 		q->due_ns = tt_now_ns() + 10000000;
 		return;
 	}
 	q->open = false;
 	q->nreceived = 0;
 	for (int r = 0; r < am->nranks; r++) {
-		struct contribution *g = &q->contribution[r];
-		bool received = g->received, receiving = g->receiving, result_only = g->result_only;
+		struct contribution *c = &q->contribution[r];
+		bool received = c->received, receiving = c->receiving, result_only = c->result_only;
 
 		if (receiving)
 			discard_body(am, r);
-		g->received = g->receiving = g->result_only = false;
+		c->received = c->receiving = c->result_only = false;
 		if (received || receiving || result_only)
 			answer(am, r, &q->results[q->newest % TUTTI_QUORUM_KEPT],
 			       received ? tuttiQuorumIn : receiving ? tuttiQuorumLate : tuttiQuorumNone);
 	}
 }
 
-/* Enough, or nobody else who could come? */
+/* Completes the open operation if it has k contributions, is due, or no other live rank can
+ * contribute. */
 static void complete_if_ready(struct tt_am *am)
 {
 	struct tt_quorum *q = am->quorum;
@@ -277,47 +282,48 @@ static void open_operation(struct tt_am *am, const struct tt_am_header *h)
 	q->open = true;
 	q->first = *h;
 	q->due_ns = tt_deadline_ns(h->call[3]);
-	(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));    /* the thread's timer */
+	/* wake the service thread: its timeout changes */
+	(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-/* Is it the call that the first one made? */
+/* True if both headers describe the same call. */
 static bool is_same(const struct tt_am_header *a, const struct tt_am_header *b)
 {
 	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) &&
 	       a->call[1] == b->call[1] && a->call[2] == b->call[2];
 }
 
-/* Room for a contribution; NULL: no memory */
-static uint8_t *contribution_buffer(struct contribution *g, size_t bytes)
+/* Buffer for a contribution of `bytes`. NULL: no memory */
+static uint8_t *contribution_buffer(struct contribution *c, size_t bytes)
 {
 	size_t room = (bytes + 64) / 64 * 64;
 
-	if (g->room < room || g->room > 4 * room + (1u << 20)) {
-		free(g->data);
-		g->data = aligned_alloc(64, room);
-		g->room = g->data ? room : 0;
+	if (c->room < room || c->room > 4 * room + (1u << 20)) {
+		free(c->data);
+		c->data = aligned_alloc(64, room);
+		c->room = c->data ? room : 0;
 	}
-	g->receiving = g->data != NULL;
-	return g->data;
+	c->receiving = c->data != NULL;
+	return c->data;
 }
 
 uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_quorum *q;
-	struct contribution *g;
+	struct contribution *c;
 
 	if (am->rank || !make_coordinator(am) || !is_valid(h))
-		return NULL;                     /* its sender's deadline will tell */
+		return NULL;                     /* no answer: the sender's deadline expires */
 	q = am->quorum;
-	g = &q->contribution[h->source];
-	g->tag = h->tag;
+	c = &q->contribution[h->source];
+	c->tag = h->tag;
 	if (h->version <= q->newest) {
 		answer_late(am, h);
 		return NULL;
 	}
 	if (h->call[0] & TT_QUORUM_RESULT_ONLY) {
-		/* it has contributed, but did not wait for the result */
-		g->result_only = !g->received && !g->receiving;
+		/* after a contribution whose call timed out: answered as a contributor */
+		c->result_only = !c->received && !c->receiving;
 		complete_if_ready(am);
 		return NULL;
 	}
@@ -326,20 +332,21 @@ uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 		       h->version > q->newest + 1 ? TT_OUTCOME_AHEAD : TT_OUTCOME_DIFFERS);
 		return NULL;
 	}
-	if (g->received || g->receiving)
-		return NULL;                     /* in a call before, which timed out */
+	if (c->received || c->receiving)
+		/* contributed in an earlier call, which timed out */
+		return NULL;
 	if (!q->open)
 		open_operation(am, h);
-	g->result_only = false;
-	return contribution_buffer(g, h->bytes);
+	c->result_only = false;
+	return contribution_buffer(c, h->bytes);
 }
 
 void tt_quorum_arrived(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct contribution *g = &am->quorum->contribution[h->source];
+	struct contribution *c = &am->quorum->contribution[h->source];
 
-	g->receiving = false;
-	g->received = true;
+	c->receiving = false;
+	c->received = true;
 	am->quorum->nreceived++;
 	complete_if_ready(am);
 }

@@ -1,8 +1,8 @@
 /*
  * arguments.c - check the arguments of a call before anything moves
  *
- * Called by collectives.c for every call. Checks only facts known to this rank; control compares the
- * calls of different ranks.
+ * Called by collectives.c for every call. Checks only facts known to this rank; control compares
+ * the calls of different ranks.
  */
 #include "api/api.h"
 #include "gpu/gpu.h"

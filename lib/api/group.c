@@ -1,10 +1,10 @@
 /*
  * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
  *
- * Each thread has its own group. Outside a group a call runs at once: in the caller (NULL stream) or
- * in its stream. At the end of a group, requests go to their streams; the caller runs the requests of
- * the NULL stream as one batch. Joins and splits of several ranks of this thread wait for each other,
- * so each gets a thread.
+ * Each thread has its own group. Outside a group a call runs at once: in the caller (NULL stream)
+ * or in its stream. At the end of a group, requests go to their streams; the caller runs the
+ * requests of the NULL stream as one batch. Joins and splits of several ranks of this thread wait
+ * for each other, so each gets a thread.
  */
 #include <pthread.h>
 #include <signal.h>

@@ -1,8 +1,9 @@
 /*
- * launched.c - public calls that join the ranks of a job: by environment, key-value store, allgather
+ * launched.c - public calls that join the ranks of a job: by environment, key-value store,
+ * allgather
  *
- * Called by users. The environment or the program describes the job; lib/launch makes a unique id of
- * the description, and the ranks join with that id.
+ * Called by users. The environment or the program describes the job; lib/launch makes a unique id
+ * of the description, and the ranks join with that id.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /*
  * messages.c - public calls for messages, and for the state of a rank
  *
- * Any thread, several concurrently: the calls visit the communicator (tt_comm_visit) and do not take
- * part in its ticket order.
+ * Any thread, several concurrently: the calls visit the communicator (tt_comm_visit) and do not
+ * take part in its ticket order.
  */
 #include <limits.h>
 
