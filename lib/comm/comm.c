@@ -1,9 +1,9 @@
 /*
- * comm.c - make and free a communicator
+ * comm.c - create and free a communicator
  *
- * Called by api. Joins through control (who is there), asks the hosts, opens the transports
- * (paths.c) and decides how this rank waits. Everything that ranks must decide alike is decided
- * from what control handed to all of them.
+ * Called by api. Steps: join through control, exchange facts about ranks and hosts, open the
+ * transports (paths.c), choose the wait policy of this rank. Every decision that must be equal on
+ * all ranks uses only data that control delivered to all of them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static int host_topology(tuttiComm_t c)
 	return 0;
 }
 
-/* What each rank tells the others about itself. */
+/* Facts that each rank sends to all others. */
 struct rank_facts {
 	struct tt_cores cores;
 	struct tt_locality locality;
@@ -32,7 +32,7 @@ struct rank_facts {
 	bool device;
 };
 
-/* Cores and ranks of one host. here: room for nranks */
+/* Counts cores and ranks of one host. here: room for nranks */
 static int cores_of_host(tuttiComm_t c, int host, const struct rank_facts *all,
 			 struct tt_cores *here, int *ret_ranks)
 {
@@ -45,7 +45,8 @@ static int cores_of_host(tuttiComm_t c, int host, const struct rank_facts *all,
 	return tt_cores_count(here, n);
 }
 
-/* The host with the fewest cores for its ranks holds all others up: by it plans are chosen. */
+/* The host with the fewest cores per rank delays all others, so the choice of plans uses that
+ * host. */
 static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struct tt_cores *here)
 {
 	int least_ranks = 0;
@@ -60,8 +61,8 @@ static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struc
 	}
 }
 
-/* Who shares this rank's processors decides how it waits;
- * the others of the host come to the same answer. */
+/* The wait policy depends on the ranks that share this rank's cores. All ranks of a host get the
+ * same answer. */
 static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const char *wait)
 {
 	static const char *const names[] = { [TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield",
@@ -85,7 +86,7 @@ static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const
 	return 0;
 }
 
-/* Ranks that are bound to different parts of a host. Of two ranks there are no groups. */
+/* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. */
 static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 {
 	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
@@ -138,8 +139,8 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* Another rank broke the communicator while this one may
- * be asleep in a transport. Thread: control's. */
+/* Another rank broke the communicator while this rank may sleep in a transport. Thread:
+ * control's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
@@ -148,7 +149,7 @@ static void wake_all(void *ctx)
 		c->ep[i]->t->wake(c->ep[i]);
 }
 
-/* Thread: control's. */
+/* Asks the transports for a lost message to peer. Thread: control's. */
 static bool lost(void *ctx, int peer, char *text, size_t bytes)
 {
 	tuttiComm_t c = ctx;
@@ -225,8 +226,8 @@ void tt_comm_free(tuttiComm_t c)
 	tt_handle_free(c, sizeof(*c));
 }
 
-/* What is left to do once control stands; on failure the other ranks learn it from control at once.
- * No rank is through before all are. */
+/* Completes a communicator after the join. After a failure control tells the other ranks at once.
+ * No rank returns before all ranks have called. */
 int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
@@ -330,7 +331,7 @@ void *tt_comm_bounce(tuttiComm_t c, size_t bytes)
 		return c->bounce;
 	c->bounce = aligned_alloc(4096, bytes);
 	if (!c->bounce)
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", c->rank, bytes);
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a bounce buffer of %zu bytes", c->rank, bytes);
 	else
 		atomic_fetch_add(&c->allocations, 1), c->bounce_bytes = bytes;
 	return c->bounce;

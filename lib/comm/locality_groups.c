@@ -1,19 +1,19 @@
 /*
- * locality_groups.c - which ranks of a host belong together (locality.h)
+ * locality_groups.c - compute the groups of ranks of each host (locality.h)
  *
- * Called by comm.c with what all ranks told each other, so that all come to the same groups; and by
+ * Called by comm.c with data that all ranks exchanged, so all ranks compute the same groups; and by
  * `tutti info`.
  */
 #include "comm/locality.h"
 
-/* Is rank r on that host, and in one place of this level with rank `like`? */
+/* True if ranks r and `like` share a host and an object of this level. */
 static bool is_same_domain(const struct tt_locality *localities, const int *host_of, int like, int r, int level)
 {
 	return host_of[r] == host_of[like] &&
 	       (level == TT_LEVELS || localities[r].in[level] == localities[like].in[level]);
 }
 
-/* The outermost level at which ranks differ, if it does not leave every one alone. */
+/* Finds the outermost level at which ranks differ, unless no two ranks share an object there. */
 int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int first)
 {
 	for (int level = 0; level < TT_LEVELS; level++) {
@@ -32,7 +32,7 @@ int tt_groups_level(const struct tt_locality *localities, const int *host_of, in
 	return TT_LEVELS;
 }
 
-/* Gives the ranks of the host of rank `first`, its lowest, their groups. */
+/* Assigns groups to the ranks of one host. first: its lowest rank */
 static void divide_host(const struct tt_locality *localities, const int *host_of, int n, int first,
 			int *group_of, int *ngroups)
 {
@@ -48,7 +48,7 @@ static void divide_host(const struct tt_locality *localities, const int *host_of
 	}
 }
 
-/* New numbers, in order of the lowest ranks: a group takes the next when its first rank comes. */
+/* Renumbers the groups in order of their lowest ranks. */
 static void renumber(int n, int *group_of)
 {
 	int next = 0;

@@ -1,11 +1,11 @@
 /*
- * paths.c - which transport carries which pair of ranks
+ * paths.c - choice of the transport for each pair of ranks
  *
  * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first
- * transport of the table that reaches a peer carries the pair; both sides come to the same answer
- * because `reaches` is symmetric. Where cards lead to all ranks of all other hosts there are two
- * roads, by tcp and by cards, and each call takes the one that is predicted to be quicker
- * (model/choose.c); links are opened when a call first takes them.
+ * transport of the table that reaches a peer carries the pair; both sides choose the same one
+ * because `reaches` is symmetric. If NICs reach all ranks of all other hosts, two paths exist, by
+ * tcp and by NICs, and each call takes the path with the shorter predicted time (model/choose.c).
+ * Links are connected when a call first uses them.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -17,11 +17,12 @@
 #include "gpu/gpu.h"
 #include "plan/bind.h"
 
-#define YIELDS 50                  /* before sleeping, while a peer connects */
+#define YIELDS 50                  /* yields before sleeps, while a peer connects */
 #define PAUSE_MIN_NS 50000u
 #define PAUSE_MAX_NS 1000000u
 #define ASK_AFTER_NS 500000000ull
-#define P2P_BYTES (64u << 10)      /* Send and Recv go the way that is quicker for so many */
+/* message size at which the faster path for Send and Recv is chosen */
+#define P2P_BYTES (64u << 10)
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
@@ -37,7 +38,7 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 	return tt_control_take(c->ctl, peer, channel, ret_fd);
 }
 
-/* Links by cards beside those by tcp: other channels to whoever connects them. */
+/* Links by NICs exist beside links by tcp: their sockets have other channel numbers. */
 static int dial_nic(void *ctx, int peer, int channel, int *ret_fd)
 {
 	return dial(ctx, peer, TT_CHANNELS + channel, ret_fd);
@@ -60,13 +61,13 @@ static int fetch(void *ctx, void *to, const void *from, size_t bytes)
 	return tt_gpu_fetch(ctx, to, from, bytes);
 }
 
-/* auto: all of them; a name: that one, and self for messages to oneself */
+/* auto: every transport; a name: that transport, and self for messages to this rank */
 static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
 	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
-		/* shared memory is there; the exchange of addresses would be for nothing */
+		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
 	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
 }
@@ -99,8 +100,8 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name,
 		       why);
 	}
-	/* open is collective: a rank that cannot use the transport still takes part and reaches
-	 * nobody by it */
+	/* open is collective: a rank that cannot use the transport still takes part, and reaches no
+	 * peer with it */
 	rc = t->open(t == &tt_verbs ? &c->nic_world : &c->world, &c->ep[c->nep]);
 	if (!rc)
 		c->nep++;
@@ -112,7 +113,7 @@ static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
 	return !strcmp(c->transport, t->name);
 }
 
-/* Could a card that software emulates be quicker than tcp, for messages of some size? */
+/* True if a software NIC (Soft-RoCE) may be faster than tcp for some message size. */
 static bool is_soft_nic_faster(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
@@ -124,7 +125,7 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 	return false;
 }
 
-/* ---- roads ----------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 int tt_path_make(struct tt_path *path, int nranks)
 {
@@ -146,7 +147,7 @@ static bool is_emulated(const struct tt_endpoint *ep, int peer)
 	return ep->t->emulated && ep->t->emulated(ep, peer);
 }
 
-/* The first transport that reaches a peer carries the pair; NULL where none does. */
+/* The first transport that reaches a peer carries the pair; NULL: none does. */
 static void choose_transports(tuttiComm_t c)
 {
 	struct tt_path *path = &c->path[0];
@@ -158,8 +159,8 @@ static void choose_transports(tuttiComm_t c)
 				path->via[peer] = c->ep[i];
 }
 
-/* The class of the cards by which this rank reaches all that are on other hosts (or all, if they
- * were asked for), or none. */
+/* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
+ * verbs), or TT_NO_NIC. */
 static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 {
 	struct tt_endpoint *ep = endpoint_of(c, &tt_verbs);
@@ -180,7 +181,7 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 	return class;
 }
 
-/* All hosts reach each other by cards, and by tcp: a road for each. */
+/* Adds the NIC path: all hosts reach each other by NICs, and by tcp. */
 static int add_nic_path(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
@@ -201,7 +202,7 @@ static int add_nic_path(tuttiComm_t c)
 	return 0;
 }
 
-/* What a road is like, now that it is known where it leads. */
+/* Summarizes the transports of a path. */
 static void note_transports(tuttiComm_t c, struct tt_path *path)
 {
 	for (int peer = 0; peer < c->nranks; peer++) {
@@ -235,7 +236,7 @@ static void summarize_paths(tuttiComm_t c)
 int tt_paths_open(tuttiComm_t c)
 {
 	struct tt_placement_facts facts;
-	/* a tile must not end within an element */
+	/* a tile must not split an element */
 	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
 
@@ -273,12 +274,14 @@ int tt_paths_open(tuttiComm_t c)
 	return 0;
 }
 
-/* A rank that reaches nobody by the transport that was asked for may
- * have said why, and is the cause; so who is not reached says so
- * only when all have come this far, and then all say the same. */
+/* A transport that the user named may have reported the cause on a rank that reaches no peer.
+ * Therefore unreachable peers are reported only after all ranks got here, with the same text on all
+ * ranks. */
 int tt_paths_agree(tuttiComm_t c)
 {
-	struct path_facts { int32_t unreached, nic_class; } mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
+	struct path_facts {
+		int32_t unreached, nic_class;
+	} mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
 	bool has_nics = true;
 	int rc;
 
@@ -319,25 +322,25 @@ void tt_paths_close(tuttiComm_t c)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Break the communicator with who is missing, or else with what the dial last_received last. */
+/* Breaks the communicator with the missing rank, or with the error of the dial. */
 static int report_late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
 {
-	char last_received[512], missing[512] = "", text[900];
+	char dial_error[512], missing[512] = "", text[900];
 	int who;
 
-	snprintf(last_received, sizeof(last_received), "%s", tt_error_text());
+	snprintf(dial_error, sizeof(dial_error), "%s", tt_error_text());
 	who = tt_control_missing(c->ctl, c->seq, stuck, missing, sizeof(missing));
-	if (who < 0 && c->rank < peer && last_received[0])
-		snprintf(missing, sizeof(missing), "%s", last_received);
+	if (who < 0 && c->rank < peer && dial_error[0])
+		snprintf(missing, sizeof(missing), "%s", dial_error);
 	else if (who < 0)
-		snprintf(missing, sizeof(missing), "rank %d has made no call that needs it", peer);
+		snprintf(missing, sizeof(missing), "rank %d has made no call that needs the connection", peer);
 	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
 		 c->rank, peer, c->timeout_ms, missing);
 	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
 	return TT_TIMEOUT;
 }
 
-/* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
+/* Waits for the peer's side: yields first, then sleeps for longer and longer times. */
 static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blocked *stuck,
 		 uint64_t deadline_ns)
 {
@@ -374,6 +377,8 @@ int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int cha
 	stuck.awaited = peer;
 	stuck.last_received = c->last_received[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
-		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? report_late(c, peer, &stuck) : rc;
+		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl)
+			       ? report_late(c, peer, &stuck)
+			       : rc;
 	return await(c, *l, peer, &stuck, deadline_ns);
 }

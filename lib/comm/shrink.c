@@ -1,12 +1,14 @@
 /*
- * shrink.c - a communicator of the ranks that are left
+ * shrink.c - a communicator of the surviving ranks
  *
- * Called by api. Each caller makes a control that listens and offers its port to the lowest rank
- * that it takes for alive, the chair, by mail, which goes on when the communicator is broken. The
- * chair waits until all that are alive have offered, for half the time-out at most, decides who is
- * in it and tells them; they connect as after a split, by a key made of the parent's and the new
- * epoch. If the chair dies, offers go to the next; if anybody dies while they connect, they start
- * over. Whoever is not in it hears of the decision over the parent's control.
+ * Called by api. Protocol:
+ *   1. Each caller creates a listening control and proposes its port to the coordinator, the lowest
+ *      rank that the caller takes for alive, by active message, even on a broken communicator.
+ *   2. The coordinator waits until all live ranks have proposed, at most half the timeout, decides
+ *      the members and sends them the decision.
+ *   3. The members connect as after a split, with a key made of the parent's key and the new epoch.
+ * If the coordinator dies, callers propose to the next rank. If a member dies while the members
+ * connect, they start over. An excluded rank learns of the decision through the parent's control.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,30 +19,31 @@
 #include "comm/comm_internal.h"
 #include "control/frame.h"
 
-#define SLICE_MS 50                      /* between looks at who is gone */
-/* so long a last survivor listens whether it was the one left out */
+#define SLICE_MS 50                      /* time between checks for deaths */
+/* time that the only survivor waits for news that others shrank without it */
 #define ALONE_MS 300
 #define DECISION_BYTES(n) (1200 + 8 * (size_t)(n))
 
 struct shrink_attempt {
 	tuttiComm_t parent;
-	const bool *excluded;            /* [nranks] by the callers' list */
-	bool listed;                     /* there is a list */
-	uint64_t digest;                 /* of it */
-	bool *unresponsive;                    /* [nranks] did not answer as chair */
+	const bool *excluded;            /* [nranks] the callers' list */
+	bool listed;                     /* the list is not empty */
+	uint64_t digest;                 /* digest of the list */
+	bool *unresponsive;                    /* [nranks] did not answer as coordinator */
 	int port;
 	uint64_t half_ns;
-	int *port_of;                    /* chair: [nranks] offered, 0 not yet */
-	uint64_t epoch;                  /* the newest this rank knows; then: decided */
-	uint64_t failed_epoch;                  /* an epoch that this rank could not connect, 0 none */
+	int *port_of;                    /* coordinator: [nranks] proposed ports, 0: none yet */
+	uint64_t epoch;                  /* newest epoch known; then the decided epoch */
+	/* epoch that this rank failed to connect, 0: none */
+	uint64_t failed_epoch;
 	struct tt_members members;
-	uint8_t *buffer;                 /* room for one */
+	uint8_t *buffer;                 /* receive buffer for one message */
 };
 
 static int fail_left_out(const struct shrink_attempt *a, uint64_t epoch)
 {
 	return tt_fail(TT_REMOTE,
-		"rank %d: the others went on without this rank, as epoch %llu: it was taken for dead, "
+		"rank %d: the others went on without this rank, as epoch %llu: this rank was taken for dead, "
 		"or did not call tuttiCommShrink in time", a->parent->rank,
 		(unsigned long long)epoch);
 }
@@ -53,8 +56,7 @@ static int check_left_out(struct shrink_attempt *a)
 		a->epoch = newest;
 	if (a->failed_epoch && newest >= a->failed_epoch)
 		return tt_fail(TT_REMOTE,
-			"rank %d: the others went on as epoch %llu, in which a death in the last moment kept "
-			"this rank from taking part", a->parent->rank, (unsigned long long)newest);
+			"rank %d: the others went on as epoch %llu; a late death kept this rank out of it", a->parent->rank, (unsigned long long)newest);
 	return without ? fail_left_out(a, without) : 0;
 }
 
@@ -72,7 +74,7 @@ static int find_coordinator(const struct shrink_attempt *a)
 	return r;
 }
 
-/* ---- letters --------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int send_message(struct shrink_attempt *a, int to, enum tt_am_kind kind, struct tt_writer *w)
 {
@@ -86,7 +88,7 @@ static int send_message(struct shrink_attempt *a, int to, enum tt_am_kind kind, 
 	return rc;
 }
 
-/* port 0: no offer, but the rtr for a decision that stands */
+/* Proposes a port. port 0: no proposal, only a request for the standing decision */
 static int send_proposal(struct shrink_attempt *a, int to, int port)
 {
 	struct tt_writer w = { 0 };
@@ -97,7 +99,7 @@ static int send_proposal(struct shrink_attempt *a, int to, int port)
 	return send_message(a, to, TT_AM_PROPOSAL, &w);
 }
 
-/* code 0: who is in it; else why nothing comes of it */
+/* code 0: the members; else the error, with text */
 static struct tt_writer write_decision(const struct shrink_attempt *a, int code, const char *text)
 {
 	struct tt_writer w = { 0 };
@@ -117,11 +119,12 @@ static void send_decision(struct shrink_attempt *a, int to, int code, const char
 {
 	struct tt_writer w = write_decision(a, code, text);
 
-	send_message(a, to, TT_AM_DECISION, &w);   /* one that is gone now shows when they connect */
+	/* a member that is gone now is detected when the members connect */
+	send_message(a, to, TT_AM_DECISION, &w);
 }
 
-/* The next letter of source (-1: any) within so long;
- * letters of earlier shrinkings are dropped. As tt_am_recv. */
+/* Receives the next message from source (-1: any) within ms; drops messages of earlier shrinks. As
+ * tt_am_recv. */
 static int next_message(struct shrink_attempt *a, enum tt_am_kind kind, int source, int ms,
 		       struct tt_am_header *ret_head, struct tt_reader *ret_r)
 {
@@ -137,9 +140,9 @@ static int next_message(struct shrink_attempt *a, enum tt_am_kind kind, int sour
 	return rc;
 }
 
-/* ---- the chair ------------------------------------------------------------------------------- */
+/* ---- the coordinator ------------------------------------------------------------------------- */
 
-/* 0 | TT_USAGE: its list is another one */
+/* Records a proposal. 0 | TT_USAGE: another list */
 static int note_proposal(struct shrink_attempt *a, int source, struct tt_reader *r)
 {
 	uint64_t port = tt_get(r, 2), epoch = tt_get(r, 8), digest = tt_get(r, 8);
@@ -156,7 +159,8 @@ static int note_proposal(struct shrink_attempt *a, int source, struct tt_reader 
 		a->parent->rank, source);
 }
 
-/* Ranks that may still come; those that are listed as staying and are gone. */
+/* Counts the live ranks that have not proposed. *ret_lost: a dead rank that is not on the list, -1:
+ * none */
 static int count_awaited(const struct shrink_attempt *a, int *ret_lost)
 {
 	int n = 0;
@@ -206,12 +210,13 @@ static int gather_proposals(struct shrink_attempt *a)
 			a->parent->rank, lost);
 	if (a->listed && tt_rank_list(a->parent->nranks, missing, a, ranks, sizeof(ranks)))
 		return tt_fail(TT_TIMEOUT,
-			       "rank %d: tuttiCommShrink: %s did not call it within %llu ms",
+			       "rank %d: tuttiCommShrink: %s did not call within %llu ms",
 			       a->parent->rank, ranks, (unsigned long long)(a->half_ns / 1000000));
 	return 0;
 }
 
-/* Alone: or is it this rank that was stopped, and the others went on? */
+/* The only survivor may itself be the excluded rank (it was stopped): wait for news of the
+ * others. */
 static int wait_if_alone(struct shrink_attempt *a)
 {
 	uint64_t until = tt_deadline_ns(ALONE_MS);
@@ -238,7 +243,7 @@ static int coordinate(struct shrink_attempt *a)
 	for (int r = 0; !rc && a->failed_epoch && r < a->parent->nranks; r++)
 		if (tt_am_state(a->parent->am, r) == tuttiRankLeft)
 			rc = tt_fail(TT_REMOTE,
-				"rank %d: rank %d left the old communicator while this rank still shrank it: the "
+				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "
 				"others went on", a->parent->rank, r);
 	a->epoch++;
 	if (!rc)
@@ -251,9 +256,9 @@ static int coordinate(struct shrink_attempt *a)
 	return rc ? tt_fail(rc, "%s", text) : 0;
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- the other ranks ------------------------------------------------------------------------- */
 
-/* 0 decided | 1 of an earlier attempt | what the chair could not do */
+/* 0 decided | 1 decision of an earlier attempt | error of the coordinator */
 static int get_decision(struct shrink_attempt *a, struct tt_reader *r)
 {
 	uint64_t epoch = tt_get(r, 8);
@@ -277,7 +282,8 @@ static int get_decision(struct shrink_attempt *a, struct tt_reader *r)
 	return code ? tt_fail(code, "%s", text) : !mine;
 }
 
-/* 0 | 1 the chair is gone or silent: ask the next | < 0 */
+/* Proposes to a coordinator and waits for its decision. 0 | 1 the coordinator is gone or does not
+ * answer: ask the next rank | < 0 */
 static int follow(struct shrink_attempt *a, int coordinator)
 {
 	uint64_t until = tt_now_ns() + 3 * a->half_ns;
@@ -299,7 +305,7 @@ static int follow(struct shrink_attempt *a, int coordinator)
 	return rc == TT_SYSTEM ? rc : 1;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------------------------- */
 
 static int decide(struct shrink_attempt *a)
 {
@@ -315,9 +321,9 @@ static int decide(struct shrink_attempt *a)
 	return rc;
 }
 
-/* A rank died in the last moment: nobody is through, and all start over;
- * or some are, and then this communicator is the one, broken as it is.
- * Those that are through say so, by flood, or when they are asked. */
+/* A member died late. Either no member completed the setup, and all start over; or some did, and
+ * then this communicator is the new one, although broken. Members that completed say so by flood,
+ * or when asked. */
 static bool others_completed(struct shrink_attempt *a)
 {
 	uint64_t until = tt_deadline_ns(ALONE_MS), newest;
@@ -336,7 +342,7 @@ static bool others_completed(struct shrink_attempt *a)
 	return false;
 }
 
-/* Whoever asks from now on is told. */
+/* Answers every later request with the decision, and floods it through the parent's control. */
 static void publish_decision(struct shrink_attempt *a)
 {
 	struct tt_writer w = write_decision(a, 0, "");
@@ -347,7 +353,7 @@ static void publish_decision(struct shrink_attempt *a)
 	tt_control_tell_shrunk(a->parent->ctl, a->epoch, &a->members);
 }
 
-/* One try. 0 | 1 somebody died meanwhile: again | < 0 */
+/* One attempt. 0 | 1 a member died meanwhile: try again | < 0 */
 static int try_once(struct shrink_attempt *a, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	tuttiComm_t parent = a->parent, c = NULL;
@@ -411,7 +417,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 	if (numbers && a.unresponsive && a.buffer)
 		rc = shrink(&a, config, ret_comm);
 	else
-		tt_fail(TT_SYSTEM, "rank %d: no memory for shrinking %zu ranks", parent->rank, n);
+		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
 	free(numbers);
 	free(a.unresponsive);
 	free(a.buffer);
