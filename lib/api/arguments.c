@@ -21,7 +21,7 @@ static int check_op(struct tt_request *r, const char *call)
 		return 0;
 	}
 	if (user >= (unsigned)c->nuser_ops || !c->user_ops[user].used)
-		return tt_fail(TT_ARG, "rank %d: %s: %d is no reduction operation", c->rank, call,
+		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank, call,
 			       (int)r->op);
 	u = &c->user_ops[user];
 	if (u->type != r->type)
@@ -98,7 +98,7 @@ int tt_request_check(struct tt_request *r, const char *call)
 		return tt_fail(TT_USAGE, "rank %d: %s: the communicator was finalized", c->rank,
 			       call);
 	if (tt_unlikely((unsigned)r->type >= tuttiNumTypes))
-		return tt_fail(TT_ARG, "rank %d: %s: %d is no datatype", c->rank, call,
+		return tt_fail(TT_ARG, "rank %d: %s: %d is not a datatype", c->rank, call,
 			       (int)r->type);
 	if (tt_needs[r->collective].reduces && (rc = check_op(r, call)))
 		return rc;

@@ -48,7 +48,7 @@ static tuttiResult_t join(tuttiComm_t *comm, const struct tt_job *job, unsigned 
 {
 	struct tt_joining j = { .run = run_launched, .comm = comm };
 	int rc = comm ? tt_config_check(config)
-		      : tt_fail(TT_ARG, "comm is NULL: where the communicator is to be written");
+		      : tt_fail(TT_ARG, "comm is NULL; want a pointer for the communicator");
 
 	if (!rc && !(j.launching = calloc(1, sizeof(*j.launching))))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to join", job->rank);

@@ -29,12 +29,11 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 			c->rank, k, c->nranks, deadline_ms);
 	if (c->nranks > TUTTI_QUORUM_RANKS)
 		return tt_fail(TT_ARG,
-			       "rank %d: tuttiAllReduceQuorum: %d ranks; it is for %d at most",
+			       "rank %d: tuttiAllReduceQuorum: %d ranks; the limit is %d",
 			       c->rank, c->nranks, TUTTI_QUORUM_RANKS);
 	if (r->op >= tuttiNumOps)
 		return tt_fail(TT_ARG,
-			"rank %d: tuttiAllReduceQuorum: %d is no operation of its own; pre-multiplied sums are for "
-			"collectives", c->rank, (int)r->op);
+			"rank %d: tuttiAllReduceQuorum: op %d is a pre-multiplied sum; only built-in operations are supported", c->rank, (int)r->op);
 	if (result_only)
 		r->in = r->out;
 	rc = tt_request_check(r, "tuttiAllReduceQuorum");
