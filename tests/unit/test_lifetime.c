@@ -213,7 +213,7 @@ static int abort_among_callers(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, abort_may_meet_callers_at_the_door, .timeout = 60)
+Test(lives, abort_may_race_with_entering_callers, .timeout = 60)
 {
 	run_both(abort_among_callers, 2);
 }

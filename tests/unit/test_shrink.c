@@ -138,8 +138,8 @@ Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
 	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
 }
 
-/* The first victim breaks the communicator, others,
- * the chair among them, die while it is shrunk. */
+/* The first victim breaks the communicator. Other victims, also the coordinator, die during the
+ * shrink. */
 Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
