@@ -19,7 +19,7 @@ static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct t
 			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
 			c->rank, (unsigned long long)q->number);
 	return tt_fail(TT_USAGE,
-		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; rank %u, who was first, with "
+		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; the first caller, rank %u, with "
 		"%u bytes, k = %u, or another type or operation", c->rank,
 		(unsigned long long)q->number, q->count, tt_type_name(q->type), tt_op_name(q->op),
 		q->k, v->call[1], v->call[2], v->call[3]);
