@@ -49,7 +49,7 @@ static const struct tt_path *road_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->road[r->collective == TT_SENDRECV ? c->p2p_road : c->npaths - 1];
+	return &c->path[r->collective == TT_SENDRECV ? c->p2p_path : c->npaths - 1];
 }
 
 /* What carries all messages of the call, if that takes device memory; else NULL. */

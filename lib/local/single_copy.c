@@ -235,7 +235,7 @@ static int sum_slice(struct tt_op *op, const struct tt_single_copy_piece_of_peer
 	const void *src[TT_SLOT_RANKS];
 
 	for (int r = 0; r < c->nranks; r++) {
-		char *stage = op->staged ? (char *)c->stage + (size_t)r * SLICE_READ : NULL;
+		char *stage = op->staged ? (char *)c->bounce + (size_t)r * SLICE_READ : NULL;
 
 		src[r] = op->in_at[r] ? op->in_at[r] + from : stage;
 		if (!op->in_at[r] &&

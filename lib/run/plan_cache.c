@@ -59,7 +59,7 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
 				       .message_bytes = c->world.message_bytes, .cost = c->cost,
-				       .card = c->card, .nic_only = c->npaths == 1 };
+				       .card = c->nic_class, .nic_only = c->npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {

@@ -160,7 +160,7 @@ static int peer_of(const struct tt_op *op)
 static bool is_connected(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	struct tt_link **links = c->road[c->p2p_road].links + TT_P2P_CHANNEL * c->nranks,
+	struct tt_link **links = c->path[c->p2p_path].links + TT_P2P_CHANNEL * c->nranks,
 		       *l = peer_of(op) < 0 ? NULL : links[peer_of(op)];
 
 	return peer_of(op) < 0 || (l && l->t->ready(l) > 0);

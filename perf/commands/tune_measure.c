@@ -149,7 +149,7 @@ static int split_all(struct rank *r)
 			return failed(r, "split");
 		if (r->comm[a]->npaths > 1) {            /* one run measures one way: tcp */
 			r->comm[a]->npaths = 1;
-			r->comm[a]->card = TT_NO_NIC;
+			r->comm[a]->nic_class = TT_NO_NIC;
 		}
 	}
 	return 0;
@@ -203,7 +203,7 @@ static int rank_main(const struct job *job, int rank, int np)
 	job->board->np = r->np;
 	job->board->rank = r->rank;
 	job->board->nhosts = r->base->topology.nhosts;
-	job->board->card = r->base->npaths == 1 ? r->base->card : TT_NO_NIC;
+	job->board->card = r->base->npaths == 1 ? r->base->nic_class : TT_NO_NIC;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);

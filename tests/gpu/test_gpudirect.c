@@ -74,7 +74,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->road[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
