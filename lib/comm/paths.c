@@ -207,7 +207,7 @@ static void look_at(tuttiComm_t c, struct tt_path *road)
 	for (int peer = 0; peer < c->nranks; peer++) {
 		const struct tt_transport *t = road->via[peer]->t;
 
-		road->expects |= t->expect != NULL;
+		road->expects |= t->zcopy_ops != NULL;
 		if (!peer || t->spins < road->spins)
 			road->spins = t->spins;
 	}
@@ -226,7 +226,7 @@ static void look_at_roads(tuttiComm_t c)
 	c->spins = road[0].spins;
 	c->slots = c->nranks > 1 ? road[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->slots && peer < c->nranks; peer++)
-		if (!c->slots->t->cast || (peer != c->rank && road[0].via[peer] != c->slots))
+		if (!c->slots->slot_ops || (peer != c->rank && road[0].via[peer] != c->slots))
 			c->slots = NULL;
 }
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/fence.h"
-#include "transports/shm/futex.h"
+#include "base/futex.h"
 #include "transports/shm/shm_ring.h"
 
 #define ALONE_US 1000
@@ -59,7 +59,8 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint",
 			       world->rank);
-	ep->base = (struct tt_endpoint){ .t = &tt_shm, .world = world };
+	ep->base = (struct tt_endpoint){ .t = &tt_shm, .slot_ops = tt_shm.slot_ops,
+					 .peer_memory_ops = tt_shm.peer_memory_ops, .world = world };
 	rc = tt_shm_segment_open(world, &ep->segment);
 	if (rc) {
 		free(ep);
@@ -182,11 +183,26 @@ static size_t shm_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
 }
 
+static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post, .poll = tt_shm_slot_poll };
+
+static const struct tt_peer_memory_ops peer_memory_ops = {
+	.describe = tt_shm_describe,
+	.attach = tt_shm_attach,
+	.pointer = tt_shm_pointer,
+	.read = tt_shm_read,
+	.post = tt_shm_pscw_post,
+	.test_start = tt_shm_pscw_test_start,
+	.complete = tt_shm_pscw_complete,
+	.test_complete = tt_shm_pscw_test_complete,
+};
+
 const struct tt_transport tt_shm = {
 	.name = "shm",
 	.help = "shared memory between the ranks of a host; small messages take one cache line",
 	.flags = TT_T_RESERVE,
 	.spins = 4000,           /* of about 10 ns: some 40 us */
+	.slot_ops = &slot_ops,
+	.peer_memory_ops = &peer_memory_ops,
 	.probe = shm_probe,
 	.open = shm_start,
 	.reaches = shm_reaches,
@@ -196,16 +212,6 @@ const struct tt_transport tt_shm = {
 	.commit = tt_shm_commit,
 	.peek = tt_shm_peek,
 	.release = tt_shm_release,
-	.cast = tt_shm_post_slot,
-	.seen = tt_shm_poll_slot,
-	.offer = tt_shm_offer,
-	.offered = tt_shm_offered,
-	.leave = tt_shm_leave,
-	.left = tt_shm_left,
-	.describe = tt_shm_describe,
-	.reach = tt_shm_reach,
-	.at = tt_shm_at,
-	.read = tt_shm_read,
 	.arm = shm_arm,
 	.doze = shm_doze,
 	.disarm = shm_disarm,

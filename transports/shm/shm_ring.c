@@ -29,7 +29,7 @@
 #include <string.h>
 
 #include "base/fence.h"
-#include "transports/shm/futex.h"
+#include "base/futex.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
@@ -88,7 +88,7 @@ void tt_shm_wake_all(struct tt_shm_segment *s)
 
 /* ---- room ------------------------------------------------------------------------------------ */
 
-static void give_back(struct tt_shm_slots *s, uint64_t line)
+static void give_back(struct tt_shm_cells *s, uint64_t line)
 {
 	s->busy &= ~s->taken_by[line % TT_SHM_LINES];
 	s->taken_by[line % TT_SHM_LINES] = 0;
@@ -105,21 +105,21 @@ static void reclaim(struct tt_shm_link *l)
 	}
 }
 
-static struct tt_shm_slots *slots_for(struct tt_shm_link *l, size_t bytes)
+static struct tt_shm_cells *cells_for(struct tt_shm_link *l, size_t bytes)
 {
 	return bytes <= TT_SHM_PAGE ? &l->small : &l->large;
 }
 
 /* The fuller the messages, the fewer: what runs further ahead pushes more out of the cache. */
-static uint32_t most_of(const struct tt_shm_slots *s, size_t bytes)
+static uint32_t most_of(const struct tt_shm_cells *s, size_t bytes)
 {
-	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_most_slots(bytes);
+	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_max_cells(bytes);
 
 	return most < s->most ? most : s->most;
 }
 
 /* Claim one more slot. Without memory for it the ring stays as short as it is. */
-static bool grow(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+static bool grow(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
 	if (s->claimed >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES)
 		return false;
@@ -132,7 +132,7 @@ static bool grow(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
 }
 
 /* The lowest slot that is free: sets room and taken. */
-static bool pick(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+static bool pick(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
 	uint32_t i;
 
@@ -150,7 +150,7 @@ static bool find_room(struct tt_shm_link *l, size_t bytes)
 {
 	if (bytes <= TT_SHM_SMALL)
 		return l->sent + spread_of(bytes) - l->drained <= TT_SHM_LINES;
-	return pick(l, slots_for(l, bytes), bytes);
+	return pick(l, cells_for(l, bytes), bytes);
 }
 
 /* Nothing is free: ask to be woken for room, and look once more,
@@ -170,7 +170,7 @@ static __attribute__((noinline)) bool make_room(struct tt_shm_link *l, size_t by
 {
 	reclaim(l);
 	if (!find_room(l, bytes) &&
-	    !(bytes > TT_SHM_SMALL && grow(l, slots_for(l, bytes), bytes) && find_room(l, bytes)) &&
+	    !(bytes > TT_SHM_SMALL && grow(l, cells_for(l, bytes), bytes) && find_room(l, bytes)) &&
 	    !starve(l, bytes))
 		return false;
 	if (l->starved) {
@@ -222,7 +222,7 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	} else if (bytes <= TT_SHM_INLINE) {
 		put_flag(line, flag);
 	} else {
-		struct tt_shm_slots *s = slots_for(l, bytes);
+		struct tt_shm_cells *s = cells_for(l, bytes);
 
 		s->taken_by[l->sent % TT_SHM_LINES] = s->taken;
 		s->busy |= s->taken;
@@ -267,7 +267,7 @@ static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 	return 1;
 }
 
-static int in_slot(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
+static int in_cell(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
 {
 	size_t end = l->segment->ring_bytes;
 
@@ -298,7 +298,7 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 		*ret_data = line->payload;
 		return 1;
 	}
-	return lines > 1 ? 0 : in_slot(l, line->offset, bytes, ret_data);
+	return lines > 1 ? 0 : in_cell(l, line->offset, bytes, ret_data);
 }
 
 void tt_shm_release(struct tt_link *link)
@@ -328,12 +328,12 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 	uint8_t *at = (uint8_t *)l->tx + TT_SHM_CONTROL;
 	int why;
 
-	l->small = (struct tt_shm_slots){
-		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_SLOTS
+	l->small = (struct tt_shm_cells){
+		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_CELLS
 	};
-	l->large = (struct tt_shm_slots){ .at = at + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE,
-					  .bytes = l->segment->slot_bytes, .claimed = 2,
-					  .most = l->segment->nslots };
+	l->large = (struct tt_shm_cells){ .at = at + TT_SHM_SMALL_CELLS * TT_SHM_PAGE,
+					  .bytes = l->segment->cell_bytes, .claimed = 2,
+					  .most = l->segment->ncells };
 	why = claim_least(l);
 	if (why)
 		return tt_fail(TT_SYSTEM,

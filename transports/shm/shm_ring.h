@@ -17,7 +17,7 @@ struct tt_shm_ep {
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* windows that the peers were told of */
+	uint64_t described[TT_SHM_WINDOWS], ndescribed;         /* windows that the peers were told of */
 	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
 };
 
@@ -31,7 +31,7 @@ static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp
 #define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
 
 /* Slots of one size in a ring. The masks have a bit a slot. */
-struct tt_shm_slots {
+struct tt_shm_cells {
 	uint8_t *at;
 	size_t bytes;                  /* of each */
 	uint32_t claimed, most;        /* have memory; worth trying to claim */
@@ -48,7 +48,7 @@ struct tt_shm_link {
 	struct tt_shm_ring *tx;
 	uint8_t *room;                 /* reserved in a slot, not committed yet */
 	uint64_t sent, drained;        /* lines; drained: my copy of done */
-	struct tt_shm_slots small, large;      /* of a page; of message_bytes */
+	struct tt_shm_cells small, large;      /* of a page; of message_bytes */
 	bool starved;
 
 	/* reading */
@@ -67,21 +67,21 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 void tt_shm_release(struct tt_link *link);
 
 /* shm_slots.c: the members with these names. */
-void tt_shm_post_slot(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		 uint32_t stamp);
-int tt_shm_poll_slot(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		const void **ret_data);
 
 /* shm_single_copy.c: the members with these names, and the end. */
-void tt_shm_offer(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
+void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp);
-int tt_shm_offered(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
+int tt_shm_pscw_test_start(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
 		   struct tt_peer_memory *ret);
-void tt_shm_leave(struct tt_endpoint *ep, uint64_t number);
-bool tt_shm_left(struct tt_endpoint *ep, int peer, uint64_t number);
+void tt_shm_pscw_complete(struct tt_endpoint *ep, uint64_t number);
+bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number);
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_peer_memory *ret);
-bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
-const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
+bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
+const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 		      size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_single_copy_close(struct tt_shm_ep *ep);

@@ -23,10 +23,10 @@
 #define TT_SHM_INLINE 56       /* bytes that travel in a flag's own cache line */
 #define TT_SHM_PAGE 4096u
 #define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
-#define TT_SHM_MAX_SLOTS 8     /* of messages of any size */
+#define TT_SHM_MAX_CELLS 8     /* of messages of any size */
 /* bytes of a ring that are in use at most, if that is two messages */
 #define TT_SHM_UNDER_WAY (512u << 10)
-#define TT_SHM_SMALL_SLOTS 32  /* besides, of up to a page: so far a sender runs ahead with those */
+#define TT_SHM_SMALL_CELLS 32  /* besides, of up to a page: so far a sender runs ahead with those */
 
 /* A message or part of one: its flag (number of the line, and a mix of stamp and length), and its
  * bytes, or where in the slots they are. Lines lie apart, because processors fetch them in pairs,
@@ -65,9 +65,9 @@ struct tt_shm_slot_line {
 	_Atomic uint64_t flag;
 };
 struct tt_shm_slot_area {
-	alignas(TT_APART) struct tt_shm_slot_line notice[2][TT_SLOT_SMALL / TT_SLOT_LINE];
-	alignas(TT_APART) struct tt_shm_slot_line offer;
-	alignas(TT_APART) _Atomic uint64_t left;       /* the last call whose offers it has read */
+	alignas(TT_APART) struct tt_shm_slot_line slot[2][TT_SLOT_SMALL / TT_SLOT_LINE];
+	alignas(TT_APART) struct tt_shm_slot_line exposed;
+	alignas(TT_APART) _Atomic uint64_t completed;       /* the last call whose offers it has read */
 };
 _Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 
@@ -86,17 +86,17 @@ struct tt_shm_segment {
 	size_t bytes;
 	int nlocal, me, nchannels;
 	int *local_of;                 /* [nranks] place in the group, -1: not reached */
-	size_t slot_bytes, ring_bytes, boards_at, pages_at, rings_at;
-	uint32_t nslots;
+	size_t cell_bytes, ring_bytes, slots_at, pages_at, rings_at;
+	uint32_t ncells;
 	_Atomic size_t claimed;        /* bytes, by this rank */
 };
 
 /* How many messages of so many bytes may be under way in a ring */
-static inline uint32_t tt_shm_most_slots(size_t bytes)
+static inline uint32_t tt_shm_max_cells(size_t bytes)
 {
 	size_t fit = TT_SHM_UNDER_WAY / bytes;
 
-	return fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
+	return fit < 2 ? 2 : fit < TT_SHM_MAX_CELLS ? (uint32_t)fit : TT_SHM_MAX_CELLS;
 }
 
 /* Meets the other ranks of this host. Collective and blocking, as open of transport.h; 0 also when
@@ -106,9 +106,9 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 
 /* shm_layout.c: sizes and places, of a segment of nlocal ranks */
 void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
-struct tt_shm_slot_area *tt_shm_segment_slots(const struct tt_shm_segment *segment, int place);
+struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *segment, int local_rank);
 /* of a cast */
-void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);
+void *tt_shm_segment_page(const struct tt_shm_segment *segment, int local_rank, uint64_t number);
 
 /* The ring from one place of the group to another; TT_SHM_CONTROL behind it begin its small slots,
  * then its others. */
@@ -121,6 +121,6 @@ struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, in
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
 /* shm_single_copy.c: tell the others how this rank's memory is found. */
-void tt_shm_single_copy_introduce(struct tt_shm_segment *segment, bool crowded);
+void tt_shm_single_copy_publish(struct tt_shm_segment *segment, bool crowded);
 
 #endif

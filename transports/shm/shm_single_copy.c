@@ -47,7 +47,7 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
-void tt_shm_single_copy_introduce(struct tt_shm_segment *s, bool crowded)
+void tt_shm_single_copy_publish(struct tt_shm_segment *s, bool crowded)
 {
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
 	const uint64_t *nonce = nonce_of_process();
@@ -80,9 +80,9 @@ static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
 }
 
 /* May it be read, and is it the rank that we think? */
-static bool try_reading(struct tt_shm_ep *ep, int place)
+static bool try_read(struct tt_shm_ep *ep, int local_rank)
 {
-	const struct tt_shm_bell *peer = &ep->segment.header->bells[place];
+	const struct tt_shm_bell *peer = &ep->segment.header->bells[local_rank];
 	uint64_t seen[2];
 
 	return ep->base.world->cma != TT_CMA_OFF &&
@@ -99,26 +99,26 @@ void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, stru
 	uint64_t offset;
 	int i = 0;
 
-	*ret = (struct tt_peer_memory){ .at = (uintptr_t)p, .place = -1 };
+	*ret = (struct tt_peer_memory){ .at = (uintptr_t)p, .slot = -1 };
 	if (!tt_memory_window(p, bytes, &w, &offset))
 		return;
-	while (i < TT_SHM_WINDOWS && ep->shown[i] != w.number)
+	while (i < TT_SHM_WINDOWS && ep->described[i] != w.number)
 		i++;
 	if (i == TT_SHM_WINDOWS) {
-		i = (int)(ep->nshown++ % TT_SHM_WINDOWS);
-		ep->shown[i] = w.number;
+		i = (int)(ep->ndescribed++ % TT_SHM_WINDOWS);
+		ep->described[i] = w.number;
 		ret->fresh = true;
 	}
 	ret->offset = offset;
-	ret->place = (int16_t)i;
+	ret->slot = (int16_t)i;
 	ret->window_bytes = w.bytes;
 	ret->inode = w.inode;
 	ret->fd = w.fd;
 }
 
-static struct tt_shm_mapped *mapped_at(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
+static struct tt_shm_mapped *mapping_of(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
-	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->place];
+	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->slot];
 }
 
 static void unmap(struct tt_shm_mapped *m)
@@ -130,7 +130,7 @@ static void unmap(struct tt_shm_mapped *m)
 
 static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
-	struct tt_shm_mapped *m = mapped_at(ep, peer, r);
+	struct tt_shm_mapped *m = mapping_of(ep, peer, r);
 	pid_t pid = ep->segment.header->bells[ep->segment.local_of[peer]].pid;
 	char path[64];
 	struct stat st;
@@ -154,22 +154,22 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memo
 
 /* ---- the three members ----------------------------------------------------------------------- */
 
-bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
+bool tt_shm_attach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	return r->place >= 0 && r->place < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
-	       try_reading(ep, ep->segment.local_of[peer]);
+	return r->slot >= 0 && r->slot < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
+	       try_read(ep, ep->segment.local_of[peer]);
 }
 
-const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
+const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;
 
-	if (r->place < 0 || r->place >= TT_SHM_WINDOWS)
+	if (r->slot < 0 || r->slot >= TT_SHM_WINDOWS)
 		return NULL;
-	m = mapped_at(ep, peer, r);
+	m = mapping_of(ep, peer, r);
 	/* shown when this rank did not look */
 	if ((!m->start || m->inode != r->inode) && !map_window(ep, peer, r))
 		return NULL;

@@ -17,9 +17,9 @@
 
 #include "transports/shm/shm_ring.h"
 
-static struct tt_shm_slot_line *notice(struct tt_shm_segment *s, int place, uint64_t number)
+static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
-	return tt_shm_segment_slots(s, place)->notice[number & 1];
+	return tt_shm_segment_slot_area(s, local_rank)->slot[number & 1];
 }
 
 /* Lines with a flag. */
@@ -39,11 +39,11 @@ static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t 
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void tt_shm_post_slot(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
+void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
 		 uint32_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_slot_line *line = notice(s, s->me, number);
+	struct tt_shm_slot_line *line = slot_of(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
 	base->slot_bytes += bytes;
@@ -56,11 +56,11 @@ void tt_shm_post_slot(struct tt_endpoint *base, const void *data, size_t bytes, 
 	tt_shm_wake_all(s);
 }
 
-int tt_shm_poll_slot(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		const void **ret_data)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_slot_line *line = notice(s, s->local_of[peer], number);
+	struct tt_shm_slot_line *line = slot_of(s, s->local_of[peer], number);
 	uint64_t expected = tt_shm_flag(number, bytes, stamp), differs = 0, first;
 	unsigned n = lines_of(bytes);
 
@@ -84,25 +84,25 @@ int tt_shm_poll_slot(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 
 _Static_assert(sizeof(struct tt_peer_memory) <= TT_SLOT_LINE, "an offer is one line");
 
-static struct tt_shm_slot_area *board_of(struct tt_endpoint *base, int peer)
+static struct tt_shm_slot_area *area_of(struct tt_endpoint *base, int peer)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return tt_shm_segment_slots(s, s->local_of[peer]);
+	return tt_shm_segment_slot_area(s, s->local_of[peer]);
 }
 
-void tt_shm_offer(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
+void tt_shm_pscw_post(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp)
 {
-	write_lines(&board_of(base, base->world->rank)->offer, (const char *)mine, sizeof(*mine),
+	write_lines(&area_of(base, base->world->rank)->exposed, (const char *)mine, sizeof(*mine),
 		    tt_shm_flag(number, sizeof(*mine), stamp));
 	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
 }
 
-int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
+int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
 		   struct tt_peer_memory *ret)
 {
-	struct tt_shm_slot_line *line = &board_of(base, peer)->offer;
+	struct tt_shm_slot_line *line = &area_of(base, peer)->exposed;
 	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
 	uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
 
@@ -116,14 +116,14 @@ int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t
 	return 1;
 }
 
-void tt_shm_leave(struct tt_endpoint *base, uint64_t number)
+void tt_shm_pscw_complete(struct tt_endpoint *base, uint64_t number)
 {
-	atomic_store_explicit(&board_of(base, base->world->rank)->left, number,
+	atomic_store_explicit(&area_of(base, base->world->rank)->completed, number,
 			      memory_order_release);
 	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
 }
 
-bool tt_shm_left(struct tt_endpoint *base, int peer, uint64_t number)
+bool tt_shm_pscw_test_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
-	return atomic_load_explicit(&board_of(base, peer)->left, memory_order_acquire) >= number;
+	return atomic_load_explicit(&area_of(base, peer)->completed, memory_order_acquire) >= number;
 }

@@ -69,8 +69,8 @@ static void tcp_close(struct tt_endpoint *base)
 		if (!ep->links[i])
 			continue;
 		if (ep->links[i]->fd >= 0)
-			tt_tcp_hang_up(ep->links[i]->fd);
-		free(ep->links[i]->stage);
+			tt_tcp_close_stream(ep->links[i]->fd);
+		free(ep->links[i]->buffer);
 		free(ep->links[i]);
 	}
 	if (ep->bell >= 0)
@@ -129,21 +129,21 @@ static void adopt(struct tt_tcp_link *l, int fd)
 
 static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **ret_link)
 {
-	size_t stage_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
+	size_t buffer_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
 	struct tt_tcp_link *l = calloc(1, sizeof(*l));
 
 	if (l)
-		l->stage = aligned_alloc(TT_LINE, stage_bytes ? stage_bytes : TT_LINE);
-	if (!l || !l->stage) {
+		l->buffer = aligned_alloc(TT_LINE, buffer_bytes ? buffer_bytes : TT_LINE);
+	if (!l || !l->buffer) {
 		free(l);
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory for %zu bytes of messages from rank %d",
-			       ep->base.world->rank, stage_bytes, peer);
+			       ep->base.world->rank, buffer_bytes, peer);
 	}
 	l->base =
 		(struct tt_link){ .t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel };
 	l->fd = -1;
-	ep->memory += sizeof(*l) + stage_bytes;
+	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;
 	return 0;
 }
@@ -248,10 +248,10 @@ static int receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 static int tcp_peek(struct tt_link *base, size_t bytes, uint32_t stamp, const void **ret_data)
 {
 	struct tt_tcp_link *l = (struct tt_tcp_link *)base;
-	int rc = receive(l, l->stage, bytes, stamp);
+	int rc = receive(l, l->buffer, bytes, stamp);
 
 	if (rc > 0)
-		*ret_data = l->stage;
+		*ret_data = l->buffer;
 	return rc;
 }
 
@@ -283,13 +283,13 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 
 		if (!l || l->fd < 0)
 			continue;
-		if (!l->wire && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
-			tt_tcp_blame(l, error);
-		if (l->wire)
+		if (!l->net_error && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
+			tt_tcp_note_error(l, error);
+		if (l->net_error)
 			return tt_fail(TT_REMOTE,
 				"rank %d: the network has lost the connection to rank %d (channel %d): %s",
 				base->world->rank, l->base.peer, l->base.channel,
-				strerror(l->wire));
+				strerror(l->net_error));
 	}
 	return 0;
 }
@@ -340,11 +340,14 @@ static size_t tcp_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tcp_ep *)base)->memory);
 }
 
+static const struct tt_fault_ops fault_ops = { .local = tcp_fault };
+
 const struct tt_transport tt_tcp = {
 	.name = "tcp",
 	.help = "TCP between any ranks; the calling thread drives the sockets",
 	.flags = TT_T_POST,
 	.spins = 500,            /* system calls of about 450 ns: some 220 us */
+	.fault_ops = &fault_ops,
 	.probe = tcp_probe,
 	.open = tcp_open,
 	.reaches = tcp_reaches,
@@ -355,7 +358,6 @@ const struct tt_transport tt_tcp = {
 	.release = tcp_release,
 	.recv = tcp_recv,
 	.progress = tcp_progress,
-	.fault = tcp_fault,
 	.arm = tcp_arm,
 	.doze = tcp_doze,
 	.disarm = tcp_disarm,

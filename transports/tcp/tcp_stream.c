@@ -24,10 +24,10 @@ _Static_assert(offsetof(struct tt_tcp_link, small) ==
 	       "a small message is received in one piece");
 #define DRAIN_STEPS 4096
 
-void tt_tcp_blame(struct tt_tcp_link *l, int error)
+void tt_tcp_note_error(struct tt_tcp_link *l, int error)
 {
 	if (tt_sock_is_wire(error))
-		l->wire = error;
+		l->net_error = error;
 }
 
 /* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns
@@ -92,7 +92,7 @@ static ssize_t send_some(struct tt_tcp_link *l)
 	return sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void taken(struct tt_tcp_link *l, size_t bytes)
+static void count_sent(struct tt_tcp_link *l, size_t bytes)
 {
 	l->sent += bytes;
 	while (l->base.completed < l->base.posted) {
@@ -117,12 +117,12 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
 			break;
 		if (n < 0) {
-			tt_tcp_blame(l, errno);
+			tt_tcp_note_error(l, errno);
 			return tt_fail(TT_REMOTE,
 				"rank %d: the connection to rank %d (channel %d) is lost: %m",
 				l->base.ep->world->rank, l->base.peer, l->base.channel);
 		}
-		taken(l, (size_t)n);
+		count_sent(l, (size_t)n);
 		moved = 1;
 	}
 	return moved;
@@ -181,7 +181,7 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (n < 0) {
-			tt_tcp_blame(l, errno);
+			tt_tcp_note_error(l, errno);
 			return lost(l, strerror(errno));
 		}
 		if (n == 0)
@@ -200,7 +200,7 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 
 /* Closing a socket with unread bytes resets the connection,
  * and the peer would lose what is on its way to it. */
-void tt_tcp_hang_up(int fd)
+void tt_tcp_close_stream(int fd)
 {
 	char sink[16384];
 

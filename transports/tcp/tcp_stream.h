@@ -25,7 +25,7 @@ struct tt_tcp_post {
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not dialled yet */
-	int wire;                      /* errno by which the network, not the peer, ended it */
+	int net_error;                      /* errno by which the network, not the peer, ended it */
 	bool busy;                     /* has posts that the socket did not take at once */
 	/* its next message was missing when this rank was about to sleep */
 	bool awaited;
@@ -37,7 +37,7 @@ struct tt_tcp_link {
 	struct tt_tcp_head head;
 	uint8_t small[TT_TCP_SMALL];
 	size_t got;                    /* bytes of it so far, head included */
-	void *stage;                   /* [message_bytes] where peek lets it land */
+	void *buffer;                   /* [message_bytes] where peek lets it land */
 };
 
 /* Queue a message; the caller has seen that there is room. */
@@ -51,9 +51,9 @@ int tt_tcp_flush(struct tt_tcp_link *l);
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp);
 
 /* The connection ended with this errno: if that is the network's doing, remember it. */
-void tt_tcp_blame(struct tt_tcp_link *l, int error);
+void tt_tcp_note_error(struct tt_tcp_link *l, int error);
 
 /* End the stream so that what the socket has taken still reaches the peer. */
-void tt_tcp_hang_up(int fd);
+void tt_tcp_close_stream(int fd);
 
 #endif

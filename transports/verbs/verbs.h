@@ -45,17 +45,17 @@
 /* messages from this size on may go past the rings: a copy of fewer costs less than a rtr */
 #define TT_VERBS_ZCOPY_BYTES (16u << 10)
 #define TT_VERBS_RTR_BYTES 4096u
-#define TT_VERBS_RTR_HELD 16          /* rtrs of a link that wait for company */
+#define TT_VERBS_RTR_PENDING 16          /* rtrs of a link that wait for company */
 
 /* Immediate data. A word is nothing but the count; else it has the line of the ring where the
  * message begins. */
-#define TT_VERBS_WORD (1u << 31)
-#define TT_VERBS_FAREWELL 1u      /* of words: nothing more comes */
+#define TT_VERBS_CONTROL (1u << 31)
+#define TT_VERBS_GOODBYE 1u      /* of words: nothing more comes */
 #define TT_VERBS_COUNT_SHIFT 22   /* messages released */
 #define TT_VERBS_COUNT_MASK 0x1ffu        /* more than twice TT_VERBS_MESSAGES */
 #define TT_VERBS_ZCOPY (1u << 21)  /* past the ring: it lies where it was wanted; no line */
 /* of those: it was sent from the ring, so its room there is freed as if it lay in the peer's */
-#define TT_VERBS_RINGED 1u
+#define TT_VERBS_FROM_RING 1u
 #define TT_VERBS_LINE_MASK 0x1fffffu
 
 /* What one rank tells of one port. */
@@ -88,7 +88,7 @@ static inline uint8_t tt_verbs_retries(const struct tt_verbs_settings *set)
 }
 
 /* May two ranks with these cards use them? */
-static inline bool tt_verbs_wanted(const struct tt_world *w, const struct tt_verbs_record *a,
+static inline bool tt_verbs_allowed(const struct tt_world *w, const struct tt_verbs_record *a,
 				const struct tt_verbs_record *b)
 {
 	return w->insist || w->software || !(a->software || b->software);
@@ -108,7 +108,7 @@ struct tt_verbs_rail {
 	char name[64];
 	bool software;
 	uint16_t pkey_index;
-	struct tt_verbs_port_record card;
+	struct tt_verbs_port_record record;
 };
 
 /* What both sides of a link tell each other on the socket that the control plane lent. */
@@ -140,16 +140,16 @@ struct tt_verbs_rcache {
 
 struct tt_verbs_head { uint16_t magic, version; uint32_t bytes, stamp, number; };
 
-enum tt_verbs_state { TT_VERBS_UNCONNECTED, TT_VERBS_GREETING, TT_VERBS_CONNECTED, TT_VERBS_READY };
+enum tt_verbs_state { TT_VERBS_UNCONNECTED, TT_VERBS_HELLO_SENT, TT_VERBS_CONNECTED, TT_VERBS_READY };
 
 struct tt_verbs_link {
 	struct tt_link base;
 	struct tt_verbs_rail *rail;
 	struct tt_verbs_qp *qp;
 	uint32_t index;                /* in the endpoint's list, and in wr_id */
-	enum tt_verbs_state stage;
+	enum tt_verbs_state state;
 	int fd;                        /* until ready */
-	size_t greeted;                /* bytes of the peer's hello */
+	size_t hello_bytes;                /* bytes of the peer's hello */
 	struct tt_verbs_hello hello;
 	struct tt_verbs_gid_record mine, theirs;        /* GIDs of this pair; all zero without GRH */
 	bool global;                   /* messages carry the GIDs */
@@ -167,7 +167,7 @@ struct tt_verbs_link {
 	size_t room_bytes;
 	uint64_t room_start;           /* position of the record that was reserved */
 	/* written; released by the peer; no longer read by the card */
-	uint64_t head, told_tail, done_tail;
+	uint64_t head, freed_tail, done_tail;
 	uint64_t sent, freed, done;    /* the same in messages */
 	uint64_t ends[TT_VERBS_MESSAGES]; /* of messages sent */
 	uint64_t works, works_done;    /* work requests */
@@ -187,23 +187,23 @@ struct tt_verbs_link {
 		uint8_t *dst;
 		size_t bytes;
 		uint32_t stamp;
-	} wants[TT_VERBS_MESSAGES];
-	uint64_t landed, told;         /* messages that came; releases the peer knows of */
-	size_t untold_bytes;
+	} preposts[TT_VERBS_MESSAGES];
+	uint64_t landed, credited;         /* messages that came; releases the peer knows of */
+	size_t uncredited_bytes;
 	uint32_t to_post;
-	struct tt_verbs_rtr held[TT_VERBS_RTR_HELD];
-	uint32_t nheld;
-	bool owing;                    /* the peer is to hear: a quarter of the ring was released */
-	bool left;                     /* the peer has closed */
-	bool lost;                     /* a completion, or a post, said that something failed */
+	struct tt_verbs_rtr pending[TT_VERBS_RTR_PENDING];
+	uint32_t npending;
+	bool credits_due;                    /* the peer is to hear: a quarter of the ring was released */
+	bool peer_closed;                     /* the peer has closed */
+	bool failed;                     /* a completion, or a post, said that something failed */
 };
 
 struct tt_verbs_ep {
 	struct tt_endpoint base;
 	const struct tt_verbs_table *ib;
 	struct tt_verbs_rail rail[TT_VERBS_RAILS];
-	int nrails, bell, nowing, nholding;     /* links that owe a word, that hold rtrs */
-	struct tt_verbs_record *cards;      /* [nranks] */
+	int nrails, bell, ncredits_due, nrtr_links;     /* links that owe a word, that hold rtrs */
+	struct tt_verbs_record *records;      /* [nranks] */
 	int *host;                     /* [nranks] hosts by number, from 0 on */
 	/* by host: a bit for each path of the leaders by which messages went both ways; of one's
 	 * own all, untried; NULL: during the trial itself */
@@ -217,9 +217,9 @@ struct tt_verbs_ep {
 	_Atomic size_t memory;
 	/* counted for the tests: steady state means that the first does not grow */
 	_Atomic uint64_t registrations;
-	uint64_t signalled, posted, rings;     /* rings: calls of post_send */
+	uint64_t signalled, posted, doorbells;     /* rings: calls of post_send */
 	uint64_t dmabufs;              /* of the registrations, of device memory */
-	uint64_t lent, landed;         /* messages read, or written, in the caller's memory */
+	uint64_t zcopy_sent, zcopy_received;         /* messages read, or written, in the caller's memory */
 	struct tt_verbs_rcache cache;
 };
 
@@ -244,12 +244,12 @@ int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_v
  * both sides. */
 struct tt_verbs_rail_pair { uint8_t low, high; };      /* of the lower rank, of the higher */
 int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs_record *high,
-		struct tt_verbs_rail_pair path[TT_VERBS_RAILS]);
+		struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 /* The paths between this rank and that one by which messages go. Returns their number. */
-int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair way[TT_VERBS_RAILS]);
+int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 /* Which of them channel goes over: its number */
 int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
-		  struct tt_verbs_rail_pair way[TT_VERBS_RAILS]);
+		  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 #define TT_VERBS_GID_TEXT 64
 const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT]);
 
@@ -262,7 +262,7 @@ int tt_verbs_check_records(const struct tt_verbs_ep *ep);
 int tt_verbs_probe(struct tt_verbs_ep *ep);
 /* verbs.c: an endpoint with rails and these cards of all ranks, without telling anybody.
  * 0 | TT_SYSTEM */
-int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *cards,
+int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *records,
 		   struct tt_verbs_ep **ret_ep);
 
 /* verbs_locality.c --------------------------------------------------------------------------------- */
@@ -280,8 +280,8 @@ int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
 int tt_verbs_queue_make(struct tt_verbs_link *l);
 void tt_verbs_queue_free(struct tt_verbs_link *l);
 /* Tell the peer about it: 0 | < 0. Hear about the peer's: 1 the link is ready | 0 not yet | < 0. */
-int tt_verbs_greet(struct tt_verbs_link *l);
-int tt_verbs_listen(struct tt_verbs_link *l);
+int tt_verbs_send_hello(struct tt_verbs_link *l);
+int tt_verbs_finish_connect(struct tt_verbs_link *l);
 /* Registered memory: 0 | TT_SYSTEM with the remedy. */
 int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes, int access,
 		   struct tt_verbs_mr **ret_mr);
@@ -301,7 +301,7 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 /* Look at the completion queues. > 0 something came | 0 | < 0 */
 int tt_verbs_poll(struct tt_verbs_ep *ep);
 /* Announce that nothing more comes from here. */
-void tt_verbs_farewell(struct tt_verbs_link *l);
+void tt_verbs_goodbye(struct tt_verbs_link *l);
 bool tt_verbs_all_done(const struct tt_verbs_link *l);
 
 /* verbs_post.c --------------------------------------------------------------------------------- */
@@ -310,32 +310,32 @@ bool tt_verbs_all_done(const struct tt_verbs_link *l);
  * (none: nothing but the immediate). tell: ask to be told when it is complete. */
 void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
 		    uint32_t rkey, uint32_t imm, bool tell);
-void tt_verbs_send_word(struct tt_verbs_link *l, uint32_t imm, bool tell);
+void tt_verbs_send_control(struct tt_verbs_link *l, uint32_t imm, bool tell);
 /* Is a word due? */
-void tt_verbs_owe(struct tt_verbs_link *l, bool owing);
+void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due);
 /* Send it, if the queue has room. */
-void tt_verbs_tell(struct tt_verbs_link *l);
+void tt_verbs_send_credits(struct tt_verbs_link *l);
 /* All words that are due, since nothing takes the counts along. */
-void tt_verbs_pay(struct tt_verbs_ep *ep);
+void tt_verbs_send_due_credits(struct tt_verbs_ep *ep);
 /* The rtr leaves with the next message, or with these: */
-void tt_verbs_hold_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr);
+void tt_verbs_queue_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr);
 void tt_verbs_send_rtrs(struct tt_verbs_ep *ep);
 
 /* verbs_zcopy.c ------------------------------------------------------------------------------- */
 
-bool tt_verbs_can_zcopy(struct tt_link *link, const void *buf, size_t bytes);
+bool tt_verbs_can_send(struct tt_link *link, const void *buf, size_t bytes);
 int tt_verbs_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t stamp);
 bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
 void tt_verbs_abandon(struct tt_endpoint *ep);
 /* Does the peer want the next message at a place of its own? */
 bool tt_verbs_rtr_for(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
-		    struct tt_verbs_rtr *ret_wish);
+		    struct tt_verbs_rtr *ret_rtr);
 /* More work is done: count the posts that are complete by it. */
 void tt_verbs_posts_done(struct tt_verbs_link *l);
 /* The message that is being released: what was wanted for it is over. */
-void tt_verbs_preposted_over(struct tt_verbs_link *l);
+void tt_verbs_prepost_done(struct tt_verbs_link *l);
 /* The queue pair is gone: nothing of the caller's is used any more. */
-void tt_verbs_give_all(struct tt_verbs_link *l);
+void tt_verbs_release_regions(struct tt_verbs_link *l);
 
 /* verbs_rcache.c ------------------------------------------------------------------------------- */
 
@@ -343,9 +343,9 @@ void tt_verbs_rcache_open(struct tt_verbs_ep *ep);
 void tt_verbs_rcache_close(struct tt_verbs_ep *ep);
 /* Registered memory that holds [p, p + bytes), or NULL. Its keys are good until it is given back,
  * or the memory goes. */
-struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
+struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
 				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey);
-void tt_verbs_region_give(struct tt_verbs_ep *ep, struct tt_verbs_region *region);
+void tt_verbs_region_put(struct tt_verbs_ep *ep, struct tt_verbs_region *region);
 /* struct tt_transport's device */
 bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id);
 
@@ -361,7 +361,7 @@ int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error);
 /* Read what the cards have to say. 0 | < 0: a card is lost. */
 int tt_verbs_events(struct tt_verbs_ep *ep);
 /* struct tt_transport */
-int tt_verbs_fault(struct tt_endpoint *base, bool broken);
+int tt_verbs_local_fault(struct tt_endpoint *base, bool broken);
 bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes);
 
 #endif

@@ -77,7 +77,7 @@ enum {
 };
 
 /* more follows; read by its functions only */
-struct tt_verbs_takes_device { void *ops[2]; int node_type, transport_type; };
+struct tt_verbs_device { void *ops[2]; int node_type, transport_type; };
 struct tt_verbs_channel { struct tt_verbs_context *context; int fd, references; };
 struct tt_verbs_pd { struct tt_verbs_context *context; uint32_t handle; };
 
@@ -217,7 +217,7 @@ struct tt_verbs_async_event {
 /* The functions that verbs.h would have called inline lie in the context.
  * The others are not called by us. */
 struct tt_verbs_context {
-	struct tt_verbs_takes_device *device;
+	struct tt_verbs_device *device;
 	struct {
 		void *unused_a[11];
 		int (*poll_cq)(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);

@@ -60,11 +60,11 @@ static int links_of_one(const struct tt_world *w, int max_cqe)
 }
 
 /* What every link of a rail needs, and a trial of whether memory can be registered at all. */
-static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
+static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
 {
 	size_t bytes = 2 * tt_verbs_ring_bytes(ep->base.world);
 	struct tt_verbs_mr *mr;
-	void *trial;
+	void *sample;
 	int rc;
 
 	rail->links_per_cq = links_of_one(ep->base.world, max_cqe);
@@ -76,13 +76,13 @@ static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_c
 	fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
 	fcntl(rail->context->async_fd, F_SETFL,
 	      fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
-	trial = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!trial)
+	sample = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!sample)
 		return tt_fail(TT_SYSTEM, "no memory for %zu bytes of messages", bytes);
-	rc = tt_verbs_register(ep, rail, trial, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
+	rc = tt_verbs_register(ep, rail, sample, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
 	if (!rc)
 		ep->ib->dereg_mr(mr);
-	free(trial);
+	free(sample);
 	return rc;
 }
 
@@ -90,24 +90,24 @@ static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_c
  * where partitions are in use, either need not stand first. RoCE has but one. */
 static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n)
 {
-	struct tt_verbs_port_record *card = &rail->card;
+	struct tt_verbs_port_record *record = &rail->record;
 
-	for (int i = 0; card->link_layer == TT_VERBS_LINK_INFINIBAND && i < n; i++) {
+	for (int i = 0; record->link_layer == TT_VERBS_LINK_INFINIBAND && i < n; i++) {
 		uint16_t key = 0;
 
-		if (ep->ib->query_pkey(rail->context, card->port, i, &key) ||
+		if (ep->ib->query_pkey(rail->context, record->port, i, &key) ||
 		    !(ntohs(key) & TT_VERBS_PKEY_PARTITION))
 			continue;
-		if (card->pkey && !(ntohs(key) & TT_VERBS_PKEY_FULL))
+		if (record->pkey && !(ntohs(key) & TT_VERBS_PKEY_FULL))
 			continue;
 		rail->pkey_index = (uint16_t)i;
-		card->pkey = ntohs(key);
-		if (card->pkey & TT_VERBS_PKEY_FULL)
+		record->pkey = ntohs(key);
+		if (record->pkey & TT_VERBS_PKEY_FULL)
 			break;
 	}
-	if (card->link_layer == TT_VERBS_LINK_INFINIBAND && !card->pkey)
+	if (record->link_layer == TT_VERBS_LINK_INFINIBAND && !record->pkey)
 		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the subnet manager's keeper",
-			       rail->name, card->port);
+			       rail->name, record->port);
 	return 0;
 }
 
@@ -125,7 +125,7 @@ uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 }
 
 /* One port, if it can serve. 1 | 0 it is not active | TT_SYSTEM */
-static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *device, int port,
+static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int port,
 		     struct tt_verbs_rail *rail)
 {
 	const struct tt_verbs_settings *set = ep->base.world->ib;
@@ -154,7 +154,7 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *devic
 		return tt_fail(TT_SYSTEM, "%s port %d: query_port: %m", rail->name, port);
 	if (at.state != TT_VERBS_PORT_ACTIVE)
 		return 0;
-	rail->card = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
+	rail->record = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
 									   : TT_VERBS_LINK_INFINIBAND,
 					       .mtu = (uint8_t)at.active_mtu,
 					       .port = (uint8_t)port,
@@ -165,7 +165,7 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *devic
 	if (!rc)
 		rc = choose_pkey(ep, rail, at.pkey_tbl_len);
 	if (!rc)
-		rc = furnish(ep, rail, attr.max_cqe);
+		rc = make_resources(ep, rail, attr.max_cqe);
 	return rc ? rc : 1;
 }
 
@@ -192,7 +192,7 @@ int tt_verbs_open_rails(struct tt_verbs_ep *ep)
 {
 	const char *names = ep->base.world->ib ? ep->base.world->ib->devices : "";
 	int n = 0, rc = 0, inactive = 0, failed = 0;
-	struct tt_verbs_takes_device **list = ep->ib->get_device_list(&n);
+	struct tt_verbs_device **list = ep->ib->get_device_list(&n);
 
 	for (int i = 0; list && i < n; i++)
 		for (int port = 1;

@@ -85,7 +85,7 @@ static const char *ends(const struct tt_verbs_link *l, char text[300])
 
 	snprintf(text, 300,
 		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
-		l->rail->name, l->rail->card.port, l->mine.index, tt_verbs_gid_text(l->mine.gid, mine),
+		l->rail->name, l->rail->record.port, l->mine.index, tt_verbs_gid_text(l->mine.gid, mine),
 		l->qp->qp_num, l->base.peer, l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs),
 		l->hello.qpn, l->base.channel);
 	return text;
@@ -93,7 +93,7 @@ static const char *ends(const struct tt_verbs_link *l, char text[300])
 
 /* ---- asynchronous events --------------------------------------------------------------------- */
 
-static void port_is(const struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool down)
+static void set_port(const struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool down)
 {
 	bool was = rail->down_ns && !rail->up_ns;
 
@@ -103,10 +103,10 @@ static void port_is(const struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bo
 		rail->down_ns = tt_now_ns();
 	rail->up_ns = down ? 0 : tt_now_ns();
 	tt_log(TT_LOG_WARN, "rank %d: %s port %d is %s", ep->base.world->rank, rail->name,
-	       rail->card.port, down ? "down: messages are repeated for a while" : "up again");
+	       rail->record.port, down ? "down: messages are repeated for a while" : "up again");
 }
 
-static void card_is_gone(struct tt_verbs_ep *ep, const struct tt_verbs_rail *rail, const char *how)
+static void hca_is_gone(struct tt_verbs_ep *ep, const struct tt_verbs_rail *rail, const char *how)
 {
 	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
 		   rail->name, how);
@@ -121,7 +121,7 @@ static const char *link_of(const struct tt_verbs_ep *ep, const void *qp, char te
 	return NULL;
 }
 
-static void judge(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const struct tt_verbs_async_event *e)
+static void handle_event(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const struct tt_verbs_async_event *e)
 {
 	const char *name = ep->ib->event_type_str(e->type), *of = NULL;
 	int me = ep->base.world->rank;
@@ -130,12 +130,12 @@ static void judge(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const stru
 	switch (e->type) {
 	case TT_VERBS_EVENT_PORT_ERR:
 	case TT_VERBS_EVENT_PORT_ACTIVE:
-		if (e->element.port == rail->card.port)
-			port_is(ep, rail, e->type == TT_VERBS_EVENT_PORT_ERR);
+		if (e->element.port == rail->record.port)
+			set_port(ep, rail, e->type == TT_VERBS_EVENT_PORT_ERR);
 		return;
 	case TT_VERBS_EVENT_DEVICE_FATAL:
 		if (rail->nlinks) {
-			card_is_gone(ep, rail, name);
+			hca_is_gone(ep, rail, name);
 			return;
 		}
 		break;
@@ -160,7 +160,7 @@ int tt_verbs_events(struct tt_verbs_ep *ep)
 
 		while (ep->failed != TT_SYSTEM && poll(&fd, 1, 0) > 0 && fd.revents & POLLIN &&
 		       !ep->ib->get_async_event(ep->rail[r].context, &e)) {
-			judge(ep, &ep->rail[r], &e);
+			handle_event(ep, &ep->rail[r], &e);
 			ep->ib->ack_async_event(&e);
 		}
 	}
@@ -168,19 +168,19 @@ int tt_verbs_events(struct tt_verbs_ep *ep)
 }
 
 /* Where the card has reported nothing, or not yet, its port is looked at. */
-static void look_at_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
+static void query_state(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
 	struct tt_verbs_port_attr at = { 0 };
-	int error = ep->ib->query_port(rail->context, rail->card.port, &at);
+	int error = ep->ib->query_port(rail->context, rail->record.port, &at);
 
 	if (error == ENODEV || error == EIO)
-		card_is_gone(ep, rail, strerror(error));
+		hca_is_gone(ep, rail, strerror(error));
 	else if (!error && at.state != TT_VERBS_PORT_ACTIVE)
-		port_is(ep, rail, true);
+		set_port(ep, rail, true);
 }
 
 /* For how long a card repeats what is not answered. */
-static uint64_t repeats_ns(const struct tt_verbs_ep *ep)
+static uint64_t retry_ns(const struct tt_verbs_ep *ep)
 {
 	const struct tt_verbs_settings *set = ep->base.world->ib;
 
@@ -189,39 +189,39 @@ static uint64_t repeats_ns(const struct tt_verbs_ep *ep)
 
 /* A port that goes down and comes back loses nothing as long as cards repeat: so it is a fault when
  * something has failed, or when it has been down for longer. */
-static void judge_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool broken)
+static void check_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool broken)
 {
 	uint64_t now = tt_now_ns();
 	char how[100] = "is down";
 
-	look_at_port(ep, rail);
-	if (!rail->down_ns || (!broken && (rail->up_ns || now - rail->down_ns <= repeats_ns(ep))))
+	query_state(ep, rail);
+	if (!rail->down_ns || (!broken && (rail->up_ns || now - rail->down_ns <= retry_ns(ep))))
 		return;
-	if (rail->up_ns && now - rail->up_ns > RECENT_NS + repeats_ns(ep))
+	if (rail->up_ns && now - rail->up_ns > RECENT_NS + retry_ns(ep))
 		return;
 	if (rail->up_ns)
 		snprintf(how, sizeof(how), "was down for %.1f s, until %.1f s ago",
 			 1e-9 * (double)(rail->up_ns - rail->down_ns),
 			 1e-9 * (double)(now - rail->up_ns));
 	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
-		   ep->base.world->rank, rail->name, rail->card.port, how);
+		   ep->base.world->rank, rail->name, rail->record.port, how);
 }
 
 /* The cards over which links run, or the one. */
-static int look_at_ports(struct tt_verbs_ep *ep, const struct tt_verbs_rail *only, bool broken)
+static int check_ports(struct tt_verbs_ep *ep, const struct tt_verbs_rail *only, bool broken)
 {
 	tt_verbs_events(ep);
 	for (int r = 0; r < ep->nrails && ep->failed != TT_SYSTEM; r++)
 		if (ep->rail[r].nlinks && (!only || only == &ep->rail[r]))
-			judge_port(ep, &ep->rail[r], broken);
+			check_port(ep, &ep->rail[r], broken);
 	return ep->failed;
 }
 
-int tt_verbs_fault(struct tt_endpoint *base, bool broken)
+int tt_verbs_local_fault(struct tt_endpoint *base, bool broken)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 
-	return look_at_ports(ep, NULL, broken) == TT_SYSTEM ? tt_verbs_failed(ep) : 0;
+	return check_ports(ep, NULL, broken) == TT_SYSTEM ? tt_verbs_failed(ep) : 0;
 }
 
 /* ---- work that failed ------------------------------------------------------------------------ */
@@ -232,9 +232,9 @@ void tt_verbs_bad_completion(struct tt_verbs_link *l, const struct tt_verbs_wc *
 	int me = ep->base.world->rank;
 	char where[300];
 
-	l->lost = true;
+	l->failed = true;
 	/* the card may know what happened */
-	if (ep->failed || l->left || look_at_ports(ep, l->rail, true))
+	if (ep->failed || l->peer_closed || check_ports(ep, l->rail, true))
 		return;
 	if (wc->status == TT_VERBS_WC_FLUSH)
 		tt_verbs_fail(ep, TT_REMOTE,
@@ -260,8 +260,8 @@ int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error)
 	int number = error > 0 ? error : errno;
 	bool removed = number == EIO || number == ENODEV;
 
-	l->lost = true;
-	if (ep->failed || look_at_ports(ep, l->rail, true))
+	l->failed = true;
+	if (ep->failed || check_ports(ep, l->rail, true))
 		return ep->failed;
 	return tt_verbs_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
 			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
@@ -282,7 +282,7 @@ static struct tt_verbs_link *stopped(struct tt_verbs_ep *ep, int peer)
 		struct tt_verbs_qp_attr attr = { 0 };
 		struct tt_verbs_qp_init init = { 0 };
 
-		if (l && __atomic_load_n(&l->stage, __ATOMIC_ACQUIRE) == TT_VERBS_READY && !l->left &&
+		if (l && __atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == TT_VERBS_READY && !l->peer_closed &&
 		    !ep->ib->query_qp(l->qp, &attr, TT_VERBS_QP_STATE, &init) &&
 		    attr.qp_state == TT_VERBS_ERR)
 			return l;
@@ -301,7 +301,7 @@ bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 
 	if (!l)
 		return false;
-	look_at_ports(ep, l->rail, true);
+	check_ports(ep, l->rail, true);
 	pthread_mutex_lock(&lock);
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);

@@ -16,14 +16,14 @@
 #include "transports/verbs/verbs.h"
 
 /* Processors of the rank that are near the card; all of them where the kernel does not say. */
-static int near_to(const char *sys, const char *card, const uint64_t mask[TT_CPU_WORDS])
+static int near_to(const char *sys, const char *nic, const uint64_t mask[TT_CPU_WORDS])
 {
 	uint64_t local[TT_CPU_WORDS];
 	char path[256];
 	bool known;
 	int n = 0;
 
-	snprintf(path, sizeof(path), "%s/%.64s/device/local_cpulist", sys, card);
+	snprintf(path, sizeof(path), "%s/%.64s/device/local_cpulist", sys, nic);
 	known = tt_cpus_read(path, local);
 	for (int w = 0; w < TT_CPU_WORDS; w++)
 		n += __builtin_popcountll(known ? mask[w] & local[w] : mask[w]);

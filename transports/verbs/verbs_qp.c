@@ -118,14 +118,14 @@ static int make_rings(struct tt_verbs_link *l)
 /* Cards refuse more inline data than they can instead of saying how much that is. NULL: errno */
 static struct tt_verbs_qp *create_qp(struct tt_verbs_link *l, struct tt_verbs_qp_init *init)
 {
-	static const uint32_t asks[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
+	static const uint32_t sizes[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	const struct tt_verbs_cap cap = init->cap;
 	struct tt_verbs_qp *qp = NULL;
 
-	for (size_t i = 0; i < sizeof(asks) / sizeof(*asks) && !qp; i++) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && !qp; i++) {
 		init->cap = cap;
-		init->cap.max_inline_data = asks[i];
+		init->cap.max_inline_data = sizes[i];
 		qp = ep->ib->create_qp(l->rail->pd, init);
 	}
 	return qp;
@@ -142,7 +142,7 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 			 .max_recv_sge = 1 },
 	};
 	struct tt_verbs_qp_attr attr = { .qp_state = TT_VERBS_INIT,
-				      .port_num = l->rail->card.port,
+				      .port_num = l->rail->record.port,
 				      .pkey_index = l->rail->pkey_index,
 				      .access = TT_VERBS_REMOTE_WRITE };
 	char text[200];
@@ -159,7 +159,7 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s",
-			       ep->base.world->rank, l->rail->name, l->rail->card.port,
+			       ep->base.world->rank, l->rail->name, l->rail->record.port,
 			       l->qp->qp_num, strerror(rc));
 	return tt_verbs_post_receives(l, TT_VERBS_RECVS);
 }
@@ -190,7 +190,7 @@ void tt_verbs_queue_free(struct tt_verbs_link *l)
 		ep->ib->dereg_mr(l->rx_mr);
 	if (l->ring)
 		munmap(l->ring, 2 * l->ring_bytes + TT_VERBS_RTR_BYTES);
-	tt_verbs_give_all(l);
+	tt_verbs_release_regions(l);
 	free(l);
 }
 
@@ -210,7 +210,7 @@ int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-int tt_verbs_greet(struct tt_verbs_link *l)
+int tt_verbs_send_hello(struct tt_verbs_link *l)
 {
 	struct tt_verbs_hello hello = {
 		.magic = MAGIC + VERSION,
@@ -219,8 +219,8 @@ int tt_verbs_greet(struct tt_verbs_link *l)
 		.rkey = l->rx_mr->rkey,
 		.ring_bytes = (uint32_t)l->ring_bytes,
 		.ring = (uintptr_t)l->ring + l->ring_bytes,
-		.lid = l->rail->card.lid,
-		.mtu = l->rail->card.mtu,
+		.lid = l->rail->record.lid,
+		.mtu = l->rail->record.mtu,
 		.rail = (uint8_t)(l->rail - ((struct tt_verbs_ep *)l->base.ep)->rail),
 	};
 
@@ -243,7 +243,7 @@ static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t hav
 			       "rank %d: rank %d hung up while queue pairs were connected (%s)",
 			       l->base.ep->world->rank, l->base.peer,
 			       n ? strerror(errno) : "end of file");
-	l->greeted += (size_t)n;
+	l->hello_bytes += (size_t)n;
 	return have + (size_t)n == bytes;
 }
 
@@ -259,7 +259,7 @@ static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int 
 		return 0;
 	return tt_fail(TT_SYSTEM,
 		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%.64s, GID %s, queue pair %#x): "
-		"%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
+		"%s%s", ep->base.world->rank, l->rail->name, l->rail->record.port, l->mine.index,
 		tt_verbs_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
 		l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
 		no_route ?
@@ -272,14 +272,14 @@ static int connect_qp(struct tt_verbs_link *l)
 	const struct tt_verbs_settings *set = l->base.ep->world->ib;
 	struct tt_verbs_qp_attr rtr = {
 		.qp_state = TT_VERBS_RTR,
-		.path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
+		.path_mtu = l->hello.mtu < l->rail->record.mtu ? l->hello.mtu : l->rail->record.mtu,
 		.dest_qp_num = l->hello.qpn,
 		.rq_psn = l->hello.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
 		.ah = { .dlid = l->hello.lid,
 			.is_global = l->global,
-			.port_num = l->rail->card.port,
+			.port_num = l->rail->record.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_verbs_qp_attr rts = {
@@ -316,20 +316,20 @@ static int check_hello(const struct tt_verbs_link *l)
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
 
-int tt_verbs_listen(struct tt_verbs_link *l)
+int tt_verbs_finish_connect(struct tt_verbs_link *l)
 {
 	char go = 1;
 	int rc;
 
-	if (l->stage == TT_VERBS_GREETING) {
-		rc = read_on(l, &l->hello, sizeof(l->hello), l->greeted);
+	if (l->state == TT_VERBS_HELLO_SENT) {
+		rc = read_on(l, &l->hello, sizeof(l->hello), l->hello_bytes);
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
 		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
 			return tt_fail(TT_REMOTE,
 				"rank %d: rank %d hung up while queue pairs were connected: %m",
 				l->base.ep->world->rank, l->base.peer);
-		l->stage = TT_VERBS_CONNECTED;
+		l->state = TT_VERBS_CONNECTED;
 	}
 	rc = read_on(l, &go, 1, 0);
 	if (rc <= 0)
@@ -337,6 +337,6 @@ int tt_verbs_listen(struct tt_verbs_link *l)
 	close(l->fd);
 	l->fd = -1;
 	/* tt_verbs_lost may look from now on */
-	__atomic_store_n(&l->stage, TT_VERBS_READY, __ATOMIC_RELEASE);
+	__atomic_store_n(&l->state, TT_VERBS_READY, __ATOMIC_RELEASE);
 	return 1;
 }

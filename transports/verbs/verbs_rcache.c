@@ -225,7 +225,7 @@ static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail
 	return r;
 }
 
-struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
+struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
 				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
 	struct tt_verbs_region *r;
@@ -243,7 +243,7 @@ struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_v
 	return r;
 }
 
-void tt_verbs_region_give(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
+void tt_verbs_region_put(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
 	pthread_mutex_lock(&ep->cache.lock);
 	if (--r->uses == 0 && r->gone)
@@ -275,11 +275,11 @@ bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes
 	forget_other(ep, (uintptr_t)p, bytes, id);
 	for (int i = 0; i < ep->nrails && good; i++) {
 		struct tt_verbs_region *r =
-			tt_verbs_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+			tt_verbs_region_get(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
 
 		good = r && r->ctx && r->id == id;
 		if (r)
-			tt_verbs_region_give(ep, r);
+			tt_verbs_region_put(ep, r);
 	}
 	return good;
 }

@@ -13,10 +13,10 @@
 #include "transports/verbs/verbs_abi.h"
 
 #define TT_VERBS_CALLS(X)										\
-	X(struct tt_verbs_takes_device **, get_device_list, (int *ret_n))				\
-	X(void, free_device_list, (struct tt_verbs_takes_device **list))					\
-	X(const char *, get_device_name, (struct tt_verbs_takes_device *device))				\
-	X(struct tt_verbs_context *, open_device, (struct tt_verbs_takes_device *device))			\
+	X(struct tt_verbs_device **, get_device_list, (int *ret_n))				\
+	X(void, free_device_list, (struct tt_verbs_device **list))					\
+	X(const char *, get_device_name, (struct tt_verbs_device *device))				\
+	X(struct tt_verbs_context *, open_device, (struct tt_verbs_device *device))			\
 	X(int, close_device, (struct tt_verbs_context *context))					\
 	X(int, query_device, (struct tt_verbs_context *context, struct tt_verbs_device_attr *attr))	\
 	X(int, query_port, (struct tt_verbs_context *context, uint8_t port,			\

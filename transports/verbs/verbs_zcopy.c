@@ -43,19 +43,19 @@ __attribute__((no_sanitize("thread"))) static void look_at(const struct tt_verbs
 }
 
 bool tt_verbs_rtr_for(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
-		    struct tt_verbs_rtr *ret_wish)
+		    struct tt_verbs_rtr *ret_rtr)
 {
 	uint64_t words[4];
 
 	if (bytes < TT_VERBS_ZCOPY_BYTES)
 		return false;
 	look_at(&l->rtrs[l->sent % TT_VERBS_MESSAGES], words);
-	memcpy(ret_wish, words, sizeof(words));
-	return ret_wish->number == (uint32_t)l->sent && ret_wish->bytes == bytes &&
-	       ret_wish->stamp == stamp && ret_wish->check == check_of(ret_wish);
+	memcpy(ret_rtr, words, sizeof(words));
+	return ret_rtr->number == (uint32_t)l->sent && ret_rtr->bytes == bytes &&
+	       ret_rtr->stamp == stamp && ret_rtr->check == check_of(ret_rtr);
 }
 
-bool tt_verbs_can_zcopy(struct tt_link *link, const void *buf, size_t bytes)
+bool tt_verbs_can_send(struct tt_link *link, const void *buf, size_t bytes)
 {
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
@@ -64,9 +64,9 @@ bool tt_verbs_can_zcopy(struct tt_link *link, const void *buf, size_t bytes)
 
 	if (bytes < TT_VERBS_ZCOPY_BYTES)
 		return false;
-	r = tt_verbs_region_take(ep, l->rail, buf, bytes, &keys[0], &keys[1]);
+	r = tt_verbs_region_get(ep, l->rail, buf, bytes, &keys[0], &keys[1]);
 	if (r)
-		tt_verbs_region_give(ep, r);
+		tt_verbs_region_put(ep, r);
 	return r != NULL;
 }
 
@@ -107,17 +107,17 @@ int tt_verbs_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t 
 		return tt_verbs_failed(ep);
 	l->room = NULL;
 	if (bytes >= TT_VERBS_ZCOPY_BYTES)
-		r = tt_verbs_region_take(ep, l->rail, buf, bytes, &lkey, &rkey);
+		r = tt_verbs_region_get(ep, l->rail, buf, bytes, &lkey, &rkey);
 	if (!r)
 		return post_copy(l, buf, bytes, stamp);
 	rc = tt_verbs_send_from(l, buf, bytes, stamp, lkey);
 	if (rc <= 0) {
-		tt_verbs_region_give(ep, r);
+		tt_verbs_region_put(ep, r);
 		return rc;
 	}
 	l->posts[link->posted % TT_VERBS_MESSAGES] = (struct tt_verbs_posted){ r, l->works };
 	link->posted++;
-	ep->lent++;
+	ep->zcopy_sent++;
 	return 1;
 }
 
@@ -131,7 +131,7 @@ void tt_verbs_posts_done(struct tt_verbs_link *l)
 		if (p->works > l->works_done)
 			return;
 		if (p->region)
-			tt_verbs_region_give((struct tt_verbs_ep *)link->ep, p->region);
+			tt_verbs_region_put((struct tt_verbs_ep *)link->ep, p->region);
 		p->region = NULL;
 	}
 }
@@ -143,46 +143,46 @@ bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t by
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
 	uint64_t number = link->received + ahead;
-	struct tt_verbs_preposted *want = &l->wants[number % TT_VERBS_MESSAGES];
+	struct tt_verbs_preposted *prepost = &l->preposts[number % TT_VERBS_MESSAGES];
 	struct tt_verbs_rtr rtr = { .addr = (uintptr_t)dst, .number = (uint32_t)number,
 				   .stamp = stamp, .bytes = (uint32_t)bytes };
 	uint32_t lkey;
 
 	if (bytes < TT_VERBS_ZCOPY_BYTES || l->max_inline < sizeof(rtr))
 		return false;
-	if (want->region || number < l->landed || ahead >= TT_VERBS_MESSAGES / 2 || ep->failed ||
-	    l->works - l->works_done + l->nheld >= TT_VERBS_SENDS / 2)
+	if (prepost->region || number < l->landed || ahead >= TT_VERBS_MESSAGES / 2 || ep->failed ||
+	    l->works - l->works_done + l->npending >= TT_VERBS_SENDS / 2)
 		return true;                   /* told, or not worth it now */
-	want->region = tt_verbs_region_take(ep, l->rail, dst, bytes, &lkey, &rtr.rkey);
-	if (!want->region)
+	prepost->region = tt_verbs_region_get(ep, l->rail, dst, bytes, &lkey, &rtr.rkey);
+	if (!prepost->region)
 		return false;
-	want->dst = dst;
-	want->bytes = bytes;
-	want->stamp = stamp;
+	prepost->dst = dst;
+	prepost->bytes = bytes;
+	prepost->stamp = stamp;
 	rtr.check = check_of(&rtr);
-	tt_verbs_hold_rtr(l, &rtr);
+	tt_verbs_queue_rtr(l, &rtr);
 	return true;
 }
 
-void tt_verbs_preposted_over(struct tt_verbs_link *l)
+void tt_verbs_prepost_done(struct tt_verbs_link *l)
 {
-	struct tt_verbs_preposted *want = &l->wants[l->base.received % TT_VERBS_MESSAGES];
+	struct tt_verbs_preposted *prepost = &l->preposts[l->base.received % TT_VERBS_MESSAGES];
 
-	if (want->region)
-		tt_verbs_region_give((struct tt_verbs_ep *)l->base.ep, want->region);
-	want->region = NULL;
+	if (prepost->region)
+		tt_verbs_region_put((struct tt_verbs_ep *)l->base.ep, prepost->region);
+	prepost->region = NULL;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* Does a card still read or write memory of the caller for this link? */
-static bool borrows(const struct tt_verbs_link *l)
+static bool uses_caller_memory(const struct tt_verbs_link *l)
 {
-	bool wants = false;
+	bool preposts = false;
 
 	for (int i = 0; i < TT_VERBS_MESSAGES; i++)
-		wants |= l->wants[i].region != NULL;
-	return wants || l->base.completed < l->base.posted;
+		preposts |= l->preposts[i].region != NULL;
+	return preposts || l->base.completed < l->base.posted;
 }
 
 void tt_verbs_abandon(struct tt_endpoint *base)
@@ -191,7 +191,7 @@ void tt_verbs_abandon(struct tt_endpoint *base)
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 
 	for (uint32_t i = 0; i < ep->nlist; i++) {
-		if (!borrows(ep->list[i]))
+		if (!uses_caller_memory(ep->list[i]))
 			continue;
 		if (!ep->failed) {             /* without touching the sentence that says why */
 			snprintf(ep->text, sizeof(ep->text),
@@ -199,20 +199,20 @@ void tt_verbs_abandon(struct tt_endpoint *base)
 				 base->world->rank);
 			ep->failed = TT_REMOTE;
 		}
-		ep->list[i]->left = true;      /* that it stops is no news to tt_verbs_lost */
+		ep->list[i]->peer_closed = true;      /* that it stops is no news to tt_verbs_lost */
 		ep->ib->modify_qp(ep->list[i]->qp, &stop, TT_VERBS_QP_STATE);
 	}
 }
 
-void tt_verbs_give_all(struct tt_verbs_link *l)
+void tt_verbs_release_regions(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
 	for (int i = 0; i < TT_VERBS_MESSAGES; i++) {
-		if (l->wants[i].region)
-			tt_verbs_region_give(ep, l->wants[i].region);
+		if (l->preposts[i].region)
+			tt_verbs_region_put(ep, l->preposts[i].region);
 		if (l->posts[i].region)
-			tt_verbs_region_give(ep, l->posts[i].region);
-		l->wants[i].region = l->posts[i].region = NULL;
+			tt_verbs_region_put(ep, l->posts[i].region);
+		l->preposts[i].region = l->posts[i].region = NULL;
 	}
 }
