@@ -1,15 +1,15 @@
 /*
  * self.c - messages of a rank to itself: the receiver gets the sender's own pointer
  *
- * Called through tt_self by comm and run. Nothing is copied: a post is a note of where the bytes
- * lie, and it is complete when the same rank releases what it peeked.
+ * Called through tt_self by comm and run. Nothing is copied: a post records the buffer, and completes
+ * when the same rank releases the peeked message.
  */
 #include <stdlib.h>
 
 #include "base/futex.h"
 #include "transports/transport.h"
 
-#define DEPTH 64     /* posts under way on a channel */
+#define DEPTH 64     /* most posts in flight on a channel */
 
 struct posted_buffer { const void *buf; size_t bytes; uint32_t stamp; };
 

@@ -68,7 +68,7 @@ static int cards_body(const struct tt_world *world, void *arg)
 	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
 		lie.spoil = spoils[i];
 		EXPECT(tt_verbs.open(&liar, &ep) == TT_REMOTE);
-		EXPECT(says("cards"));
+		EXPECT(says("invalid record"));
 	}
 	return 0;
 }
@@ -203,7 +203,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 				       TT_VERBS_LINE_MASK, true);
 		else if (which == 1)
 			send_over_the_end(&s);
-		else if (which == 2)           /* past the ring, where nothing was wanted */
+		else if (which == 2)           /* zero copy, without a preposted receive */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
 				       TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, true);
 		else                           /* no head there */
@@ -213,7 +213,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 		for (int twice = 0; twice < 2; twice++) {
 			EXPECT(take(&s, BYTES, &data) == TT_REMOTE && !data);
 			EXPECT(says(which == 0 || which == 1 ? "outside of the ring"
-				    : which == 2	     ? "past the ring"
+				    : which == 2	     ? "zero-copy message"
 							     : "no message"));
 		}
 	}

@@ -1,9 +1,8 @@
 /*
- * shm_layout.c - where what lies in the memory that ranks of
- * one host share, and that memory stands behind it
+ * shm_layout.c - the layout of a segment, and the allocation of its pages
  *
- * In this order: the header with a bell for every rank, the boards, the pages of large slot_posts, the
- * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).
+ * In this order: the header with a bell for every rank, the slot areas, the pages of large slot
+ * posts, the rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (offsets).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 {
 	s->nchannels = w->nchannels;
 	s->cell_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
-	/* for those of half the size, too */
+	/* enough cells for messages of half the size */
 	s->ncells = tt_shm_max_cells(s->cell_bytes / 2);
 	s->ring_bytes =
 		TT_SHM_CONTROL + TT_SHM_SMALL_CELLS * TT_SHM_PAGE + s->ncells * s->cell_bytes;

@@ -1,16 +1,16 @@
 /*
- * shm_segment.c - how the ranks of one host come to share a piece of memory
+ * shm_segment.c - how the ranks of one host open a shared segment
  *
  * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
  * the world do:
- *   1  cards: the name of a listening socket, a secret token, the network namespace
- *   2  who could: the first of each group made a memfd, the others reached its socket and showed
- *      the token
- *   3  who mapped: the first sent the memfd to exactly those; only who mapped it and read the token
- *      there is reached
- * Ranks that believe to share a host but cannot (another container, another user) drop out in 2 or
- * 3, on all ranks alike, and another transport serves them. Strangers who find the socket have no
- * token and get nothing.
+ *   1  records: the name of a listening socket, a secret token, the network namespace
+ *   2  ready: the leader (first listening rank) of each group made a memfd; the members connected to
+ *      its socket and sent the token
+ *   3  mapped: the leader sent the memfd to exactly those members; a rank is reached if it mapped the
+ *      memfd and found the token there
+ * Ranks that seem to share a host but cannot share memory (another container, another user) drop out
+ * in 2 or 3, on all ranks alike, and another transport serves them. A stranger that finds the socket
+ * has no token and gets nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,18 +34,18 @@
 
 struct segment_record {
 	uint8_t name[16], token[16];
-	uint64_t netns;                /* abstract sockets are seen within one network namespace */
+	uint64_t netns;                /* inode of the network namespace; abstract sockets are visible only within it */
 	uint64_t listens;
 };
 
 struct segment_hello { uint8_t token[16]; int32_t rank; };
 
-/* What is needed only until everybody has met. */
+/* State of the exchange, until the group is agreed. */
 struct segment_exchange {
 	const struct tt_world *world;
 	struct segment_record *records;            /* [nranks] */
-	uint8_t *answers;                /* [nranks] the last answers */
-	int leader;                    /* of my group, -1 none */
+	uint8_t *answers;                /* [nranks] results of the last exchange */
+	int leader;                    /* leader of this rank's group, -1 none */
 	int listener, link;            /* sockets or -1; link: to the leader */
 };
 
@@ -67,7 +67,7 @@ static bool same_group(const struct segment_exchange *x, int a, int b)
 	       x->records[a].netns == x->records[b].netns;
 }
 
-/* Same user, or root: the token decides, this only keeps other users' mistakes out. */
+/* Same user, or root. The token authenticates; this check only excludes mistakes of other users. */
 static bool trusted(int fd)
 {
 	struct ucred cred;
@@ -104,13 +104,13 @@ static int map(struct tt_shm_segment *s)
 	return 0;
 }
 
-/* ---- the leader's part ----------------------------------------------------------------------- */
+/* ---- leader ---------------------------------------------------------------------------------- */
 
 static int make_file(struct tt_shm_segment *s)
 {
 	struct rlimit limit;
 
-	/* past this limit ftruncate would not fail but kill */
+	/* beyond this limit ftruncate raises SIGXFSZ, which kills the process */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
 	    limit.rlim_cur < s->bytes)
 		return EFBIG;
@@ -139,7 +139,7 @@ static int make_segment(struct tt_shm_segment *s, const struct segment_record *r
 	return 0;
 }
 
-/* The members said hello before they answered, so whoever has not said it by now is a stranger. */
+/* Members sent their hello before the second exchange, so a connection without one is a stranger's. */
 static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
 {
 	struct segment_hello hello;
@@ -156,8 +156,8 @@ static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
 	return true;
 }
 
-/* Closing the socket at the end is an answer to members
- * that could not be served, and to strangers. */
+/* Send the memfd to the members. The close of the socket at the end answers members that could not
+ * be served, and strangers. */
 static void serve_members(struct segment_exchange *x, int segment_fd)
 {
 	int waiting = 0, rank = x->world->rank;
@@ -178,7 +178,7 @@ static void serve_members(struct segment_exchange *x, int segment_fd)
 	x->listener = -1;
 }
 
-/* ---- the members' part ----------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 static int connect_leader(struct segment_exchange *x)
 {
@@ -195,7 +195,7 @@ static int connect_leader(struct segment_exchange *x)
 	return send(x->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
 }
 
-/* A sealed file of the right size cannot shrink under the mapping. */
+/* Receive and map the memfd. A sealed file of the right size cannot shrink under the mapping. */
 static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 {
 	const struct segment_record *record = &x->records[x->leader];
@@ -208,7 +208,7 @@ static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 	if (tt_sock_take_fd(x->link, &byte, 1, &s->fd) < 0)
 		return errno;
 	if (s->fd < 0)
-		return EMFILE;           /* or the leader closed, since it could not serve */
+		return EMFILE;           /* or the leader closed, because it could not serve this rank */
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;
@@ -222,7 +222,7 @@ static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 	return 0;
 }
 
-/* ---- the meeting ----------------------------------------------------------------------------- */
+/* ---- exchange -------------------------------------------------------------------------------- */
 
 static bool any_shared_host(const struct tt_world *w)
 {
@@ -272,7 +272,7 @@ static int exchange_records(struct segment_exchange *x, struct tt_shm_segment *s
 	return 0;
 }
 
-/* Everyone says whether it could. */
+/* Exchange whether each rank succeeded. */
 static int exchange_answers(struct segment_exchange *x, bool mine)
 {
 	const struct tt_world *w = x->world;
@@ -298,7 +298,7 @@ static int form_group(struct segment_exchange *x, struct tt_shm_segment *s)
 		return rc;
 	if (s->nlocal > 1 && x->leader >= 0)
 		ok = leads ? succeeded(x, make_segment(s, &x->records[rank]), "making a segment")
-			   : succeeded(x, connect_leader(x), "reaching the rank that made it");
+			   : succeeded(x, connect_leader(x), "connecting to the rank that made the segment");
 	rc = exchange_answers(x, ok);
 	if (rc)
 		return rc;
@@ -323,7 +323,7 @@ int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
 	x.answers = calloc(n, sizeof(*x.answers));
 	s.local_of = malloc(n * sizeof(*s.local_of));
 	if (!x.records || !x.answers || !s.local_of)
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to meet %d ranks", w->rank, w->nranks);
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to exchange records with %d ranks", w->rank, w->nranks);
 	for (size_t r = 0; !rc && r < n; r++)
 		s.local_of[r] = -1;
 	if (!rc && any_shared_host(w)) {

@@ -1,13 +1,14 @@
 /*
  * verbs.c - messages over InfiniBand and RoCE: one RC queue pair for each (peer, channel)
  *
- * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded
- * when the first endpoint is opened; a host without it, without a card, or with ports that do not
- * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE serves only
- * when asked for, or where comm says that it may be quicker than tcp for something.
+ * Called through tt_verbs by comm and run; verbs.h lists the files. The first endpoint loads
+ * libibverbs. A host without libibverbs, without an HCA, or with ports that do not reach a peer's
+ * leaves that peer to tcp, unless the user named verbs. Soft-RoCE serves only when the user named
+ * verbs, or where comm allows software NICs because they may be faster than tcp for some size.
  *
- * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once
- * more and then sleeps on the completion channels, the cards' asynchronous events and a bell.
+ * Sleep: a rank polls the completion queues. Only arm requests a completion event; the rank polls
+ * once more and then sleeps on the completion channels, the asynchronous events of the HCAs and a
+ * bell (an eventfd).
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +22,7 @@
 
 #include "transports/verbs/verbs.h"
 
-#define GOODBYE_MS 1000       /* how long close waits for cards that do not answer */
+#define GOODBYE_MS 1000       /* longest wait of close for HCAs that do not answer */
 
 static int verbs_probe(char *why, size_t bytes)
 {
@@ -44,7 +45,7 @@ static int verbs_probe(char *why, size_t bytes)
 
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
-/* What is on its way still arrives, and the peer learns that nothing more comes. */
+/* Send a goodbye on every link, and wait until the HCAs have sent all messages. */
 static void send_goodbyes(struct tt_verbs_ep *ep)
 {
 	uint64_t deadline = tt_deadline_ns(GOODBYE_MS);
@@ -67,8 +68,8 @@ static void verbs_close(struct tt_endpoint *base)
 
 	if (ep->posted)
 		tt_log(TT_LOG_DEBUG,
-		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
-		       "callers' memory; %llu registrations, %llu of them of device memory",
+		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu zero-copy messages sent and %llu received; "
+		       "%llu registrations, %llu of them of device memory",
 		       base->world->rank, (unsigned long long)ep->posted,
 		       (unsigned long long)ep->doorbells, (unsigned long long)ep->signalled,
 		       (unsigned long long)ep->zcopy_sent, (unsigned long long)ep->zcopy_received,
@@ -94,7 +95,7 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	struct tt_verbs_ep *ep = calloc(1, sizeof(*ep));
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for verbs' endpoint", world->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the verbs endpoint", world->rank);
 	ep->base = (struct tt_endpoint){ .t = &tt_verbs, .world = world };
 	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ep->links = calloc(nlinks, sizeof(*ep->links));
@@ -104,7 +105,7 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 		     (size_t)world->nranks * sizeof(*ep->records);
 	if (ep->bell < 0 || !ep->links || !ep->list || !ep->records) {
 		tt_fail(TT_SYSTEM,
-			"rank %d: verbs' endpoint (memory, or a descriptor to be woken by): %m",
+			"rank %d: verbs endpoint (memory, or an eventfd): %m",
 			world->rank);
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
@@ -114,8 +115,8 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	return 0;
 }
 
-/* The rails of this rank as the others see them.
- * Without any, the reason is this thread's sentence. */
+/* Open the rails of this rank and fill its record.
+ * < 0: no rail; the reason is the thread's last error. */
 static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *record)
 {
 	char why[256];
@@ -200,8 +201,8 @@ static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Channels of a pair go over its ways in turn, beginning with the port that its lower rank begins
- * with. */
+/* The channels of a rank pair take its rail pairs round robin, from the first port of the lower rank
+ * on. */
 static void choose_path(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
@@ -326,7 +327,7 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
 	struct pollfd fds[2 * TT_VERBS_RAILS + 1];
 	struct tt_verbs_cq *cq;
-	eventfd_t doorbells;
+	eventfd_t count;
 	nfds_t n = 0;
 	void *user;
 
@@ -339,7 +340,7 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 	if (ppoll(fds, n, &limit, NULL) <= 0)
 		return;
 	if (fds[0].revents)
-		eventfd_read(ep->bell, &doorbells);
+		eventfd_read(ep->bell, &count);
 	for (int r = 0; r < ep->nrails; r++)
 		while (fds[1 + 2 * r].revents & POLLIN &&
 		       !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
@@ -373,7 +374,7 @@ static const struct tt_fault_ops fault_ops = { .local = tt_verbs_local_fault, .l
 
 const struct tt_transport tt_verbs = {
 	.name = "verbs",
-	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded when it is there",
+	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded at run time",
 	.flags = TT_T_RESERVE,
 	.spins = 2000, /* of about 50 ns: some 100 us */
 	.zcopy_ops = &zcopy_ops,

@@ -1,9 +1,9 @@
 /*
- * verbs_device.c - which cards and ports carry the messages
+ * verbs_device.c - which HCAs and ports carry the messages
  *
- * Called by verbs.c in open. TUTTI_IB_HCA narrows the cards down; otherwise all active ports of the
- * fastest kind serve, a real card before Soft-RoCE. What has no queue pairs with writes and
- * immediates (iWARP, EFA) is no card for us. verbs_gid.c has their addresses.
+ * Called by verbs.c in open. TUTTI_IB_HCA restricts the HCAs; without it, all active ports of the
+ * fastest kind serve, hardware before Soft-RoCE. Devices without RC queue pairs and writes with
+ * immediate data (iWARP, EFA) are skipped. verbs_gid.c reads the ports' GIDs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,10 +17,10 @@
 #include "base/sock.h"
 #include "transports/verbs/verbs.h"
 
-/* ---- cards ----------------------------------------------------------------------------------- */
+/* ---- HCAs ------------------------------------------------------------------------------------ */
 
-/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some
- * containers, they are told by the names that they are usually given. */
+/* Soft-RoCE and siw belong to no bus. Where /sys does not show the device, as in some containers,
+ * the usual names identify them. */
 static bool is_software(const char *name)
 {
 	char path[128], real[PATH_MAX];
@@ -50,7 +50,7 @@ void tt_verbs_close_rails(struct tt_verbs_ep *ep)
 		close_rail(ep, &ep->rail[--ep->nrails]);
 }
 
-/* Links that share a completion queue: not more than there can be, since its memory is locked. */
+/* Links that share a completion queue: at most all links, because its memory is locked. */
 static int links_of_one(const struct tt_world *w, int max_cqe)
 {
 	int most = max_cqe / TT_VERBS_LINK_CQES, all = w->nranks * w->nchannels;
@@ -59,7 +59,7 @@ static int links_of_one(const struct tt_world *w, int max_cqe)
 	return most < all ? most : all;
 }
 
-/* What every link of a rail needs, and a trial of whether memory can be registered at all. */
+/* Make the objects that all links of a rail share, and try whether memory can be registered. */
 static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
 {
 	size_t bytes = 2 * tt_verbs_ring_bytes(ep->base.world);
@@ -86,8 +86,8 @@ static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, in
 	return rc;
 }
 
-/* InfiniBand: the first partition of which the port is a full member, or else one that it is in;
- * where partitions are in use, either need not stand first. RoCE has but one. */
+/* InfiniBand: the first partition in which the port is a full member, or else the first in which the
+ * port is a limited member; neither need be index 0. RoCE has only one partition. */
 static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n)
 {
 	struct tt_verbs_port_record *record = &rail->record;
@@ -106,12 +106,13 @@ static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n
 			break;
 	}
 	if (record->link_layer == TT_VERBS_LINK_INFINIBAND && !record->pkey)
-		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the subnet manager's keeper",
+		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the administrator of the subnet manager",
 			       rail->name, record->port);
 	return 0;
 }
 
-/* Lanes times what one carries, in units that compare: both are codes, and 2 lanes are 16. */
+/* Lanes times the speed code of a lane: a comparable number. width is a code, too: 16 means 2
+ * lanes. */
 uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 {
 	uint64_t lanes = width == 1    ? 1
@@ -124,7 +125,7 @@ uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 	return lanes * speed;
 }
 
-/* One port, if it can serve. 1 | 0 it is not active | TT_SYSTEM */
+/* Open one port. Returns 1 | 0 the port is not active | TT_SYSTEM */
 static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int port,
 		     struct tt_verbs_rail *rail)
 {
@@ -169,8 +170,8 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int
 	return rc ? rc : 1;
 }
 
-/* Keep it if it is of the best kind seen so far:
- * a real card before a software one, and the fastest. */
+/* Keep the rail if it is of the best kind so far: hardware before software, then the fastest. A
+ * named device is always kept. */
 static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool named)
 {
 	const struct tt_verbs_rail *best = &ep->rail[0];

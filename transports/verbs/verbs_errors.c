@@ -1,12 +1,11 @@
 /*
- * verbs_errors.c - what a card's numbers mean, said so that an operator can act
+ * verbs_errors.c - errors of HCAs, as sentences that an operator can act on
  *
- * Called by the other files of the transport. The first failure of an endpoint stays: its sentence
- * is given to every call after it. A completion that failed (TT_REMOTE) is a symptom, and gives way
- * to what this host's card itself reports (TT_SYSTEM), whichever comes first. Work that was flushed
- * out of a queue pair is the consequence of something else and never named as the cause while
- * anything better is known. A port that is down is no failure yet: cards repeat, it may come back,
- * and it is nobody's cause on which no link runs.
+ * Called by the other files of the transport. The first failure of an endpoint stays: every later
+ * call returns its sentence. A failed completion (TT_REMOTE) is a symptom, and gives way to a report
+ * of this host's own HCA (TT_SYSTEM), whichever comes first. Flushed work requests are a consequence
+ * and never the named cause while a better cause is known. A port that is down is not a failure yet:
+ * HCAs retransmit, the port may come back, and a port without links causes nothing.
  */
 #include <errno.h>
 #include <poll.h>
@@ -17,36 +16,36 @@
 
 #include "transports/verbs/verbs.h"
 
-#define RECENT_NS 10000000000ull       /* a port that came back explains failures for so long */
+#define RECENT_NS 10000000000ull       /* how long a port that came back explains failures */
 
 static const struct { int status; const char *cause;
 } causes[] = {
-	{ TT_VERBS_WC_LOC_LEN, "a length that this card cannot send" },
+	{ TT_VERBS_WC_LOC_LEN, "a length that this HCA cannot send" },
 	{ TT_VERBS_WC_LOC_QP_OP,
 	  "an operation that this queue pair cannot do: an error in Tutti, or of Soft-RoCE: its interface is "
 	  "down" },
 	{ TT_VERBS_WC_LOC_PROT,
 	  "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
 	{ TT_VERBS_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
-	{ TT_VERBS_WC_BAD_RESP, "the peer's card answered with something unexpected" },
+	{ TT_VERBS_WC_BAD_RESP, "the peer's HCA sent an unexpected answer" },
 	{ TT_VERBS_WC_REM_INV_REQ,
 	  "the peer had no receive for it, or the message was too long: an error in Tutti" },
 	{ TT_VERBS_WC_REM_ACCESS,
 	  "the peer's memory may not be written there: its registration is gone, or an error "
 	  "in Tutti" },
-	{ TT_VERBS_WC_REM_OP, "the peer's card could not carry it out" },
+	{ TT_VERBS_WC_REM_OP, "the peer's HCA could not carry out the operation" },
 	{ TT_VERBS_WC_RETRY,
-	  "the peer's card did not answer: that process is dead, its link or a switch between is down, the "
+	  "the peer's HCA did not answer: that process is dead, its link or a switch between is down, the "
 	  "GIDs do not reach each other (TUTTI_IB_GID_INDEX), or packets are lost (PFC, ECN)" },
 	{ TT_VERBS_WC_RNR_RETRY, "the peer had no receive ready: an error in Tutti" },
-	{ TT_VERBS_WC_REM_ABORT, "the peer's card gave up" },
-	{ TT_VERBS_WC_FATAL, "the card failed" },
-	{ TT_VERBS_WC_RESP_TIMEOUT, "the peer's card was too slow to answer" },
-	{ TT_VERBS_WC_GENERAL, "the card says no more than that" },
+	{ TT_VERBS_WC_REM_ABORT, "the peer's HCA gave up" },
+	{ TT_VERBS_WC_FATAL, "the HCA failed" },
+	{ TT_VERBS_WC_RESP_TIMEOUT, "the peer's HCA was too slow to answer" },
+	{ TT_VERBS_WC_GENERAL, "the HCA names no cause" },
 	{ 0, "no cause is known for this number" },
 };
 
-/* Of what endpoints have failed with: tt_verbs_lost looks from another thread. */
+/* guards failed and text of all endpoints: tt_verbs_lost reads them from another thread */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 int tt_verbs_fail(struct tt_verbs_ep *ep, int code, const char *fmt, ...)
@@ -78,7 +77,7 @@ static const char *cause_of(int status)
 	return causes[i].cause;
 }
 
-/* Both ends of a link, in words. */
+/* Describe both ends of a link. */
 static const char *ends(const struct tt_verbs_link *l, char text[300])
 {
 	char mine[TT_VERBS_GID_TEXT], theirs[TT_VERBS_GID_TEXT];
@@ -112,7 +111,7 @@ static void hca_is_gone(struct tt_verbs_ep *ep, const struct tt_verbs_rail *rail
 		   rail->name, how);
 }
 
-/* The link of a queue pair that the card has complained about, in words. */
+/* Describe the link of the queue pair in an asynchronous event. */
 static const char *link_of(const struct tt_verbs_ep *ep, const void *qp, char text[300])
 {
 	for (uint32_t i = 0; i < ep->nlist; i++)
@@ -145,7 +144,7 @@ static void handle_event(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, con
 		of = link_of(ep, e->element.object, where);
 		/* fall through */
 	case TT_VERBS_EVENT_CQ_ERR:
-		tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s: the card reports: %s", me,
+		tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s: the HCA reports: %s", me,
 			   of ? of : rail->name, name);
 		return;
 	}
@@ -167,7 +166,7 @@ int tt_verbs_events(struct tt_verbs_ep *ep)
 	return ep->failed;
 }
 
-/* Where the card has reported nothing, or not yet, its port is looked at. */
+/* Query the port, because the HCA may not have reported an event yet. */
 static void query_state(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
 	struct tt_verbs_port_attr at = { 0 };
@@ -179,7 +178,7 @@ static void query_state(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 		set_port(ep, rail, true);
 }
 
-/* For how long a card repeats what is not answered. */
+/* How long an HCA retransmits a packet that is not acknowledged. */
 static uint64_t retry_ns(const struct tt_verbs_ep *ep)
 {
 	const struct tt_verbs_settings *set = ep->base.world->ib;
@@ -187,8 +186,8 @@ static uint64_t retry_ns(const struct tt_verbs_ep *ep)
 	return (TT_VERBS_TIMEOUT_NS << tt_verbs_timeout(set)) * (uint64_t)(1 + tt_verbs_retries(set));
 }
 
-/* A port that goes down and comes back loses nothing as long as cards repeat: so it is a fault when
- * something has failed, or when it has been down for longer. */
+/* A port that goes down and comes back loses nothing as long as HCAs retransmit. So the port is a
+ * fault after a failure, or when the port has been down for longer. */
 static void check_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool broken)
 {
 	uint64_t now = tt_now_ns();
@@ -207,7 +206,7 @@ static void check_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool 
 		   ep->base.world->rank, rail->name, rail->record.port, how);
 }
 
-/* The cards over which links run, or the one. */
+/* Check the ports that carry links, or only the one port. */
 static int check_ports(struct tt_verbs_ep *ep, const struct tt_verbs_rail *only, bool broken)
 {
 	tt_verbs_events(ep);
@@ -233,12 +232,12 @@ void tt_verbs_bad_completion(struct tt_verbs_link *l, const struct tt_verbs_wc *
 	char where[300];
 
 	l->failed = true;
-	/* the card may know what happened */
+	/* the HCA may have reported the cause */
 	if (ep->failed || l->peer_closed || check_ports(ep, l->rail, true))
 		return;
 	if (wc->status == TT_VERBS_WC_FLUSH)
 		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: %s: the queue pair was stopped, and the card did not say why",
+			   "rank %d: %s: the queue pair was stopped, and the HCA did not say why",
 			   me, ends(l, where));
 	else
 		tt_verbs_fail(ep, TT_REMOTE,
@@ -264,14 +263,14 @@ int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error)
 	if (ep->failed || check_ports(ep, l->rail, true))
 		return ep->failed;
 	return tt_verbs_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
-			  "rank %d: %s: the card did not take %s: %s%s", ep->base.world->rank,
+			  "rank %d: %s: the HCA did not accept %s: %s%s", ep->base.world->rank,
 			  ends(l, where), what, strerror(number),
-			  removed ? ": the card was removed" : "");
+			  removed ? ": the HCA was removed" : "");
 }
 
-/* ---- what was lost --------------------------------------------------------------------------- */
+/* ---- lost messages --------------------------------------------------------------------------- */
 
-/* Has a queue pair to peer stopped? */
+/* A link to peer whose queue pair has stopped, or NULL. */
 static struct tt_verbs_link *stopped(struct tt_verbs_ep *ep, int peer)
 {
 	int n = ep->base.world->nchannels;
@@ -290,9 +289,9 @@ static struct tt_verbs_link *stopped(struct tt_verbs_ep *ep, int peer)
 	return NULL;
 }
 
-/* A queue pair stops when a write fails, and why stands in a completion
- * queue that is only read when this rank sends there again. Unless it
- * has been read by now, or the card has reported something. */
+/* A queue pair stops when a write fails. The cause stands in a completion queue, which this rank
+ * polls only when it sends there again. If the cause was polled already, or the HCA has reported an
+ * event, the sentence names that cause. */
 bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
@@ -307,8 +306,8 @@ bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 	pthread_mutex_unlock(&lock);
 	if (!text[0])
 		snprintf(text, bytes,
-			"rank %d: %s: the queue pair has stopped, and what was last sent there is lost: that "
-			"rank's card did not answer, or refused it", base->world->rank,
+			"rank %d: %s: the queue pair has stopped, and the last messages to that rank are lost: "
+			"that rank's HCA did not answer, or refused them", base->world->rank,
 			ends(l, where));
 	return true;
 }

@@ -1,12 +1,11 @@
 /*
- * verbs_gid.c - the addresses of ports, and which port of one rank goes with which of another
+ * verbs_gid.c - the GIDs of ports, and the port pairs of two ranks
  *
- * Called by verbs_device.c for a port's offer, by verbs.c and verbs_probe.c for pairs of ranks.
- * TUTTI_IB_GID_INDEX fixes the GID; otherwise a port offers the best of its table: those of an
- * interface of this network namespace before others, RoCE v2 before v1, IPv4 before IPv6,
- * link-local last. Which of them a pair uses, and which of their ports belong together, follows
- * from both sides' offers alone, so that both agree: ports of one subnet meet, however their hosts
- * number them.
+ * Called by verbs_device.c for a port's GIDs, by verbs.c and verbs_probe.c for pairs of ranks.
+ * TUTTI_IB_GID_INDEX fixes the GID. Otherwise a port offers the best GIDs of its table: those of an
+ * interface in this network namespace first, RoCE v2 before v1, IPv4 before IPv6, link-local last.
+ * The GIDs of a pair and the port pairs of two ranks follow from the records of both sides alone, so
+ * both sides agree. Ports of one subnet form a pair, whatever their numbers on their hosts.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,7 +39,7 @@ const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT
 	return text;
 }
 
-/* Bits of the network that this host's address belongs to; 0: no interface has it. */
+/* Prefix length of the network of this GID's address; 0: no interface of this host has the address. */
 static uint8_t prefix_of(const uint8_t *gid)
 {
 	struct ifaddrs *all, *i;
@@ -75,8 +74,8 @@ static uint8_t prefix_of(const uint8_t *gid)
 	return bits;
 }
 
-/* The lower, the better. Where a table shows addresses of other network namespaces, those of this
- * one come first: no interface here has the others. */
+/* Order of preference, lower is better. A table may show addresses of other network namespaces;
+ * addresses of this namespace, which an interface has, come first. */
 static int preference_of(const struct tt_verbs_gid_entry *e)
 {
 	int type = e->type == TT_VERBS_GID_ROCE1 ? 4 : 0, foreign = prefix_of(e->gid) ? 0 : 8;
@@ -102,7 +101,7 @@ static bool is_offered(const struct tt_verbs_rail *rail, const struct tt_verbs_g
 	       (fixed < 0 || e->index == (uint32_t)fixed);
 }
 
-/* The best of n entries. */
+/* Offer the best of n entries. */
 static void offer_all(struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e, ssize_t n,
 		      int fixed)
 {
@@ -140,13 +139,13 @@ int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int f
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* InfiniBand: of one subnet, since to others only routers lead. */
+/* InfiniBand: both in one subnet; other subnets are reached only through routers. */
 static int fit_infiniband(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	return !memcmp(a->gid, b->gid, 8);
 }
 
-/* The higher, the better; 0: does not fit. Addresses of another namespace only without others. */
+/* How well two GIDs fit, higher is better; 0: not at all. Addresses of another namespace come last. */
 static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	unsigned bits =
@@ -162,7 +161,7 @@ static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_re
 	       2 * is_ipv4(a->gid) + !is_link_local(a->gid);
 }
 
-/* Both in one partition, and one of them a full member */
+/* Both ports are in one partition, and one of them is a full member. */
 static bool share_partition(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b)
 {
 	return ((a->pkey ^ b->pkey) & TT_VERBS_PKEY_PARTITION) == 0 &&
@@ -190,7 +189,7 @@ int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_v
 			*ret_a = a->gid[i];
 			*ret_b = b->gid[j];
 		}
-	/* within a subnet LIDs do, but for ports that want GIDs as well */
+	/* LIDs suffice within a subnet, except for ports that require a GRH */
 	if (infiniband && (!a->ngids || !b->ngids) && !a->grh && !b->grh)
 		best = 1;
 	return best;
@@ -209,7 +208,7 @@ int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs
 		best = 0;
 		for (int i = 0; i < low->nrails; i++)
 			for (int k = 0; k < high->nrails && !low_used[i]; k++) {
-				int j = (i + k) % high->nrails, f;     /* rather the same number */
+				int j = (i + k) % high->nrails, f;     /* prefer the same number */
 
 				f = high_used[j] ? 0
 						 : tt_verbs_choose_gids(&low->rail[i], &high->rail[j],

@@ -1,18 +1,18 @@
 /*
- * verbs_post.c - work requests: chained, counted, seldom told of; words and rtrs
+ * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates and RTRs
  *
- * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow: work requests are
- * counted, and every TT_VERBS_SIGNAL-th, or the one that makes a quarter of the ring unreadable for
- * us, or that reads memory of the caller, asks to be told of. Wishes are held until the next
- * message of their link takes them along, or until this rank looks for one: those for neighbouring
- * messages are one work request, and all of them and the message are one call of post_send.
+ * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow, because work requests are
+ * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring, and
+ * those that read callers' memory. RTRs are queued until the next message of their link carries them
+ * along, or until this rank polls for a message. RTRs of neighboring messages share one work request;
+ * all RTRs and the message are one call of post_send.
  */
 #include <arpa/inet.h>
 
 #include "transports/verbs/verbs.h"
 
-/* Count it, and ask to be told of it if that is due, or for `tell`. */
-static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, bool tell)
+/* Count the work request, and signal it if a completion is due or the caller wants one. */
+static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, bool signal)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	uint32_t bytes = 0;
@@ -21,7 +21,7 @@ static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, boo
 		bytes += wr->sg_list[i].length;
 	l->sent_at[l->works++ % TT_VERBS_SENDS] = (uint32_t)l->sent;
 	wr->wr_id = (l->works & 0xffffffff) << 24 | l->index;
-	if (++l->unsignalled >= TT_VERBS_SIGNAL || tell) {
+	if (++l->unsignalled >= TT_VERBS_SIGNAL || signal) {
 		wr->send_flags |= TT_VERBS_SIGNALED;
 		l->unsignalled = 0;
 		l->unsignalled_from = l->head;
@@ -42,19 +42,19 @@ static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const cha
 		tt_verbs_bad_post(l, what, error);
 }
 
-/* ---- rtrs ---------------------------------------------------------------------------------- */
+/* ---- RTRs ------------------------------------------------------------------------------------ */
 
-/* The rtrs that are held as work requests, each of which fits the card's inline data. Returns
- * their number. */
+/* Turn the queued RTRs into work requests, each of which fits the inline data. Returns the number of
+ * work requests. */
 static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
 {
 	int n = 0;
 
 	for (uint32_t i = 0, run; i < l->npending; i += run, n++) {
-		uint32_t place = l->pending[i].number % TT_VERBS_MESSAGES;
+		uint32_t slot = l->pending[i].number % TT_VERBS_MESSAGES;
 
 		for (run = 1; i + run < l->npending &&
-			      l->pending[i + run].number % TT_VERBS_MESSAGES == place + run &&
+			      l->pending[i + run].number % TT_VERBS_MESSAGES == slot + run &&
 			      (run + 1) * sizeof(struct tt_verbs_rtr) <= l->max_inline;
 		     run++)
 			;
@@ -66,7 +66,7 @@ static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struc
 			.num_sge = 1,
 			.opcode = TT_VERBS_WRITE,
 			.wr = { .rdma = { l->hello.ring + l->ring_bytes +
-						  place * sizeof(struct tt_verbs_rtr),
+						  slot * sizeof(struct tt_verbs_rtr),
 					  l->hello.rkey } },
 		};
 		count_work(l, &wr[n], false);
@@ -96,12 +96,12 @@ void tt_verbs_send_rtrs(struct tt_verbs_ep *ep)
 
 		if (n) {
 			wr[n - 1].next = NULL;
-			post(ep->list[i], wr, "a rtr");
+			post(ep->list[i], wr, "an RTR");
 		}
 	}
 }
 
-/* ---- messages and words ---------------------------------------------------------------------- */
+/* ---- messages and control messages ----------------------------------------------------------- */
 
 void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due)
 {
@@ -110,7 +110,7 @@ void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due)
 }
 
 void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
-		    uint32_t rkey, uint32_t imm, bool tell)
+		    uint32_t rkey, uint32_t imm, bool signal)
 {
 	struct tt_verbs_send_wr wr[TT_VERBS_RTR_PENDING + 1], *mine;
 	struct tt_verbs_sge rtrs[TT_VERBS_RTR_PENDING];
@@ -128,13 +128,13 @@ void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int
 	l->uncredited_bytes = 0;
 	tt_verbs_set_credits_due(l, false);
 	count_work(l, mine,
-		   tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_VERBS_RING_PARTS);
-	post(l, wr, n ? "a message" : "a word");
+		   signal || l->head - l->unsignalled_from >= l->ring_bytes / TT_VERBS_RING_PARTS);
+	post(l, wr, n ? "a message" : "a control message");
 }
 
-void tt_verbs_send_control(struct tt_verbs_link *l, uint32_t imm, bool tell)
+void tt_verbs_send_control(struct tt_verbs_link *l, uint32_t imm, bool signal)
 {
-	tt_verbs_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_VERBS_CONTROL | imm, tell);
+	tt_verbs_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_VERBS_CONTROL | imm, signal);
 }
 
 void tt_verbs_send_credits(struct tt_verbs_link *l)

@@ -1,13 +1,13 @@
 /*
- * verbs_probe.c - do two hosts really reach each other over their cards? One message each way, when a
+ * verbs_probe.c - which hosts reach each other over their HCAs: one message each way, when a
  * communicator is made
  *
- * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
- * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
- * each makes a queue pair for each pair of ports, sends a message and waits for the other's; what
- * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an
- * endpoint of its own, which its failures end with. What was found is remembered by a process for
- * its other communicators; a pair is tried anew unless both sides remember the same.
+ * Called by verbs.c in open, by all ranks. HCAs whose records fit may be unreachable: another subnet,
+ * a VLAN, a firewall, GIDs without a route. So for each two hosts whose records fit, the lowest rank
+ * of each (the leader) makes a queue pair for each rail pair, sends a message and waits for the
+ * peer's. An allgather exchanges the results; two ports reach each other when both received. The
+ * probe has an endpoint of its own, which confines its failures. A process caches the verdicts for
+ * its other communicators; a pair is probed again unless both sides have the same verdict.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -18,20 +18,20 @@
 
 #define STAMP 0x7472793fu
 #define BYTES 8
-/* 67 ms, and five of them: a card answers by itself; Soft-RoCE gets the time of all links */
+/* 67 ms, five times: hardware answers without a processor; Soft-RoCE gets the normal time-out */
 #define HCA_TIMEOUT 14
 #define HCA_RETRIES 4
-#define HCA_MS 2000           /* how long a message is waited for */
+#define HCA_MS 2000           /* longest wait for a message of the peer */
 #define SOFTWARE_MS 8000
-#define KNOWN 64               /* peers that a process remembers */
+#define KNOWN 64               /* cached verdicts of a process */
 
-/* A verdict on two hosts: of each path a bit, and that they were tried. */
+/* A verdict on two hosts: a bit for each rail pair, and PROBED. */
 #define UNKNOWN 0
 #define PROBED 0x80
-_Static_assert(TT_VERBS_ALL_RAIL_PAIRS < PROBED, "a verdict has a bit for each path");
+_Static_assert(TT_VERBS_ALL_RAIL_PAIRS < PROBED, "a verdict has a bit for each rail pair");
 
 static struct known { struct tt_verbs_record mine, theirs; uint8_t verdict; } known[KNOWN];
-static int nknown;             /* the oldest is forgotten; under: */
+static int nknown;             /* the oldest verdict is replaced; guarded by: */
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct known *find(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs)
@@ -79,15 +79,15 @@ int tt_verbs_check_records(const struct tt_verbs_ep *ep)
 			good = c->rail[i].ngids <= TT_VERBS_GIDS;
 		if (!good)
 			return tt_fail(TT_REMOTE,
-				"rank %d: rank %d tells of cards that cannot be (%d ports, the first is %d): "
+				"rank %d: rank %d sent an invalid record (%d ports, the first is %d): "
 				"another version of Tutti?",
 				ep->base.world->rank, r, c->nrails, c->first);
 	}
 	return 0;
 }
 
-/* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
- * many there are. */
+/* Number the hosts from 0 on: fills ep->host, and leader with the lowest rank of each host. Returns
+ * the number of hosts. */
 static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 {
 	const struct tt_world *w = ep->base.world;
@@ -105,7 +105,7 @@ static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 	return hosts;
 }
 
-/* Is the pair of two ranks to be looked at? By cards alone, so that all say the same. */
+/* Do the records of two ranks fit? All ranks give the same answer. */
 static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 {
 	const struct tt_verbs_record *low = &ep->records[a < b ? a : b], *high = &ep->records[a < b ? b : a];
@@ -115,11 +115,11 @@ static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 	       tt_verbs_rail_pairs(low, high, pairs) > 0;
 }
 
-/* ---- the trial ------------------------------------------------------------------------------- */
+/* ---- the probe ------------------------------------------------------------------------------- */
 
 struct pair_probe { struct tt_link *link; int peer, host, pair; bool sent, over; uint64_t until_ns; };
 
-/* This trial came to nothing, for the reason in this thread's sentence; the first is kept. */
+/* A probe failed, for the reason in the thread's last error; ep->text keeps the first. */
 static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p)
 {
 	int me = ep->base.world->rank;
@@ -134,7 +134,7 @@ static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p)
 			 p->peer, tt_error_text());
 }
 
-/* One look at what is missing of a trial. True: the peer's message has come. */
+/* Advance one probe without waiting. True: the peer's message has arrived. */
 static bool step(struct tt_verbs_ep *own, struct pair_probe *p)
 {
 	const struct tt_transport *verbs = own->base.t;
@@ -160,19 +160,19 @@ static bool step(struct tt_verbs_ep *own, struct pair_probe *p)
 	}
 	if (l->failed || (rc < 0 && !own->failed))
 		p->over = true;
-	/* one peer's failure is not the others' */
+	/* a failure of one peer does not end the other probes */
 	own->failed = own->failed == TT_SYSTEM ? TT_SYSTEM : 0;
 	if (!p->over && p->sent && tt_now_ns() > p->until_ns) {
 		tt_fail(TT_REMOTE,
-			"no message of it came over %s port %d: it leads elsewhere, or one way only",
+			"no message arrived over %s port %d: the port leads elsewhere, or one way only",
 			l->rail->name, l->rail->record.port);
 		p->over = true;
 	}
 	return false;
 }
 
-/* Half of the time that the join has left: a peer that cannot make its queue pairs does not tell,
- * and waits in the exchange behind the trials. */
+/* The end of the probes, after half of the remaining join time: a peer that cannot make its queue
+ * pairs sends no message, and waits in the allgather after the probes. */
 static uint64_t last_moment(const struct tt_world *w)
 {
 	uint64_t now = tt_now_ns();
@@ -180,7 +180,7 @@ static uint64_t last_moment(const struct tt_world *w)
 	return now < w->deadline_ns ? now + (w->deadline_ns - now) / 2 : now;
 }
 
-/* Try all of them at once; ok[host] gets a bit for each path. */
+/* Run all probes at once; ok[host] gets a bit for each rail pair. */
 static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_probe *probes, int n, uint8_t *ok)
 {
 	uint64_t until = last_moment(ep->base.world);
@@ -210,7 +210,7 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_pro
 	}
 }
 
-/* A trial for each path to each of the peers (< 0: none), by channels. Returns their number. */
+/* Make a probe for each rail pair to each of the peers (< 0: none). Returns the number of probes. */
 static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *peers, int hosts,
 		 struct pair_probe *probes)
 {
@@ -233,7 +233,7 @@ static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *pee
 	return made;
 }
 
-/* There is no trial at all: the peers' come to nothing, too. */
+/* This rank cannot probe: the probes of its peers fail, too. */
 static void no_probes(struct tt_verbs_ep *ep)
 {
 	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
@@ -268,7 +268,7 @@ static void probe_all(struct tt_verbs_ep *ep, const int *peers, int hosts, uint8
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-/* all[r * hosts + h]: what leader r knows of host h. The verdict on the hosts of a and b. */
+/* The joint verdict on hosts a and b; all[r * hosts + h]: verdict of leader r on host h. */
 static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, int b)
 {
 	uint8_t x = all[leader[a] * hosts + b], y = all[leader[b] * hosts + a];
@@ -276,7 +276,7 @@ static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, in
 	return x == y ? x : UNKNOWN;
 }
 
-/* This leader tries the hosts that are not known alike on both sides. */
+/* This leader probes the hosts without a joint verdict. */
 static void probe_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all,
 			uint8_t *mine, int *peers)
 {
@@ -297,7 +297,7 @@ static void probe_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, 
 			remember(&ep->records[w->rank], &ep->records[peers[h]], mine[h]);
 }
 
-/* Does any pair of hosts want a trial? All ranks come to the same answer. */
+/* Does any pair of hosts need a probe? All ranks give the same answer. */
 static bool anything(const struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all)
 {
 	for (int a = 0; a < hosts; a++)
@@ -333,7 +333,7 @@ static int probe_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uin
 		if (mine[h] == PROBED)
 			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
 				     ep->text[0] ? ep->text
-						 : "a host is not reached, as was found before");
+						 : "a host is not reached, by an earlier probe");
 	ep->text[0] = '\0';
 	return rc;
 }

@@ -1,9 +1,9 @@
 /*
- * verbs_qp.c - a queue pair and its memory: made, introduced to its peer, connected
+ * verbs_qp.c - a queue pair and its memory: created, then connected to the peer's
  *
- * Called by verbs.c. Both sides write a hello to the socket that the control plane lent, read the
- * other's, bring their queue pair to RTS, and say one byte more: a write that meets a peer which is
- * not yet listening would be repeated only after a time-out. Then the socket is closed.
+ * Called by verbs.c. Both sides write a hello to the socket from the control plane, read the peer's,
+ * move their queue pair to RTS, and send one more byte: a write to a peer that is not in RTR yet
+ * would be retransmitted only after a time-out. Then the socket is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #include "transports/verbs/verbs.h"
 
-#define MAGIC 0x74746962u      /* and the version of the protocol: */
+#define MAGIC 0x74746962u      /* plus the version of the protocol: */
 #define VERSION 2u
 #define PAGE 4096u
 #define RNR_RETRIES 6
@@ -32,7 +32,7 @@ size_t tt_verbs_ring_bytes(const struct tt_world *world)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* What to do about memory that could not be locked, "" if that is not it. */
+/* The remedy for a limit on locked memory, "" for other errors. */
 static const char *remedy(int error, char text[200])
 {
 	struct rlimit locked = { 0 };
@@ -65,7 +65,7 @@ int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* The completion queue for one more link. NULL: tt_fail was called. */
+/* A completion queue with room for one more link. NULL: tt_fail was called. */
 static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
 	struct tt_verbs_cq **more, *cq;
@@ -90,7 +90,8 @@ static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_ver
 	return rail->cqs[rail->ncqs++] = cq;
 }
 
-/* As a child of fork must not take pages from under the card, it does not get them. */
+/* MADV_DONTFORK: a child process does not inherit the rings, so fork moves no page that the HCA
+ * uses. */
 static int make_rings(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
@@ -115,7 +116,8 @@ static int make_rings(struct tt_verbs_link *l)
 				   TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &l->rx_mr);
 }
 
-/* Cards refuse more inline data than they can instead of saying how much that is. NULL: errno */
+/* HCAs refuse too much inline data without naming their limit, so smaller sizes are tried. NULL:
+ * errno */
 static struct tt_verbs_qp *create_qp(struct tt_verbs_link *l, struct tt_verbs_qp_init *init)
 {
 	static const uint32_t sizes[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
@@ -227,11 +229,11 @@ int tt_verbs_send_hello(struct tt_verbs_link *l)
 	memcpy(hello.name, l->rail->name, sizeof(hello.name));
 	if (send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: telling rank %d of a queue pair: %m",
+	return tt_fail(TT_REMOTE, "rank %d: sending rank %d a queue pair's address: %m",
 		       l->base.ep->world->rank, l->base.peer);
 }
 
-/* Read up to bytes behind what is there. 1 complete | 0 | TT_REMOTE */
+/* Read the rest of bytes; have are there already. 1 complete | 0 | TT_REMOTE */
 static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t have)
 {
 	ssize_t n = recv(l->fd, (char *)into + have, bytes - have, MSG_DONTWAIT);
@@ -336,7 +338,7 @@ int tt_verbs_finish_connect(struct tt_verbs_link *l)
 		return rc;
 	close(l->fd);
 	l->fd = -1;
-	/* tt_verbs_lost may look from now on */
+	/* tt_verbs_lost may use the link from now on */
 	__atomic_store_n(&l->state, TT_VERBS_READY, __ATOMIC_RELEASE);
 	return 1;
 }

@@ -1,18 +1,20 @@
 /*
- * verbs_ring.c - messages: written into the peer's ring,
- * found by their immediate data, paid back by credits
+ * verbs_ring.c - messages through rings: RDMA writes with immediate data, credits for flow control
  *
- * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head,
- * then the payload; it never wraps round the end of the ring. The immediate of a message
- * has the line where it lies and the count of messages released; a word is an immediate
- * without a message, sent when nothing has taken the count along for a quarter of the
- * ring by the time this rank has to wait, or for half of it; so a sender that was
- * refused always learns of room: either half of its ring has been told of, or messages
- * lie here that this rank has still to take, and takes or waits for. Bytes of a message
- * are looked at only after its completion: adaptive routing may write them in any order.
+ * Called through tt_verbs by run. A record is a cache line whose last 16 bytes are the header, then
+ * the payload; a record never wraps around the end of the ring. The immediate of a message has the
+ * line where the message lies and the count of messages released (credits).
  *
- * Large messages may lie elsewhere (verbs_zcopy.c): a sender that found where the receiver wants
- * one writes it there, says so in the immediate, and the message has no head.
+ * A control message is an immediate without a message. A rank sends one when no message has carried
+ * the credits for a quarter of the ring by the time the rank has to wait, or for half of the ring.
+ * So a sender that was refused always learns of space: either half of its ring has been credited, or
+ * the receiver still has messages to take, and takes them or waits for more.
+ *
+ * A message is read only after its completion, because adaptive routing may write its bytes in any
+ * order.
+ *
+ * Large messages may be zero copy (verbs_zcopy.c): a sender with an RTR for the message writes it
+ * into the receiver's buffer and sets TT_VERBS_ZCOPY in the immediate; the message has no header.
  *
  * verbs_post.c posts the work requests.
  */
@@ -26,7 +28,7 @@
 #define HEAD sizeof(struct tt_verbs_head)
 #define CQES 16
 
-_Static_assert(2 * TT_VERBS_MESSAGES < TT_VERBS_COUNT_MASK, "counts of releases are told apart");
+_Static_assert(2 * TT_VERBS_MESSAGES < TT_VERBS_COUNT_MASK, "counts of releases are distinct");
 
 static size_t record_bytes(size_t bytes)
 {
@@ -45,8 +47,8 @@ static void freed_to(struct tt_verbs_link *l, uint32_t count)
 	l->freed_tail = l->ends[(l->freed - 1) % TT_VERBS_MESSAGES];
 }
 
-/* Messages up to `sent` have left; of those that are longer
- * ago than the queue is long, nobody asks any more. */
+/* The HCA has sent the messages of the first `works` work requests. Older messages than the queue is
+ * long need no exact position. */
 static void done_to(struct tt_verbs_link *l, uint64_t works)
 {
 	uint32_t sent;
@@ -61,15 +63,15 @@ static void done_to(struct tt_verbs_link *l, uint64_t works)
 	tt_verbs_posts_done(l);
 }
 
-/* A message lies where it was wanted. */
+/* A zero-copy message has arrived: check that a receive of its length was preposted. */
 static void landed_in_place(struct tt_verbs_link *l, uint32_t bytes)
 {
 	const struct tt_verbs_preposted *prepost = &l->preposts[l->landed % TT_VERBS_MESSAGES];
 
 	if (!prepost->region || prepost->bytes != bytes)
 		tt_verbs_fail((struct tt_verbs_ep *)l->base.ep, TT_REMOTE,
-			   "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
-			   "past the ring, where %zu were wanted",
+			   "rank %d: rank %d wrote %u bytes as zero-copy message %llu of channel %d, "
+			   "where %zu bytes were preposted",
 			   l->base.ep->world->rank, l->base.peer, bytes,
 			   (unsigned long long)l->landed, l->base.channel,
 			   prepost->region ? prepost->bytes : 0);
@@ -81,7 +83,7 @@ static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
 
 	if (tt_unlikely(l->landed - l->base.received == TT_VERBS_MESSAGES)) {
 		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: rank %d sent more messages on channel %d than the %d it may",
+			   "rank %d: rank %d sent more messages on channel %d than the limit of %d",
 			   ep->base.world->rank, l->base.peer, l->base.channel, TT_VERBS_MESSAGES);
 		return;
 	}
@@ -141,7 +143,7 @@ int tt_verbs_poll(struct tt_verbs_ep *ep)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Where the next record of this size begins, if it fits now. */
+/* Does a record of this size fit now? *ret_start is its position. */
 static bool fits(const struct tt_verbs_link *l, size_t record, uint64_t *ret_start)
 {
 	uint64_t start = l->head, tail = l->freed_tail < l->done_tail ? l->freed_tail : l->done_tail;
@@ -171,7 +173,7 @@ void *tt_verbs_reserve(struct tt_link *link, size_t bytes)
 	return l->room = l->ring + l->room_start % l->ring_bytes + TT_LINE;
 }
 
-/* The next message takes the room up to end. */
+/* Count the next message; its record ends at end. */
 static void count_message(struct tt_verbs_link *l, size_t bytes, uint64_t end)
 {
 	l->room = NULL;
@@ -243,7 +245,7 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* 0: it is the one that is expected */
+/* 0: the message is the expected one | TT_REMOTE, TT_USAGE */
 static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, size_t bytes,
 		 uint32_t stamp)
 {
@@ -255,7 +257,7 @@ static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, s
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
 		return tt_fail(TT_REMOTE,
-			"rank %d: rank %d sent bytes that are no message (%s, queue pair %#x, channel %d, message "
+			"rank %d: rank %d sent bytes that are not a message (%s, queue pair %#x, channel %d, message "
 			"%llu)", me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
 			(unsigned long long)l->base.received);
 	return tt_fail(TT_USAGE,
@@ -272,15 +274,14 @@ static int gone(const struct tt_verbs_link *l)
 		(unsigned long long)l->base.received);
 }
 
-/* A message that went past the ring; the sender has seen
- * that length and stamp are what was wanted. */
+/* Peek a zero-copy message; its sender compared length and stamp with the RTR. */
 static int peek_zcopy(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
 	const struct tt_verbs_preposted *prepost = &l->preposts[l->base.received % TT_VERBS_MESSAGES];
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (tt_unlikely(ep->failed))           /* perhaps as nothing was wanted there */
+	if (tt_unlikely(ep->failed))           /* perhaps because no receive was preposted */
 		return tt_verbs_failed(ep);
 	if (tt_unlikely(prepost->bytes != bytes || prepost->stamp != stamp))
 		return tt_fail(TT_USAGE,
@@ -326,7 +327,7 @@ int tt_verbs_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void
 	return 1;
 }
 
-/* Bytes of the ring that the message at hand takes, here or at the sender */
+/* Ring bytes of the message that is being released, here or in the send ring of the peer */
 static size_t room_of(const struct tt_verbs_link *l)
 {
 	uint32_t line = l->lines[l->base.received % TT_VERBS_MESSAGES];
