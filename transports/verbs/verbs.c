@@ -68,7 +68,7 @@ static void verbs_close(struct tt_endpoint *base)
 
 	if (ep->posted)
 		tt_log(TT_LOG_DEBUG,
-		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu zero-copy messages sent and %llu received; "
+		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received by zero copy; "
 		       "%llu registrations, %llu of them of device memory",
 		       base->world->rank, (unsigned long long)ep->posted,
 		       (unsigned long long)ep->doorbells, (unsigned long long)ep->signalled,
