@@ -1,8 +1,8 @@
 /*
  * self.c - messages of a rank to itself: the receiver gets the sender's own pointer
  *
- * Called through tt_self by comm and run. Nothing is copied: a post records the buffer, and completes
- * when the same rank releases the peeked message.
+ * Called through tt_self by comm and run. Nothing is copied: a post records the buffer, and
+ * completes when the same rank releases the peeked message.
  */
 #include <stdlib.h>
 

@@ -2,9 +2,10 @@
  * transport.h - the contract of a transport: how bytes move between two ranks
  *
  * A transport is one const struct tt_transport, one row in transports.c, and passes one conformance
- * suite (tests/conformance/test_transports.c). Called by comm (open, connect, close), run (messages)
- * and local (slots, peer memory). A transport knows ranks and bytes. It does not know plans, types
- * or calls, except for the 32-bit stamp of a call, which it carries so that mismatches show.
+ * suite (tests/conformance/test_transports.c). Called by comm (open, connect, close), run
+ * (messages) and local (slots, peer memory). A transport knows ranks and bytes. It does not know
+ * plans, types or calls, except for the 32-bit stamp of a call, which it carries so that mismatches
+ * show.
  *
  *   struct tt_transport          core: links and messages; every transport has it
  *   struct tt_slot_ops           optional: slots in shared memory, written by one rank, read by all
@@ -12,9 +13,9 @@
  *   struct tt_zcopy_ops          optional: messages without the copies at the sender and receiver
  *   struct tt_fault_ops          optional: diagnosis after a failure
  *
- * Locks: the caller holds none. One thread at a time (the thread that drives the communicator) calls
- * the operations of one endpoint, except operations marked "Thread: any". Nothing blocks except
- * open, doze, close, and attach of peer memory.
+ * Locks: the caller holds none. One thread at a time (the thread that drives the communicator)
+ * calls the operations of one endpoint, except operations marked "Thread: any". Nothing blocks
+ * except open, doze, close, and attach of peer memory.
  */
 #ifndef TT_TRANSPORT_H
 #define TT_TRANSPORT_H
@@ -29,7 +30,7 @@ struct tt_verbs_settings {
 	size_t registered_bytes;         /* limit of the registration cache, bytes; 0: none */
 };
 
-/* Facts and services that comm gives to a transport (the tests have their own). Valid until close. */
+/* Facts and services that a transport gets from comm, or from a test. Valid until close. */
 struct tt_world {
 	int rank, nranks;
 	const int *host_of;              /* [nranks] host number; ranks of one host share it */
@@ -67,7 +68,7 @@ struct tt_endpoint {
 	uint64_t slot_bytes, read_bytes;
 };
 
-/* One (peer, channel): an ordered stream of messages in each direction. Transports embed it first. */
+/* One (peer, channel): ordered messages in each direction. Transports embed it first. */
 struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
@@ -90,12 +91,14 @@ struct tt_link {
  * peers. */
 struct tt_peer_memory {
 	uint64_t at;                     /* address in the owner's process */
-	uint64_t offset, window_bytes, inode;    /* offset in a window; the window's size and inode */
+	/* offset in a window; the window's size and inode */
+	uint64_t offset, window_bytes, inode;
 	int32_t fd;
 	/* window's slot in the owner's table of described windows; -1: ordinary memory;
 	 * TT_NO_SLOT */
 	int16_t slot;
-	bool fresh;                      /* first description of this window: peers attach it first */
+	/* first description of this window: peers attach it first */
+	bool fresh;
 };
 
 enum {
@@ -106,7 +109,8 @@ enum {
 #define TT_SLOT_LINE 56        /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
 #define TT_SLOT_BYTES (64u << 10)
-#define TT_SLOT_RANKS 8        /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
+/* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
+#define TT_SLOT_RANKS 8
 
 /* ---- core ------------------------------------------------------------------------------------ */
 
@@ -137,8 +141,8 @@ struct tt_transport {
 	 * faster? Both sides give the same answer. */
 	bool (*emulated)(const struct tt_endpoint *ep, int peer);
 
-	/* The link to (peer, channel), made on first use and owned by ep. The peer calls connect for
-	 * its side independently. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
+	/* The link to (peer, channel), made on first use and owned by ep. The peer calls connect
+	 * for its side independently. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
 	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
 
 	/* 1: the link is connected (the operations below may be called) | 0: not yet, call again |
@@ -216,20 +220,20 @@ struct tt_peer_memory_ops {
 	/* Describe this rank's buffer for the peers. */
 	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
 			 struct tt_peer_memory *ret);
-	/* Can this rank read the described memory? For a window: map it, once for each fresh window.
-	 * For ordinary memory: try to read, once. Blocks: some 100 us. */
+	/* Can this rank read the described memory? For a window: map it, once for each fresh
+	 * window. For ordinary memory: try to read, once. Blocks: some 100 us. */
 	bool (*attach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
-	/* A pointer to the described memory, readable as long as the peer keeps the buffer, or NULL:
-	 * the memory can only be read by read. */
+	/* A pointer to the described memory, readable as long as the peer keeps the buffer, or
+	 * NULL: the memory can only be read by read. */
 	const void *(*pointer)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 			       size_t bytes);
 	/* Copy bytes at address `from` of peer. Works for memory of any kind where ordinary memory
 	 * can be attached. Returns 0 | TT_REMOTE */
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 
-	/* Synchronization of owners and readers, as MPI's post, start, complete, wait (PSCW), without
-	 * a slot post of every rank. post: expose this buffer in call `number`; the call says which
-	 * ranks read it; the next post comes only after all readers have completed. */
+	/* Synchronization of owners and readers, as MPI's post, start, complete, wait (PSCW),
+	 * without a slot post of every rank. post: expose this buffer in call `number`; the call
+	 * says which ranks read it; the next post comes only after all readers have completed. */
 	void (*post)(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		     uint32_t stamp);
 	/* Has peer exposed its buffer? 1: *ret describes it | 0 not yet | TT_USAGE: for another
@@ -247,13 +251,13 @@ struct tt_peer_memory_ops {
 /* Messages that the NIC reads from the sender's buffer, or writes to the receiver's buffer. For
  * transports with TT_T_RESERVE; they have post as well. */
 struct tt_zcopy_ops {
-	/* Can the NIC send these bytes from the caller's buffer? Then the caller may use post for this
-	 * message instead of reserve and commit; messages keep the order of the calls. post copies
-	 * a message that it cannot send in place. */
+	/* Can the NIC send these bytes from the caller's buffer? Then the caller may use post for
+	 * this message instead of reserve and commit; messages keep the order of the calls. post
+	 * copies a message that it cannot send in place. */
 	bool (*can_send)(struct tt_link *l, const void *buf, size_t bytes);
 
-	/* Prepost a receive: a hint that message number `ahead` from the next one on has this length
-	 * and belongs into dst, which nobody reads or writes until the message has come. The
+	/* Prepost a receive: a hint that message number `ahead` from the next one on has this
+	 * length and belongs into dst, which the caller neither reads nor writes until the message has arrived. The
 	 * transport may send an early RTR (ready to receive) to the peer, with its next message or
 	 * its next poll. Then peek may find the message in dst, and returns dst itself. The caller
 	 * may repeat the hint. False: useless for this dst. */
@@ -272,8 +276,8 @@ struct tt_zcopy_ops {
 /* ---- faults ---------------------------------------------------------------------------------- */
 
 struct tt_fault_ops {
-	/* Does this host's side of the network have a fault that explains failures of other ranks: a
-	 * port that is down, a NIC that is gone, a network without a route? Only NICs and ports
+	/* Does this host's side of the network have a fault that explains failures of other ranks:
+	 * a port that is down, a NIC that is gone, a network without a route? Only NICs and ports
 	 * that carry links of this endpoint count. broken: an operation has failed, and this
 	 * question precedes another rank's report; which fault may explain the failure? Otherwise
 	 * the rank waits for messages: is it certain that none can come any more? 0 no fault | < 0

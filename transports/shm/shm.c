@@ -1,16 +1,16 @@
 /*
  * shm.c - messages through memory that the ranks of a host share
  *
- * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_ring.c moves the
- * messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory. This
- * file has the endpoint, its links, and sleep.
+ * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_ring.c moves
+ * the messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory.
+ * This file has the endpoint, its links, and sleep.
  *
  * Sleep: a rank that arms sets `sleeping` in its bell, then polls its links once more. A rank that
  * commits or releases checks the bell. Between the store and the load each side needs a fence. The
  * rank that goes to sleep has time, so it issues the fence for all ranks: membarrier(2), an
- * asymmetric fence. membarrier interrupts every core that runs a rank. So where ranks outnumber cores
- * and sleep often, or where some rank has no membarrier, `fences` is set, and each rank issues its
- * own fences.
+ * asymmetric fence. membarrier interrupts every core that runs a rank. So where ranks outnumber
+ * cores and sleep often, or where some rank has no membarrier, `fences` is set, and each rank
+ * issues its own fences.
  */
 #include <stdio.h>
 #include <stdlib.h>

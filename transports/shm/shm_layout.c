@@ -2,7 +2,8 @@
  * shm_layout.c - the layout of a segment, and the allocation of its pages
  *
  * In this order: the header with a bell for every rank, the slot areas, the pages of large slot
- * posts, the rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (offsets).
+ * posts, the rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c
+ * (offsets).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,28 +4,29 @@
  * Called through tt_shm by run. A ring is 64 lines, and cells for messages that do not fit into
  * lines:
  *
- *   up to 56 B    | payload ............ flag |              payload and flag in a line: one transfer
- *   up to 336 B   | payload ............ flag | x 2..6       several lines: their transfers overlap
- *   more          | offset ............. flag | --> a cell   two transfers in a row
+ *   up to 56 B    | payload ............ flag |             payload and flag in a line: one transfer
+ *   up to 336 B   | payload ............ flag | x 2..6      several lines: their transfers overlap
+ *   more          | offset ............. flag | --> a cell  two transfers in a row
  *
- * flag = number of the line and a hash of stamp and length, stored last. The reader compares the flag
- * with the expected one: equal means that the line is written; the same number with another hash
- * means that the peer is in another call. The reader counts the released lines in `done`; the writer
- * reads `done` only when its copy of the count leaves no free line. Every word has one writer, no
- * operation is read-modify-write, and neither side touches a line of the other without need.
+ * flag = number of the line and a hash of stamp and length, stored last. The reader compares the
+ * flag with the expected one: equal means that the line is written; the same number with another
+ * hash means that the peer is in another call. The reader counts the released lines in `done`; the
+ * writer reads `done` only when its copy of the count leaves no free line. Every word has one
+ * writer, no operation is read-modify-write, and neither side touches a line of the other without
+ * need.
  *
  * Cells have two sizes, a page and message_bytes; for messages of half the large size twice as many
  * large cells may be used. Cells are claimed one by one, when all claimed ones are busy; so rarely
- * used links cost little memory, and a lack of memory later only shortens the ring. The writer takes
- * the lowest free cell, which is the most likely in cache: that saves more than the load of `done`
- * costs.
+ * used links cost little memory, and a lack of memory later only shortens the ring. The writer
+ * takes the lowest free cell, which is the most likely in cache: that saves more than the load of
+ * `done` costs.
  *
- * A sender may run far ahead with small messages: where ranks share a core, each switch between them
- * costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines, 0.7
- * with 64).
+ * A sender may run far ahead with small messages: where ranks share a core, each switch between
+ * them costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines,
+ * 0.7 with 64).
  *
- * A writer checks whether its reader sleeps, in a line that seldom changes, and without a fence; see
- * shm.c.
+ * A writer checks whether its reader sleeps, in a line that seldom changes, and without a fence;
+ * see shm.c.
  */
 #include <string.h>
 
@@ -58,7 +59,8 @@ static void ring_bell(struct tt_shm_bell *bell)
 		tt_futex_wake(&bell->word);
 }
 
-/* Order earlier stores before later loads. Usually the sleeping rank issues the fence: see shm.c. */
+/* Order earlier stores before later loads. Usually the sleeping rank issues the fence: see
+ * shm.c. */
 static void fence(const struct tt_shm_header *header)
 {
 	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))

@@ -17,7 +17,8 @@ struct tt_shm_ep {
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-	uint64_t described[TT_SHM_WINDOWS], ndescribed;         /* numbers of the described windows */
+	/* numbers of the described windows */
+	uint64_t described[TT_SHM_WINDOWS], ndescribed;
 	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] mapped windows of peers */
 };
 
@@ -80,7 +81,8 @@ int tt_shm_pscw_test_start(struct tt_endpoint *ep, int peer, uint64_t number, ui
 void tt_shm_pscw_complete(struct tt_endpoint *ep, uint64_t number);
 bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number);
 
-/* shm_single_copy.c: the other operations of struct tt_peer_memory_ops; close unmaps all windows. */
+/* shm_single_copy.c: the other operations of struct tt_peer_memory_ops; close unmaps all
+ * windows. */
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_peer_memory *ret);
 bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
 const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
@@ -91,7 +93,8 @@ void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 /* Wake all dozing ranks of the host group. */
 void tt_shm_wake_all(struct tt_shm_segment *segment);
 
-/* Claim memory for the control pages of both rings and two cells of each size. Returns 0 | TT_SYSTEM */
+/* Claim memory for the control pages of both rings and two cells of each size. Returns 0 |
+ * TT_SYSTEM */
 int tt_shm_ring_claim(struct tt_shm_link *l);
 
 #endif

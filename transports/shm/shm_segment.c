@@ -4,13 +4,13 @@
  * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
  * the world do:
  *   1  records: the name of a listening socket, a secret token, the network namespace
- *   2  ready: the leader (first listening rank) of each group made a memfd; the members connected to
- *      its socket and sent the token
- *   3  mapped: the leader sent the memfd to exactly those members; a rank is reached if it mapped the
- *      memfd and found the token there
- * Ranks that seem to share a host but cannot share memory (another container, another user) drop out
- * in 2 or 3, on all ranks alike, and another transport serves them. A stranger that finds the socket
- * has no token and gets nothing.
+ *   2  ready: the leader (first listening rank) of each group made a memfd; the members connected
+ *      to its socket and sent the token
+ *   3  mapped: the leader sent the memfd to exactly those members; a rank is reached if it mapped
+ *      the memfd and found the token there
+ * Ranks that seem to share a host but cannot share memory (another container, another user) drop
+ * out in 2 or 3, on all ranks alike, and another transport serves them. A stranger that finds the
+ * socket has no token and gets nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,8 @@
 
 struct segment_record {
 	uint8_t name[16], token[16];
-	uint64_t netns;                /* inode of the network namespace; abstract sockets are visible only within it */
+	/* inode of the network namespace; abstract sockets are visible only within it */
+	uint64_t netns;
 	uint64_t listens;
 };
 
@@ -139,7 +140,8 @@ static int make_segment(struct tt_shm_segment *s, const struct segment_record *r
 	return 0;
 }
 
-/* Members sent their hello before the second exchange, so a connection without one is a stranger's. */
+/* Members sent their hello before the second exchange, so a connection without one is a
+ * stranger's. */
 static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
 {
 	struct segment_hello hello;
@@ -208,7 +210,7 @@ static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 	if (tt_sock_take_fd(x->link, &byte, 1, &s->fd) < 0)
 		return errno;
 	if (s->fd < 0)
-		return EMFILE;           /* or the leader closed, because it could not serve this rank */
+		return EMFILE;           /* or the leader could not serve this rank */
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;

@@ -26,9 +26,9 @@
 #define TT_SHM_UNDER_WAY (512u << 10)
 #define TT_SHM_SMALL_CELLS 32  /* most cells of a page, for messages up to a page */
 
-/* A message or a part of one: its flag (number of the line, and a hash of stamp and length), and its
- * payload, or the offset of its cell. Lines lie 128 bytes apart, because processors fetch cache lines
- * in pairs, and sharing a pair with the next line costs a third of the latency. */
+/* A message or a part of one: its flag (number of the line, and a hash of stamp and length), and
+ * its payload, or the offset of its cell. Lines lie 128 bytes apart, because processors fetch cache
+ * lines in pairs, and sharing a pair with the next line costs a third of the latency. */
 struct tt_shm_line {
 	alignas(TT_APART) union {
 		uint8_t payload[TT_SHM_INLINE];
@@ -41,7 +41,8 @@ struct tt_shm_line {
  * except done. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done;       /* lines released by the reader */
-	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for a free line or cell */
+	/* the writer waits for a free line or cell */
+	alignas(TT_APART) _Atomic uint32_t starved;
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
 };
 _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE &&
@@ -52,7 +53,8 @@ _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE &&
  * (shm_single_copy.c; written before the group is agreed). */
 struct tt_shm_bell {
 	alignas(TT_APART) _Atomic uint32_t word;
-	_Atomic uint32_t sleeping;                     /* cleared by the rank or by the rank that rings */
+	/* cleared by the rank or by the rank that rings */
+	_Atomic uint32_t sleeping;
 	int32_t pid;
 	uint64_t nonce[2], nonce_at;
 };
@@ -65,7 +67,8 @@ struct tt_shm_slot_line {
 struct tt_shm_slot_area {
 	alignas(TT_APART) struct tt_shm_slot_line slot[2][TT_SLOT_SMALL / TT_SLOT_LINE];
 	alignas(TT_APART) struct tt_shm_slot_line exposed;
-	alignas(TT_APART) _Atomic uint64_t completed;       /* last call whose reads this rank completed */
+	/* last call whose reads this rank completed */
+	alignas(TT_APART) _Atomic uint64_t completed;
 };
 _Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 
@@ -97,8 +100,8 @@ static inline uint32_t tt_shm_max_cells(size_t bytes)
 	return fit < 2 ? 2 : fit < TT_SHM_MAX_CELLS ? (uint32_t)fit : TT_SHM_MAX_CELLS;
 }
 
-/* Open the segment of this host's ranks. Collective and blocking, as open of transport.h. Returns 0,
- * also without peers | TT_SYSTEM | the codes of allgather */
+/* Open the segment of this host's ranks. Collective and blocking, as open of transport.h. Returns
+ * 0, also without peers | TT_SYSTEM | the codes of allgather */
 int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret_segment);
 void tt_shm_segment_close(struct tt_shm_segment *segment);
 
@@ -113,8 +116,8 @@ void *tt_shm_segment_page(const struct tt_shm_segment *segment, int local_rank, 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer,
 					int reader, int channel);
 
-/* Allocate the pages of [p, p + bytes); afterwards access cannot fail for lack of memory. Returns 0 |
- * an errno. A second claim of a page is harmless, but counted twice. */
+/* Allocate the pages of [p, p + bytes); afterwards access cannot fail for lack of memory. Returns
+ * 0 | an errno. A second claim of a page is harmless, but counted twice. */
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
 /* shm_single_copy.c: publish the identity of this rank's process to the group. */

@@ -8,13 +8,13 @@
  *   read      process_vm_readv (CMA): one copy by the kernel, which some containers, seccomp
  *             profiles and Yama settings forbid
  *   none      neither is possible
- * A peer that is a thread of this process is treated alike. Its ordinary memory is not read through a
- * pointer, because the peer may free it after a failure while others still read; a mapping of this
- * rank's own, and the kernel, survive that.
+ * A peer that is a thread of this process is treated alike. Its ordinary memory is not read through
+ * a pointer, because the peer may free it after a failure while others still read; a mapping of
+ * this rank's own, and the kernel, survive that.
  *
- * A pid is not trusted. A window must have the inode that its owner described. Each rank publishes a
- * nonce in the segment, and its address in the process: this rank reads that address with the pid and
- * compares.
+ * A pid is not trusted. A window must have the inode that its owner described. Each rank publishes
+ * a nonce in the segment, and its address in the process: this rank reads that address with the pid
+ * and compares.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -9,7 +9,8 @@
  *
  * All peers read the same lines, so a rank writes once for any number of peers, and no peer
  * acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of k-2
- * before it posted k-1. flag = number and a hash of stamp and length, stored last, as in shm_ring.c.
+ * before it posted k-1. flag = number and a hash of stamp and length, stored last, as in
+ * shm_ring.c.
  */
 #include <string.h>
 

@@ -36,7 +36,8 @@ struct tcp_ep {
 	int nbusy, nawaited;
 	struct tt_tcp_link **links;    /* [nranks * nchannels] */
 	struct tt_tcp_link **busy;     /* [nbusy] links with unfinished posts */
-	struct tt_tcp_link **awaited;  /* [nawaited] links whose next message was missing since arm */
+	/* [nawaited] links whose next message was missing since arm */
+	struct tt_tcp_link **awaited;
 	struct pollfd *watched;        /* [2 * nranks * nchannels + 1] arguments of ppoll in doze */
 	_Atomic size_t memory;
 };

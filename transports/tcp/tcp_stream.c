@@ -2,9 +2,9 @@
  * tcp_stream.c - messages on one socket, without a thread and without waiting
  *
  * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
- * the sender sends, TCP's flow control stalls it, and the receiver reads exactly one message: header
- * and payload in one system call, the payload directly into its destination, never a byte of the next
- * message.
+ * the sender sends, TCP's flow control stalls it, and the receiver reads exactly one message:
+ * header and payload in one system call, the payload directly into its destination, never a byte of
+ * the next message.
  */
 #include <errno.h>
 #include <string.h>
@@ -30,8 +30,8 @@ void tt_tcp_note_error(struct tt_tcp_link *l, int error)
 		l->net_error = error;
 }
 
-/* Make an iovec of a buffer without its first *skip bytes; *skip shrinks by the skipped bytes. Returns
- * the number of iovecs: 0, 1. */
+/* Make an iovec of a buffer without its first *skip bytes; *skip shrinks by the skipped bytes.
+ * Returns the number of iovecs: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
 	if (*skip >= bytes) {
@@ -72,8 +72,8 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	return n;
 }
 
-/* Send the oldest post as one copied piece if it is small and the only one; else as many posts as fit
- * into one sendmsg. Returns as sendmsg. */
+/* Send the oldest post as one copied piece if it is small and the only one; else as many posts as
+ * fit into one sendmsg. Returns as sendmsg. */
 static ssize_t send_some(struct tt_tcp_link *l)
 {
 	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
@@ -198,8 +198,8 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	return 1;
 }
 
-/* Drains the socket first: the close of a socket with unread bytes resets the connection, and the peer
- * would lose bytes in flight. */
+/* Drains the socket first: the close of a socket with unread bytes resets the connection, and the
+ * peer would lose bytes in flight. */
 void tt_tcp_close_stream(int fd)
 {
 	char sink[16384];

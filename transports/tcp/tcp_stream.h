@@ -25,13 +25,16 @@ struct tt_tcp_post {
 struct tt_tcp_link {
 	struct tt_link base;
 	int fd;                        /* -1: the peer has not connected yet */
-	int net_error;                      /* errno of the network (not the peer) that ended the connection, or 0 */
+	/* errno of the network (not the peer) that ended the connection, or 0 */
+	int net_error;
 	bool busy;                     /* the socket has not accepted all posts */
 	/* next message was missing at a receive since arm */
 	bool awaited;
 
-	struct tt_tcp_post queue[TT_TCP_QUEUE];        /* posts completed..posted-1, modulo TT_TCP_QUEUE */
-	size_t sent;                   /* bytes of the oldest post that the socket accepted, header included */
+	/* posts completed..posted-1, modulo TT_TCP_QUEUE */
+	struct tt_tcp_post queue[TT_TCP_QUEUE];
+	/* bytes of the oldest post that the socket accepted, header included */
+	size_t sent;
 
 	/* message being received: its header, and directly behind it a small payload */
 	struct tt_tcp_head head;
@@ -43,7 +46,8 @@ struct tt_tcp_link {
 /* Queue a message; the caller has checked that the queue has room. */
 void tt_tcp_enqueue(struct tt_tcp_link *l, const void *buf, size_t bytes, uint32_t stamp);
 
-/* Send as much of the queue as the socket accepts. Returns > 0 some progress | 0 none | TT_REMOTE. */
+/* Send as much of the queue as the socket accepts. Returns > 0 some progress | 0 none |
+ * TT_REMOTE. */
 int tt_tcp_flush(struct tt_tcp_link *l);
 
 /* Continue to receive the next message, never beyond its end. Returns 1 into has the payload | 0

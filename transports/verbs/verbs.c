@@ -201,8 +201,8 @@ static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* The channels of a rank pair take its rail pairs round robin, from the first port of the lower rank
- * on. */
+/* The channels of a rank pair take its rail pairs round robin, from the first port of the lower
+ * rank on. */
 static void choose_path(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;

@@ -10,10 +10,10 @@
  *
  * A link is one RC queue pair. One RDMA write with immediate data carries a message from a send
  * ring here into the peer's receive ring, which has the same layout: a header of 16 bytes, then the
- * payload, which begins on a cache line on both sides. The immediate says where the message lies and
- * how many messages of the other direction were released (credits); there is no other flow control.
- * Behind the receive ring lies the RTR table: there the peer writes where it wants large messages
- * (verbs_zcopy.c).
+ * payload, which begins on a cache line on both sides. The immediate says where the message lies
+ * and how many messages of the other direction were released (credits); there is no other flow
+ * control. Behind the receive ring lies the RTR table: there the peer writes where it wants large
+ * messages (verbs_zcopy.c).
  *
  *   | send ring | receive ring | RTR table |     of one link; the peer writes the last two
  */
@@ -38,8 +38,8 @@
 /* depth of a receive queue: a peer that respects its credits always finds a receive */
 #define TT_VERBS_RECVS (TT_VERBS_MESSAGES + 32)
 #define TT_VERBS_REPOST 8
-/* most unpolled completions of a link: one for each receive, and one for each zero-copy post, all of
- * which are signalled */
+/* most unpolled completions of a link: one for each receive, and one for each zero-copy post, all
+ * of which are signalled */
 #define TT_VERBS_LINK_CQES (TT_VERBS_RECVS + TT_VERBS_MESSAGES + 16)
 #define TT_VERBS_INLINE_ASK 256   /* requested inline data of a work request, bytes */
 #define TT_VERBS_RING_MIN (16u << 10)
@@ -78,7 +78,8 @@ struct tt_verbs_port_record {
 /* One rank's record, exchanged in open. */
 struct tt_verbs_record {
 	uint8_t usable, software, nrails;
-	uint8_t first;                 /* rail of channel 0 where this rank is the lower (verbs_locality.c) */
+	/* rail of channel 0 where this rank is the lower (verbs_locality.c) */
+	uint8_t first;
 	struct tt_verbs_port_record rail[TT_VERBS_RAILS];
 };
 
@@ -139,7 +140,8 @@ struct tt_verbs_region;
 struct tt_verbs_rcache {
 	struct tt_registered_watcher watch;
 	struct tt_verbs_ep *ep;        /* NULL: not open */
-	pthread_mutex_t lock;          /* guards the rest: a thread that frees memory drops its entries */
+	/* guards the rest: a thread that frees memory drops its entries */
+	pthread_mutex_t lock;
 	struct tt_interval *ranges;
 	struct tt_verbs_region *newest, *oldest;
 	int count, most;
@@ -159,7 +161,8 @@ struct tt_verbs_link {
 	int fd;                        /* socket to the peer, open until ready */
 	size_t hello_bytes;                /* bytes of the peer's hello received so far */
 	struct tt_verbs_hello hello;
-	struct tt_verbs_gid_record mine, theirs;        /* GIDs of this port pair; all zero without GRH */
+	/* GIDs of this port pair; all zero without GRH */
+	struct tt_verbs_gid_record mine, theirs;
 	bool global;                   /* messages carry a GRH */
 	uint32_t max_inline, psn;
 
@@ -189,7 +192,8 @@ struct tt_verbs_link {
 	} posts[TT_VERBS_MESSAGES];
 
 	/* receiving */
-	uint32_t lines[TT_VERBS_MESSAGES];        /* low bits of the immediates, by message number */
+	/* low bits of the immediates, by message number */
+	uint32_t lines[TT_VERBS_MESSAGES];
 	struct tt_verbs_preposted {               /* preposted receives, by message number */
 		struct tt_verbs_region *region;
 		uint8_t *dst;
@@ -201,7 +205,8 @@ struct tt_verbs_link {
 	uint32_t to_post;              /* receives consumed, not reposted */
 	struct tt_verbs_rtr pending[TT_VERBS_RTR_PENDING];     /* queued RTRs */
 	uint32_t npending;
-	bool credits_due;                    /* credit update due: a quarter of the ring was released */
+	/* credit update due: a quarter of the ring was released */
+	bool credits_due;
 	bool peer_closed;                     /* goodbye received, or the link was abandoned */
 	bool failed;                     /* a completion or a post failed */
 };
@@ -214,8 +219,8 @@ struct tt_verbs_ep {
 	int ncredits_due, nrtr_links;  /* links with a credit update due; with queued RTRs */
 	struct tt_verbs_record *records;      /* [nranks] */
 	int *host;                     /* [nranks] host number, from 0 on */
-	/* by host: a bit for each rail pair of the leaders that passed the probe in both directions;
-	 * own host: all bits, not probed; NULL: during the probe itself */
+	/* by host: a bit for each rail pair of the leaders that passed the probe in both
+	 * directions; own host: all bits, not probed; NULL: during the probe itself */
 	uint8_t *reached;
 	struct tt_verbs_link **links;     /* [nranks * nchannels] */
 	struct tt_verbs_link **list;      /* [nlist] the same links without NULLs */
@@ -228,7 +233,8 @@ struct tt_verbs_ep {
 	_Atomic uint64_t registrations;
 	uint64_t signalled, posted, doorbells;     /* doorbells: calls of post_send */
 	uint64_t dmabufs;              /* registrations of device memory */
-	uint64_t zcopy_sent, zcopy_received;         /* messages sent from, received in callers' memory */
+	/* messages sent from, received in callers' memory */
+	uint64_t zcopy_sent, zcopy_received;
 	struct tt_verbs_rcache cache;
 };
 
@@ -245,8 +251,8 @@ uint64_t tt_verbs_speed(uint8_t width, uint8_t speed);    /* a port's, from its 
 /* Fill the port's GIDs; fixed: the index of the only GID, < 0: any. Returns 0 | TT_SYSTEM */
 int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int fixed);
 /* Choose the pair of GIDs for two ports: same type, same family, same subnet if possible; both all
- * zero where LIDs suffice. Returns how well they fit, 0: no pair fits. a is the lower rank's port on
- * both sides, so that both sides agree. */
+ * zero where LIDs suffice. Returns how well they fit, 0: no pair fits. a is the lower rank's port
+ * on both sides, so that both sides agree. */
 int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b,
 		      struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b);
 /* Pair the rails of two ranks, the best fit first. Returns the number of pairs, the same on both
@@ -263,7 +269,7 @@ int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
 #define TT_VERBS_GID_TEXT 64
 const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT]);
 
-/* verbs_probe.c ---------------------------------------------------------------------------------- */
+/* verbs_probe.c ------------------------------------------------------------------------------- */
 
 /* Check the records of all ranks for valid sizes. Returns 0 | TT_REMOTE */
 int tt_verbs_check_records(const struct tt_verbs_ep *ep);
@@ -275,7 +281,7 @@ int tt_verbs_probe(struct tt_verbs_ep *ep);
 int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *records,
 		   struct tt_verbs_ep **ret_ep);
 
-/* verbs_locality.c --------------------------------------------------------------------------------- */
+/* verbs_locality.c ---------------------------------------------------------------------------- */
 
 /* The opened rail that serves channel 0 of this rank. */
 int tt_verbs_first_rail(const struct tt_verbs_ep *ep);
@@ -289,8 +295,9 @@ int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
 /* Make the rings of a link, their registration and a queue pair. Returns 0 | TT_SYSTEM */
 int tt_verbs_queue_make(struct tt_verbs_link *l);
 void tt_verbs_queue_free(struct tt_verbs_link *l);
-/* Send the hello: 0 | < 0. Receive the peer's and connect: 1 the link is ready | 0 not yet | < 0. */
+/* Send the hello. Returns 0 | < 0. */
 int tt_verbs_send_hello(struct tt_verbs_link *l);
+/* Receive the peer's hello and connect. Returns 1 the link is ready | 0 not yet | < 0. */
 int tt_verbs_finish_connect(struct tt_verbs_link *l);
 /* Register host memory. Returns 0 | TT_SYSTEM with the remedy. */
 int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes,

@@ -86,8 +86,8 @@ static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, in
 	return rc;
 }
 
-/* InfiniBand: the first partition in which the port is a full member, or else the first in which the
- * port is a limited member; neither need be index 0. RoCE has only one partition. */
+/* InfiniBand: the first partition in which the port is a full member, or else the first in which
+ * the port is a limited member; neither need be index 0. RoCE has only one partition. */
 static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n)
 {
 	struct tt_verbs_port_record *record = &rail->record;

@@ -2,10 +2,10 @@
  * verbs_errors.c - errors of HCAs, as sentences that an operator can act on
  *
  * Called by the other files of the transport. The first failure of an endpoint stays: every later
- * call returns its sentence. A failed completion (TT_REMOTE) is a symptom, and gives way to a report
- * of this host's own HCA (TT_SYSTEM), whichever comes first. Flushed work requests are a consequence
- * and never the named cause while a better cause is known. A port that is down is not a failure yet:
- * HCAs retransmit, the port may come back, and a port without links causes nothing.
+ * call returns its sentence. A failed completion (TT_REMOTE) is a symptom, and gives way to a
+ * report of this host's own HCA (TT_SYSTEM), whichever comes first. Flushed work requests are a
+ * consequence and never the named cause while a better cause is known. A port that is down is not a
+ * failure yet: HCAs retransmit, the port may come back, and a port without links causes nothing.
  */
 #include <errno.h>
 #include <poll.h>

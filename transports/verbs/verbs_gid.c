@@ -4,8 +4,8 @@
  * Called by verbs_device.c for a port's GIDs, by verbs.c and verbs_probe.c for pairs of ranks.
  * TUTTI_IB_GID_INDEX fixes the GID. Otherwise a port offers the best GIDs of its table: those of an
  * interface in this network namespace first, RoCE v2 before v1, IPv4 before IPv6, link-local last.
- * The GIDs of a pair and the port pairs of two ranks follow from the records of both sides alone, so
- * both sides agree. Ports of one subnet form a pair, whatever their numbers on their hosts.
+ * The GIDs of a pair and the port pairs of two ranks follow from the records of both sides alone,
+ * so both sides agree. Ports of one subnet form a pair, whatever their numbers on their hosts.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +39,8 @@ const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT
 	return text;
 }
 
-/* Prefix length of the network of this GID's address; 0: no interface of this host has the address. */
+/* Prefix length of the network of this GID's address; 0: no interface of this host has the
+ * address. */
 static uint8_t prefix_of(const uint8_t *gid)
 {
 	struct ifaddrs *all, *i;
@@ -145,7 +146,8 @@ static int fit_infiniband(const struct tt_verbs_gid_record *a, const struct tt_v
 	return !memcmp(a->gid, b->gid, 8);
 }
 
-/* How well two GIDs fit, higher is better; 0: not at all. Addresses of another namespace come last. */
+/* How well two GIDs fit, higher is better; 0: not at all. Addresses of another namespace come
+ * last. */
 static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	unsigned bits =

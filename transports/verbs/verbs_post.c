@@ -2,10 +2,10 @@
  * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates and RTRs
  *
  * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow, because work requests are
- * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring, and
- * those that read callers' memory. RTRs are queued until the next message of their link carries them
- * along, or until this rank polls for a message. RTRs of neighboring messages share one work request;
- * all RTRs and the message are one call of post_send.
+ * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring,
+ * and those that read callers' memory. RTRs are queued until the next message of their link carries
+ * them along, or until this rank polls for a message. RTRs of neighboring messages share one work
+ * request; all RTRs and the message are one call of post_send.
  */
 #include <arpa/inet.h>
 
@@ -44,8 +44,8 @@ static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const cha
 
 /* ---- RTRs ------------------------------------------------------------------------------------ */
 
-/* Turn the queued RTRs into work requests, each of which fits the inline data. Returns the number of
- * work requests. */
+/* Turn the queued RTRs into work requests, each of which fits the inline data. Returns the number
+ * of work requests. */
 static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
 {
 	int n = 0;

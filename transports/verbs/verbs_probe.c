@@ -2,12 +2,13 @@
  * verbs_probe.c - which hosts reach each other over their HCAs: one message each way, when a
  * communicator is made
  *
- * Called by verbs.c in open, by all ranks. HCAs whose records fit may be unreachable: another subnet,
- * a VLAN, a firewall, GIDs without a route. So for each two hosts whose records fit, the lowest rank
- * of each (the leader) makes a queue pair for each rail pair, sends a message and waits for the
- * peer's. An allgather exchanges the results; two ports reach each other when both received. The
- * probe has an endpoint of its own, which confines its failures. A process caches the verdicts for
- * its other communicators; a pair is probed again unless both sides have the same verdict.
+ * Called by verbs.c in open, by all ranks. HCAs whose records fit may be unreachable: another
+ * subnet, a VLAN, a firewall, GIDs without a route. So for each two hosts whose records fit, the
+ * lowest rank of each (the leader) makes a queue pair for each rail pair, sends a message and waits
+ * for the peer's. An allgather exchanges the results; two ports reach each other when both
+ * received. The probe has an endpoint of its own, which confines its failures. A process caches the
+ * verdicts for its other communicators; a pair is probed again unless both sides have the same
+ * verdict.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -210,7 +211,8 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_pro
 	}
 }
 
-/* Make a probe for each rail pair to each of the peers (< 0: none). Returns the number of probes. */
+/* Make a probe for each rail pair to each of the peers (< 0: none). Returns the number of
+ * probes. */
 static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *peers, int hosts,
 		 struct pair_probe *probes)
 {

@@ -1,9 +1,9 @@
 /*
  * verbs_qp.c - a queue pair and its memory: created, then connected to the peer's
  *
- * Called by verbs.c. Both sides write a hello to the socket from the control plane, read the peer's,
- * move their queue pair to RTS, and send one more byte: a write to a peer that is not in RTR yet
- * would be retransmitted only after a time-out. Then the socket is closed.
+ * Called by verbs.c. Both sides write a hello to the socket from the control plane, read the
+ * peer's, move their queue pair to RTS, and send one more byte: a write to a peer that is not in
+ * RTR yet would be retransmitted only after a time-out. Then the socket is closed.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * mapped again unnoticed, and pinning it for one call costs as much as copying it. The thread that
  * ends a range drops its entry before the memory may change, so no entry can be stale.
  *
- * The cache of an endpoint is a set of ranges (mem/intervals.h) and an LRU list. An entry counts the
- * messages that use it. The least recently used idle entries are dropped when the cache exceeds
+ * The cache of an endpoint is a set of ranges (mem/intervals.h) and an LRU list. An entry counts
+ * the messages that use it. The least recently used idle entries are dropped when the cache exceeds
  * TUTTI_IB_REGISTRATIONS entries or TUTTI_IB_REGISTERED_MB. A range that an HCA refused stays as an
  * entry without keys, so it is refused once. Locks: the lock of mem/registered.h, then the cache's;
  * a hit takes only the latter.
@@ -113,7 +113,8 @@ void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Make room for an entry of bytes. False: the other entries are in use, or bytes exceed the limit. */
+/* Make room for an entry of bytes. False: the other entries are in use, or bytes exceed the
+ * limit. */
 static bool make_room(struct tt_verbs_ep *ep, size_t bytes)
 {
 	struct tt_verbs_rcache *c = &ep->cache;

@@ -7,8 +7,8 @@
  *
  * A control message is an immediate without a message. A rank sends one when no message has carried
  * the credits for a quarter of the ring by the time the rank has to wait, or for half of the ring.
- * So a sender that was refused always learns of space: either half of its ring has been credited, or
- * the receiver still has messages to take, and takes them or waits for more.
+ * So a sender that was refused always learns of space: either half of its ring has been credited,
+ * or the receiver still has messages to take, and takes them or waits for more.
  *
  * A message is read only after its completion, because adaptive routing may write its bytes in any
  * order.
@@ -47,8 +47,8 @@ static void freed_to(struct tt_verbs_link *l, uint32_t count)
 	l->freed_tail = l->ends[(l->freed - 1) % TT_VERBS_MESSAGES];
 }
 
-/* The HCA has sent the messages of the first `works` work requests. Older messages than the queue is
- * long need no exact position. */
+/* The HCA has sent the messages of the first `works` work requests. Older messages than the queue
+ * is long need no exact position. */
 static void done_to(struct tt_verbs_link *l, uint64_t works)
 {
 	uint32_t sent;

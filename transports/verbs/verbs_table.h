@@ -1,8 +1,8 @@
 /*
  * verbs_table.h - libibverbs, loaded at first use; one list of its functions that Tutti calls
  *
- * verbs_table.c fills the table; the files verbs*.c call through it. Another library of that name in
- * LD_LIBRARY_PATH, such as the fake of tests/fakes/verbs, replaces every call.
+ * verbs_table.c fills the table; the files verbs*.c call through it. Another library of that name
+ * in LD_LIBRARY_PATH, such as the fake of tests/fakes/verbs, replaces every call.
  */
 #ifndef TT_VERBS_TABLE_H
 #define TT_VERBS_TABLE_H

@@ -193,7 +193,8 @@ void tt_verbs_abandon(struct tt_endpoint *base)
 	for (uint32_t i = 0; i < ep->nlist; i++) {
 		if (!uses_caller_memory(ep->list[i]))
 			continue;
-		if (!ep->failed) {             /* keeps the thread's last error, which names the cause */
+		/* keeps the thread's last error, which names the cause */
+		if (!ep->failed) {
 			snprintf(ep->text, sizeof(ep->text),
 				 "rank %d: verbs: a call before this one failed",
 				 base->world->rank);
