@@ -214,7 +214,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 			EXPECT(take(&s, BYTES, &data) == TT_REMOTE && !data);
 			EXPECT(says(which == 0 || which == 1 ? "outside of the ring"
 				    : which == 2	     ? "zero-copy message"
-							     : "no message"));
+							     : "not a message"));
 		}
 	}
 	return close_side(&s, world);
