@@ -157,7 +157,8 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 	for (int i = 0; i < c->npaths; i++) {
 		struct tt_endpoint *ep = c->path[i].via[peer];
 
-		if (ep->t->lost && ep->t->lost(ep, peer, text, bytes))
+		if (ep->t->fault_ops && ep->t->fault_ops->lost &&
+		    ep->t->fault_ops->lost(ep, peer, text, bytes))
 			return true;
 	}
 	return false;

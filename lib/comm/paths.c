@@ -208,7 +208,7 @@ static void note_transports(tuttiComm_t c, struct tt_path *path)
 	for (int peer = 0; peer < c->nranks; peer++) {
 		const struct tt_transport *t = path->via[peer]->t;
 
-		path->preposts |= t->expect != NULL;
+		path->preposts |= t->zcopy_ops != NULL;
 		if (!peer || t->spins < path->spins)
 			path->spins = t->spins;
 	}
@@ -227,7 +227,7 @@ static void summarize_paths(tuttiComm_t c)
 	c->spins = path[0].spins;
 	c->slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->slots && peer < c->nranks; peer++)
-		if (!c->slots->t->cast || (peer != c->rank && path[0].via[peer] != c->slots))
+		if (!c->slots->slot_ops || (peer != c->rank && path[0].via[peer] != c->slots))
 			c->slots = NULL;
 }
 

@@ -61,7 +61,7 @@ static struct tt_endpoint *way_of(const struct tt_request *r)
 		if (peer == r->comm->rank || (r->collective == TT_SENDRECV && peer != r->root))
 			continue;
 		via = road_of(r)->via[peer];
-		if (!via || !via->t->device || (ep && via != ep))
+		if (!via || !via->t->zcopy_ops || (ep && via != ep))
 			return NULL;
 		ep = via;
 	}
@@ -77,7 +77,7 @@ static bool lasts(bool device, const void *p, size_t bytes)
 /* Do the cards take it, likewise? */
 static bool takes(struct tt_endpoint *ep, bool device, const void *p, size_t bytes, uint64_t id)
 {
-	return !device || (id && ep->t->device(ep, p, bytes, id));
+	return !device || (id && ep->t->zcopy_ops->takes_device(ep, p, bytes, id));
 }
 
 void tt_gdr_choose(struct tt_gpu_call *call)

@@ -78,8 +78,8 @@ static void abandon(const struct tt_op *set)
 {
 	for (; set; set = set->next)
 		for (int i = 0; i < set->comm->nep; i++)
-			if (set->comm->ep[i]->t->abandon)
-				set->comm->ep[i]->t->abandon(set->comm->ep[i]);
+			if (set->comm->ep[i]->t->zcopy_ops)
+				set->comm->ep[i]->t->zcopy_ops->abandon(set->comm->ep[i]);
 }
 
 int tt_run(struct tt_op *set)

@@ -150,7 +150,7 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
-	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->lent > 0);
+	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->zcopy_sent > 0);
 	registrations = card_of(*comm)->registrations;
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(card_of(*comm)->registrations == registrations && d->staged_bytes == 0);

@@ -51,10 +51,11 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
  * messages are lost. */
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
+	static const struct tt_fault_ops faults = { .local = card_fault };
 	struct tt_endpoint *ep = comm->path[0].via[1];
 
 	broken = *ep->t;
-	broken.fault = card_fault;
+	broken.fault_ops = &faults;
 	if (loses) {
 		broken.peek = lost_peek;
 		broken.recv = lost_recv;
