@@ -102,9 +102,9 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 
 	if (!ptr || !context)
 		return nccl_result(nccl_code(tuttiMemAlloc(ptr, size)));
-	mode = tt_gpu_enter(context);          /* pools grow while graphs are captured */
+	mode = tt_cuda_enter(context);          /* pools grow while graphs are captured */
 	rc = cu->mem_alloc(&device, size ? size : 1);
-	tt_gpu_leave(context, mode);
+	tt_cuda_leave(context, mode);
 	if (rc)
 		return nccl_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
 	*ptr = (void *)(uintptr_t)device;
@@ -121,8 +121,8 @@ NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
 	if (rc || m.kind < TT_MEM_DEVICE)
 		return nccl_result(rc ? rc : nccl_code(tuttiMemFree(ptr)));
 	context = nccl_context_of_caller();
-	mode = tt_gpu_enter(context);
+	mode = tt_cuda_enter(context);
 	rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
-	tt_gpu_leave(context, mode);
+	tt_cuda_leave(context, mode);
 	return nccl_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
 }

@@ -116,7 +116,7 @@ struct tuttiComm {
 	int quorum_tag;                        /* of its last quorum call */
 	uint64_t shrinks;                      /* begun */
 	struct tt_am *mail;                  /* goes on when calls cannot (am/am.h) */
-	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
+	struct tt_gpu *gpu;                 /* state of the accelerator (comm/accelerator.h), NULL: none */
 
 	/* how each pair is reached */
 	struct tt_world world, nic_world;     /* nic_world: what verbs is lent */
