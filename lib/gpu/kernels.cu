@@ -78,12 +78,10 @@ DEV float float_of(uint32_t x) { return __uint_as_float(x); }
 DEV uint64_t bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
 DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
 
-#else
+#else                                  /* the includer declares fake_block and fake_blocks */
 
 #include <string.h>
 #include <time.h>
-
-#include "tests/fakes/cuda/fake_cuda.h"
 
 #define DEV static inline __attribute__((always_inline, unused))
 #define KERNEL(name) static void name(const void *params)
