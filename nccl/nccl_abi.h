@@ -2,10 +2,10 @@
  * nccl_abi.h - the binary interface of libnccl.so.2 as of 2.28.9: names, numbers and layouts that a
  * program compiled with that nccl.h uses
  *
- * The numbers and layouts were found by examining the arguments of compiled programs; the assertions
- * of nccl_facts.h check them. A program may be compiled with this header instead of the vendor's: the
- * header needs no CUDA header, and a stream is a pointer. tutti-nccl(7) describes each call, and the
- * calls that are not built.
+ * The numbers and layouts were found by examining the arguments of compiled programs; the
+ * assertions of nccl_facts.h check them. A program may be compiled with this header instead of the
+ * vendor's: the header needs no CUDA header, and a stream is a pointer. tutti-nccl(7) describes
+ * each call, and the calls that are not built.
  */
 #ifndef TT_NCCL_ABI_H
 #define TT_NCCL_ABI_H
@@ -78,8 +78,9 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_DEFAULT 0
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
-/* New versions only append members. `size` and `version` are those of the header that the caller was
- * compiled with; bytes behind the last member of that version may be padding with any content. */
+/* New versions only append members. `size` and `version` are those of the header that the caller
+ * was compiled with; bytes behind the last member of that version may be padding with any
+ * content. */
 typedef struct {
 	size_t size;
 	unsigned magic, version;

@@ -118,8 +118,8 @@ NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff,
 		 : result;
 }
 
-/* Kernels cannot run alltoall in place, messages can: all sends are copied out before the first receive
- * is copied in. */
+/* Kernels cannot run alltoall in place, messages can: all sends are copied out before the first
+ * receive is copied in. */
 static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t,
 				       tuttiStream_t stream)
 {

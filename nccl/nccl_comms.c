@@ -124,8 +124,8 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 	return nccl_result(job ? nccl_jobs_run(job) : TT_SYSTEM);
 }
 
-/* Waits for a join that is still in progress, so that the other ranks do not lose a rank in the middle
- * of it. */
+/* Waits for a join that is still in progress, so that the other ranks do not lose a rank in the
+ * middle of it. */
 NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 {
 	tuttiComm_t tutti = NULL;

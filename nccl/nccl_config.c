@@ -2,8 +2,8 @@
  * nccl_config.c - read an ncclConfig_t of any version since 2.14
  *
  * Called by nccl_init.c. A field is read only if the caller's header had it, since the padding of a
- * shorter config has any content. Fields that control NCCL's kernels and channels are checked and have
- * no effect.
+ * shorter config has any content. Fields that control NCCL's kernels and channels are checked and
+ * have no effect.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
  * nccl_device.c - CUDA contexts of ranks, memory of their devices, the meaning of a NULL stream
  *
- * Called by nccl_init.c for each join, by nccl_jobs.c in the thread of a job, by nccl_collectives.c and
- * by users (ncclMemAlloc, ncclMemFree); calls the driver's table. A process that has not loaded CUDA has
- * no context.
+ * Called by nccl_init.c for each join, by nccl_jobs.c in the thread of a job, by nccl_collectives.c
+ * and by users (ncclMemAlloc, ncclMemFree); calls the driver's table. A process that has not loaded
+ * CUDA has no context.
  */
 #include "nccl/nccl_layer.h"
 
@@ -46,8 +46,8 @@ void nccl_context_enter(void *context)
 		tt_cuda_here()->ctx_set(context);
 }
 
-/* The driver answers only threads with a context, and the caller's thread may have none. *ret_mem: host
- * memory where the driver does not know ptr */
+/* The driver answers only threads with a context, and the caller's thread may have none. *ret_mem:
+ * host memory where the driver does not know ptr */
 static int classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret_mem)
 {
 	void *context;
@@ -76,9 +76,9 @@ bool nccl_on_device(const void *ptr)
 	return !classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
 }
 
-/* With tutti.h a call with a NULL stream waits. Programs of NCCL mean CUDA's default stream, unless all
- * buffers are host memory. A call of no elements, without buffers, takes the stream that the other
- * calls of its group most likely take: on a rank with a device, the default stream. */
+/* With tutti.h a call with a NULL stream waits. Programs of NCCL mean CUDA's default stream, unless
+ * all buffers are host memory. A call of no elements, without buffers, takes the stream that the
+ * other calls of its group most likely take: on a rank with a device, the default stream. */
 tuttiStream_t nccl_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();
@@ -101,7 +101,7 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 
 	if (!ptr || !context)
 		return nccl_result(nccl_code(tuttiMemAlloc(ptr, size)));
-	mode = tt_cuda_enter(context);          /* memory pools also grow while graphs are captured */
+	mode = tt_cuda_enter(context);          /* memory pools grow during captures too */
 	rc = cu->mem_alloc(&device, size ? size : 1);
 	tt_cuda_leave(context, mode);
 	if (rc)

@@ -2,8 +2,8 @@
  * nccl_environment.c - translate NCCL_ variables
  *
  * Called by nccl_init.c and nccl_config.c; base/env.c calls fallback for the value of a TUTTI_
- * variable that is not set. NCCL_ variables without a counterpart are named once, in one line of the
- * log's level info, and have no effect. The environment itself is not changed.
+ * variable that is not set. NCCL_ variables without a counterpart are named once, in one line of
+ * the log's level info, and have no effect. The environment itself is not changed.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 
 #include "nccl/nccl_layer.h"
 
-/* The time-out if TUTTI_TIMEOUT_MS is not set: training programs wait for each other for minutes (data,
- * checkpoints, compilers) and have their own watchdogs; NCCL never times out. */
+/* The time-out if TUTTI_TIMEOUT_MS is not set: training programs wait for each other for minutes
+ * (data, checkpoints, compilers) and have their own watchdogs; NCCL never times out. */
 #define TIMEOUT_MS 1800000
 
 static struct nccl_environment values;
@@ -137,7 +137,8 @@ static bool has_meaning(const char *name, size_t length)
 	return found;
 }
 
-/* Names all ignored variables in one line, since there may be dozens of them on each of many ranks. */
+/* Names all ignored variables in one line, since there may be dozens of them on each of many
+ * ranks. */
 static void log_ignored(void)
 {
 	char names[1000] = "";

@@ -1,9 +1,9 @@
 /*
  * nccl_errors.c - result codes and error texts
  *
- * Called by users and by every file of nccl/. NCCL's users call ncclGetLastError in another thread than
- * the one that failed (a watchdog does), so the last error text of the process is stored, besides the
- * last text of each thread.
+ * Called by users and by every file of nccl/. NCCL's users call ncclGetLastError in another thread
+ * than the one that failed (a watchdog does), so the last error text of the process is stored,
+ * besides the last text of each thread.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static void keep(const char *text)
 	pthread_mutex_unlock(&lock);
 }
 
-/* NCCL 2.28 has no code for a time-out. The code for a failed rank fits best, since its users can act on
- * missing ranks. */
+/* NCCL 2.28 has no code for a time-out. The code for a failed rank fits best, since its users can
+ * act on missing ranks. */
 ncclResult_t nccl_result(int code)
 {
 	if (code >= 0)

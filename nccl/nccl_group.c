@@ -1,9 +1,9 @@
 /*
- * nccl_group.c - ncclGroupStart and ncclGroupEnd: the calls of a thread in between run together at the
- * end
+ * nccl_group.c - ncclGroupStart and ncclGroupEnd: the calls of a thread in between run together at
+ * the end
  *
- * Called by users and by nccl_init.c; calls nccl_jobs.c and tutti.h. tutti.h's own group collects the
- * collectives. Joins and splits are collected here, because those of a nonblocking communicator
+ * Called by users and by nccl_init.c; calls nccl_jobs.c and tutti.h. tutti.h's own group collects
+ * the collectives. Joins and splits are collected here, because those of a nonblocking communicator
  * continue after the end of the group.
  */
 #include <stdio.h>
@@ -77,7 +77,8 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 	return nccl_result(rc ? rc : joined);
 }
 
-/* NCCL estimates the time of the group; Tutti does not. The group is closed, and none of its calls runs. */
+/* NCCL estimates the time of the group; Tutti does not. The group is closed, and none of its calls
+ * runs. */
 NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 {
 	struct nccl_group g = group;

@@ -1,8 +1,8 @@
 /*
  * nccl_init.c - make communicators: from an id, all ranks in one process, by split, by shrink
  *
- * Called by users. Each call becomes a job (nccl_jobs.c) that calls the function of tutti.h with the same
- * name; the handle exists at once.
+ * Called by users. Each call becomes a job (nccl_jobs.c) that calls the function of tutti.h with
+ * the same name; the handle exists at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -126,8 +126,8 @@ NCCL_CALL(ncclResult_t, ncclCommInitRank, ncclComm_t *comm, int nranks, ncclUniq
 	return join(comm, nranks, &commId, rank, NULL);
 }
 
-/* Several ids distribute NCCL's bootstrap over several roots. Tutti's bootstrap is a tree anyway, so the
- * first id is enough. */
+/* Several ids distribute NCCL's bootstrap over several roots. Tutti's bootstrap is a tree anyway,
+ * so the first id is enough. */
 NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, int rank, int nids,
 	  ncclUniqueId *ids, ncclConfig_t *config)
 {
@@ -171,8 +171,8 @@ NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int 
 	return nccl_result(rc);
 }
 
-/* Makes the job of a split or shrink of comm, and the handle of the new communicator in *newcomm (NULL
- * for a rank that is no member). 0 | TT_ARG | TT_SYSTEM */
+/* Makes the job of a split or shrink of comm, and the handle of the new communicator in *newcomm
+ * (NULL for a rank that is no member). 0 | TT_ARG | TT_SYSTEM */
 static int derive(ncclComm_t comm, const char *call, int (*run)(struct nccl_job *), bool member,
 		  ncclComm_t *newcomm, const ncclConfig_t *config, struct nccl_job **ret_job)
 {
@@ -219,8 +219,8 @@ NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, nccl
 	return nccl_group_job(job);
 }
 
-/* The list of excluded ranks is required: finding the missing ranks, as tuttiCommShrink can, would take
- * half of the long time-out of nccl_environment.c. */
+/* The list of excluded ranks is required: finding the missing ranks, as tuttiCommShrink can, would
+ * take half of the long time-out of nccl_environment.c. */
 NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexcluded,
 	  ncclComm_t *newcomm, ncclConfig_t *config, int flags)
 {

@@ -2,9 +2,10 @@
  * nccl_jobs.c - joins, splits, shrinks and finalizing, each in a thread of its own
  *
  * Called by nccl_init.c and nccl_comms.c, also through nccl_group.c. Threads are needed for three
- * reasons. The ranks that one thread joins in a group need each other, so their joins must run at the
- * same time. A call on a nonblocking communicator returns before the job ends. ncclCommAbort in another
- * thread ends the wait for a job, while the join itself ends later, at its deadline at the latest.
+ * reasons. The ranks that one thread joins in a group need each other, so their joins must run at
+ * the same time. A call on a nonblocking communicator returns before the job ends. ncclCommAbort in
+ * another thread ends the wait for a job, while the join itself ends later, at its deadline at the
+ * latest.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -95,7 +96,8 @@ static void await_ticket(struct nccl_job *job)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The last job of a communicator sets its state. A failed job does not change the parent's state. */
+/* The last job of a communicator sets its state. A failed job does not change the parent's
+ * state. */
 static void end(struct nccl_job *job, ncclComm_t c)
 {
 	int result = c == job->comm && job->result ? (int)nccl_result(job->result) : ncclSuccess;

@@ -18,9 +18,9 @@
 	EXPORTED type name(__VA_ARGS__) __attribute__((weak, alias("p" #name)));	\
 	EXPORTED type p##name(__VA_ARGS__)
 
-/* The object behind a user's ncclComm_t. The object exists from the call that asks for a communicator
- * on, while the communicator may still be joining. The memory is of tt_handle_new, so a call with a
- * freed handle reads zeros. */
+/* The object behind a user's ncclComm_t. The object exists from the call that asks for a
+ * communicator on, while the communicator may still be joining. The memory is of tt_handle_new, so
+ * a call with a freed handle reads zeros. */
 #define NC_MAGIC 0x6e63636cu
 struct ncclComm {
 	atomic_uint magic;                 /* NC_MAGIC, 0: destroyed or aborted */
@@ -31,7 +31,7 @@ struct ncclComm {
 
 	/* under the lock of nccl_jobs.c */
 	int jobs, users;                   /* users: the handle, and each job */
-	uint64_t begun, ended;             /* splits and shrinks of the communicator, which run one by one */
+	uint64_t begun, ended;             /* splits and shrinks, which run one by one */
 	bool aborted;
 	char text[1024];                   /* error text of state */
 };
@@ -67,11 +67,12 @@ struct nccl_environment {
 };
 const struct nccl_environment *nccl_environment(void);
 
-/* nccl_jobs.c: joins, splits, shrinks and finalizing, each in its own thread, also after the call returns */
+/* nccl_jobs.c: joins, splits, shrinks and finalizing, each in a thread of its own */
 struct nccl_job {
 	struct nccl_job *next;
 	int (*run)(struct nccl_job *job);  /* in the job's thread. 0 | code of tt_fail */
-	/* either may be NULL. comm is in progress while the job runs, parent only if it is not blocking */
+	/* either may be NULL. comm is in progress while the job runs, parent only if it is not
+	 * blocking */
 	ncclComm_t comm, parent;
 	uint64_t ticket;                   /* order among the parent's jobs */
 	/* the user's variable of comm, set to NULL when a blocking join fails; or NULL */
@@ -92,13 +93,13 @@ struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, nc
 			  bool blocking);
 /* Frees a job that was never started. */
 void nccl_job_discard(struct nccl_job *job);
-/* Starts all jobs of a list and waits for the blocking ones. Owns the jobs. 0 | 1: in progress | code of
- * the first failure */
+/* Starts all jobs of a list and waits for the blocking ones. Owns the jobs. 0 | 1: in progress |
+ * code of the first failure */
 int nccl_jobs_run(struct nccl_job *first);
 /* Waits until no job runs on comm, or comm is aborted. */
 void nccl_jobs_wait(ncclComm_t comm);
-/* Invalidates the user's handle; false: already invalid. aborted: threads that wait for its jobs stop
- * waiting. */
+/* Invalidates the user's handle; false: already invalid. aborted: threads that wait for its jobs
+ * stop waiting. */
 bool nccl_comm_take(ncclComm_t comm, bool aborted, tuttiComm_t *ret_tutti);
 /* Drops one user of the handle; the last one frees it. */
 void nccl_comm_drop(ncclComm_t comm);

@@ -1,9 +1,9 @@
 /*
  * nccl_unsupported.c - calls of libnccl.so.2 that are exported but not built: each returns an error
  *
- * Called by users. The calls are exported because many programs bind all symbols when they are loaded:
- * a program with a missing symbol does not start, even if it never calls the function. The calls of
- * 2.28's headers come first, then those of later versions up to 2.31.
+ * Called by users. The calls are exported because many programs bind all symbols when they are
+ * loaded: a program with a missing symbol does not start, even if it never calls the function. The
+ * calls of 2.28's headers come first, then those of later versions up to 2.31.
  */
 #include "nccl/nccl_layer.h"
 

@@ -3,9 +3,10 @@
  *
  * comm calls the table while ranks join (comm.c), when a transport fetches bytes (paths.c), when a
  * user registers memory (registration.c), and when the communicator is freed. lib/gpu defines the
- * table (gpu_open.c), so comm includes no header of lib/gpu. The table keeps its state in comm->gpu,
- * which comm never looks into. Unless an operation says otherwise: Thread: the one that is inside
- * a call of comm. Every operation but exchange also takes a communicator without an accelerator.
+ * table (gpu_open.c), so comm includes no header of lib/gpu. The table keeps its state in
+ * comm->gpu, which comm never looks into. Unless an operation says otherwise: Thread: the one that
+ * is inside a call of comm. Every operation but exchange also takes a communicator without an
+ * accelerator.
  */
 #ifndef TT_ACCELERATOR_H
 #define TT_ACCELERATOR_H
@@ -34,8 +35,8 @@ struct tt_accelerator_ops {
 	 *
 	 *   Call      collective: by all ranks of comm, if every rank's open set ret_shareable
 	 *   Returns   0 (also where some rank cannot map a peer's memory: all ranks then agree to
-	 *             stage through the host) | < 0 (an exchange between ranks failed, no memory, no
-	 *             watchdog thread)
+	 *             stage through the host) | < 0 (an exchange between ranks failed, no memory,
+	 *             no watchdog thread)
 	 *   Blocks    yes, at most comm->timeout_ms for each exchange
 	 */
 	int (*exchange)(struct tuttiComm *comm);

@@ -2,8 +2,8 @@
  * cuda.c - the table of the CUDA driver's functions, filled once; contexts; kinds of memory
  *
  * Called by the other files of lib/gpu, by api, nccl, tools and trainer; calls the driver.
- * libcuda.so.1 is never unloaded. A process that has not loaded libcuda.so.1 has no device memory, so
- * the test for it costs hosts without a GPU next to nothing.
+ * libcuda.so.1 is never unloaded. A process that has not loaded libcuda.so.1 has no device memory,
+ * so the test for it costs hosts without a GPU next to nothing.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -131,8 +131,8 @@ int tt_cuda_context(tt_cuctx *ret_ctx)
 	return rc ? tt_cuda_fail(rc, "which device is current") : 0;
 }
 
-/* A step of enter that failed must not be undone by leave: the context that leave popped would be the
- * program's. The calls of the driver in between report their own failures. */
+/* A step of enter that failed must not be undone by leave: the context that leave popped would be
+ * the program's. The calls of the driver in between report their own failures. */
 enum { NOT_PUSHED = 4, NOT_CHANGED = 8 };      /* added to the capture mode, which is less than 4 */
 
 int tt_cuda_enter(tt_cuctx ctx)

@@ -17,8 +17,8 @@
 typedef uint64_t tt_cuptr;                     /* CUdeviceptr */
 typedef void *tt_custream, *tt_cuevent, *tt_cuctx, *tt_cufn;
 
-/* Streams that are no pointers: the legacy default stream, which waits for all blocking streams, and
- * the calling thread's default stream. */
+/* Streams that are no pointers: the legacy default stream, which waits for all blocking streams,
+ * and the calling thread's default stream. */
 #define TT_CU_LEGACY ((tt_custream)1)
 #define TT_CU_PER_THREAD ((tt_custream)2)
 
@@ -205,7 +205,8 @@ const struct tt_cuda *tt_cuda_here(void);
  */
 const struct tt_cuda *tt_cuda_load(void);
 
-/* Calls tt_fail with the text of fmt, then the driver's text and name for result. Returns TT_CUDA. */
+/* Calls tt_fail with the text of fmt, then the driver's text and name for result. Returns
+ * TT_CUDA. */
 int tt_cuda_fail(int result, const char *fmt, ...) TT_PRINTF(2, 3);
 
 /* The context that is current in the calling thread; also taken by threads that join for another

@@ -1,9 +1,9 @@
 /*
  * device_kernels.c - load the kernels into a context, once
  *
- * Called by gpu_open.c. The image is nvcc's fat binary, embedded as bytes (device_image.S). A library
- * that was built without nvcc has no image, and loading fails; the tests' fake driver provides its own
- * kernels.
+ * Called by gpu_open.c. The image is nvcc's fat binary, embedded as bytes (device_image.S). A
+ * library that was built without nvcc has no image, and loading fails; the tests' fake driver
+ * provides its own kernels.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -6,8 +6,9 @@
  * the device work; gpu_watchdog.c is its thread. A rank has a GPU side if a CUDA context is current
  * in the thread that joins. If every rank has one, all on one host, and each has read and written
  * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are also threads of one
- * process, `kernel_barrier` is set: their kernels run at once and may wait for each other. Otherwise
- * streams order the kernels of the ranks. Fields without a lock belong to the thread inside a call.
+ * process, `kernel_barrier` is set: their kernels run at once and may wait for each other.
+ * Otherwise streams order the kernels of the ranks. Fields without a lock belong to the thread
+ * inside a call.
  */
 #ifndef TT_GPU_H
 #define TT_GPU_H
@@ -27,7 +28,7 @@ struct tt_gpu {
 	tt_cuctx ctx;
 	int device;
 	tt_custream own;                       /* stream of calls without a stream */
-	tt_cuevent last;                       /* recorded after the newest call, captured ones excepted */
+	tt_cuevent last;                       /* recorded after the newest uncaptured call */
 	bool has_last;                         /* `last` has been recorded */
 	bool staged_only;                      /* TUTTI_GPU=staged */
 
@@ -35,7 +36,7 @@ struct tt_gpu {
 	bool kernels;                          /* all ranks map each other's IPC buffers */
 	bool kernel_barrier;                   /* kernels of the ranks may wait for each other */
 	bool several_devices;                  /* ranks use more than one device */
-	uint32_t blocks;                       /* most blocks of a rank's kernel that waits for peers */
+	uint32_t blocks;                       /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */
 	int reserved_blocks;                   /* of the device's */
@@ -43,7 +44,7 @@ struct tt_gpu {
 	struct tt_ipc_buffer *ipc;
 	tt_cuptr ipc_at[TT_DEV_RANKS];         /* every rank's IPC buffer, as mapped by this rank */
 	size_t mapped_bytes[TT_DEV_RANKS];     /* bytes to unmap, 0: none */
-	bool by_fd;                            /* IPC buffers are shared by descriptor, IPC was refused */
+	bool by_fd;                            /* IPC buffers are shared by descriptor */
 
 	/* plans that have run on the device (gpu_plan.c), each one allocation */
 	struct tt_gpu_program *programs;
@@ -53,7 +54,7 @@ struct tt_gpu {
 	struct tt_staging_buffer *staging;     /* buffers in use or free, newest first */
 	struct tt_staging_buffer *too_small;   /* retired buffers, freed at close */
 	tt_custream copies_in, copies_out;     /* streams of large copies, NULL: not made yet */
-	atomic_uint_fast64_t overlaps;         /* inputs seen half copied while they were used; for tests */
+	atomic_uint_fast64_t overlaps;         /* half-copied inputs that were used; for tests */
 
 	/* GPUDirect RDMA: NICs read and write device memory (gpu_direct_rdma.c) */
 	enum { TT_GDR_UNKNOWN, TT_GDR_NO, TT_GDR_YES } gdr;
@@ -69,9 +70,9 @@ struct tt_gpu {
 	pthread_cond_t work;
 	bool started, stop;                    /* under lock */
 	int start_code;                        /* under lock: CUDA's result of the thread's start */
-	atomic_bool has_graphs;                /* some call is in a graph, which may be replayed unseen */
+	atomic_bool has_graphs;                /* a graph may be replayed unseen */
 	atomic_uint_fast64_t newest_seq;       /* sequence number of the newest call */
-	atomic_bool enqueueing;                /* the newest call is still being put on its stream */
+	atomic_bool enqueueing;                /* the newest call is being put on its stream */
 };
 
 /*
@@ -156,8 +157,8 @@ struct tt_ipc_record {
 	struct tt_cuipc handle;
 };
 void tt_ipc_buffer_describe(const struct tt_ipc_buffer *buffer, struct tt_ipc_record *ret_record);
-/* Maps a peer's buffer. fd: descriptor of the peer's buffer if by_fd, else -1. *ret_mapped: bytes for
- * tt_ipc_buffer_unmap, 0: none. 0 | TT_CUDA (also for a record with impossible values) */
+/* Maps a peer's buffer. fd: descriptor of the peer's buffer if by_fd, else -1. *ret_mapped: bytes
+ * for tt_ipc_buffer_unmap, 0: none. 0 | TT_CUDA (also for a record with impossible values) */
 int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
 		      bool by_fd, int fd, tt_cuptr *ret_at, size_t *ret_mapped);
 void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, bool by_fd);
@@ -173,9 +174,9 @@ int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_c
 int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes);
 void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
 
-/* ipc_fd.c: the exchange of descriptors among ranks. All ranks open a socket and send each other its
- * address; each sends its descriptor; after a second exchange (a barrier) each collects. open, send:
- * 0 | TT_SYSTEM */
+/* ipc_fd.c: the exchange of descriptors among ranks. All ranks open a socket and send each other
+ * its address; each sends its descriptor; after a second exchange (a barrier) each collects. open,
+ * send: 0 | TT_SYSTEM */
 struct tt_fd_address { uint64_t name, token; };
 struct tt_fd_exchange { int socket; struct tt_fd_address address; int fd[TT_DEV_RANKS]; };
 int tt_fd_exchange_open(struct tt_fd_exchange *exchange);

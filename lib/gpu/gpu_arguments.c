@@ -60,8 +60,8 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
 
-/* The default stream must not copy: it waits for the program's streams, which may wait for this very
- * thread, as kernels of other ranks of this process may. */
+/* The default stream must not copy: it waits for the program's streams, which may wait for this
+ * very thread, as kernels of other ranks of this process may. */
 static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
 	int rc = d->cu->dtoh_async(to, from, bytes, stream);
@@ -69,7 +69,8 @@ static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_cust
 	return rc ? rc : d->cu->stream_synchronize(stream);
 }
 
-/* Called while a staged call runs, for which `own` may be waiting: so copies_in copies if it exists. */
+/* Called while a staged call runs, for which `own` may be waiting: so copies_in copies if it
+ * exists. */
 int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
 	tt_cuctx ctx = tt_gpu_context_of(c, from);

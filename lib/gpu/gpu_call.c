@@ -326,8 +326,8 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	return run_and_wait(calls, n);
 }
 
-/* The context of a rank with a GPU side: the driver answers only threads with a current context, and
- * the caller's thread may have none. */
+/* The context of a rank with a GPU side: the driver answers only threads with a current context,
+ * and the caller's thread may have none. */
 static tt_cuctx context_of(const struct tt_request *requests, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

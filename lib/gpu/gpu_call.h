@@ -1,6 +1,6 @@
 /*
- * gpu_call.h - collectives on device memory: the entry for api (group.c), and the steps that the files of
- * lib/gpu share
+ * gpu_call.h - collectives on device memory: the entry for api (group.c), and the steps that the
+ * files of lib/gpu share
  *
  * gpu.h has the state of the device.
  */
@@ -16,8 +16,8 @@
  *   requests   [n], of communicators of which at least one has a GPU side
  *   stream     NULL, a host stream or a CUDA stream
  *   Returns    0 | the codes of the public call
- *   Blocks     NULL stream: until the requests are done. CUDA stream: no; requests on device memory,
- *              and all requests with a CUDA stream, are enqueued and run in stream order
+ *   Blocks     NULL stream: until the requests are done. CUDA stream: no; requests on device
+ *              memory, and all requests with a CUDA stream, are enqueued and run in stream order
  */
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream);
 
@@ -34,15 +34,15 @@ struct tt_gpu_call {
 /* gpu_job.c. job: the part of a kernel's job that does not depend on the way the call runs;
  * algorithm: for the signature of the call. */
 void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *ret_job);
-/* Completes the job of a kernel that synchronizes with its peers. Returns the number of blocks, equal
- * on all ranks. */
+/* Completes the job of a kernel that synchronizes with its peers. Returns the number of blocks,
+ * equal on all ranks. */
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job);
 /* The kernel for a job: of the request's type where it reduces, else of bytes. */
 tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
 		      const struct tt_dev_job *job);
 
-/* gpu_streams.c; all return 0 | TT_CUDA. launch: any kernel; launch_alone: a kernel that waits for no
- * peer, with a block for each PER_THREAD * TT_DEV_THREADS bytes */
+/* gpu_streams.c; all return 0 | TT_CUDA. launch: any kernel; launch_alone: a kernel that waits for
+ * no peer, with a block for each PER_THREAD * TT_DEV_THREADS bytes */
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream);
 int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job,
@@ -56,13 +56,14 @@ void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value);
 unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at);
 int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream);
 
-/* gpu_ordered.c: run a call by kernels that wait for no peer; streams wait between them. 0 | TT_CUDA */
+/* gpu_ordered.c: run a call by kernels that wait for no peer; streams wait between them. 0 |
+ * TT_CUDA */
 int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,
 		       tt_custream stream);
 
-/* gpu_program.c: the steps of a plan in an order in which streams can run them. A message has a slot
- * in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a signal word in the IPC
- * buffer of its receiver. */
+/* gpu_program.c: the steps of a plan in an order in which streams can run them. A message has a
+ * slot in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a signal word in
+ * the IPC buffer of its receiver. */
 struct tt_gpu_operand { tt_ref ref; uint32_t slot, word; };
 struct tt_gpu_act {
 	bool combines;                         /* else copies */

@@ -1,18 +1,18 @@
 /*
- * gpu_direct_rdma.c - GPUDirect RDMA: calls whose device buffers NICs read and write in place, without
- * staging
+ * gpu_direct_rdma.c - GPUDirect RDMA: calls whose device buffers NICs read and write in place,
+ * without staging
  *
  * gpu_call.c calls choose for each call that would be staged; step.c and operation.c call the rest
- * while the call runs. A call goes by GPUDirect RDMA if it only copies, one transport that takes device
- * memory (verbs) reaches all its peers, and each of its device buffers lies in a range of
- * tuttiCommRegister, within one allocation that the NIC accepts (transports/verbs/verbs_rcache.c). The
- * steps are those of any call, so other ranks need not know. Nearly all messages are sends from the
- * buffer and RTRs for it, so no processor touches the bytes. The device copies the rest: a rank's own
- * block, small messages, messages whose RTR came too late, scratch.
+ * while the call runs. A call goes by GPUDirect RDMA if it only copies, one transport that takes
+ * device memory (verbs) reaches all its peers, and each of its device buffers lies in a range of
+ * tuttiCommRegister, within one allocation that the NIC accepts (transports/verbs/verbs_rcache.c).
+ * The steps are those of any call, so other ranks need not know. Nearly all messages are sends from
+ * the buffer and RTRs for it, so no processor touches the bytes. The device copies the rest: a
+ * rank's own block, small messages, messages whose RTR came too late, scratch.
  *
- * RDMA writes by a NIC and reads by the device take different paths. Where the device does not order
- * the two, received bytes are `dirty`: they are flushed before the device or a NIC reads them, and at
- * the end of the call.
+ * RDMA writes by a NIC and reads by the device take different paths. Where the device does not
+ * order the two, received bytes are `dirty`: they are flushed before the device or a NIC reads
+ * them, and at the end of the call.
  */
 #include <stdlib.h>
 
@@ -37,8 +37,8 @@ static bool device_supports(struct tt_gpu *d)
 	return d->gdr == TT_GDR_YES;
 }
 
-/* The call does not reduce, and its messages are large, also where a root's block is cut into a message
- * for each rank. */
+/* The call does not reduce, and its messages are large, also where a root's block is cut into a
+ * message for each rank. */
 static bool call_qualifies(const struct tt_request *r)
 {
 	return !r->barrier && !tt_needs[r->collective].reduces &&
@@ -160,7 +160,8 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 	struct tt_gdr *s = op->gdr;
 	int rc = 0;
 
-	if (on_device(s, src) && (dst == src || !dst))     /* src was received in place, or is to be sent */
+	/* src was received in place, or is to be sent */
+	if (on_device(s, src) && (dst == src || !dst))
 		s->dirty |= s->d->flushes;
 	if (room)
 		rc = copy(op, room, src, bytes);
@@ -171,7 +172,8 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* Copies all inputs to host memory, or all outputs back: for a call on a path without GPUDirect RDMA. */
+/* Copies all inputs to host memory, or all outputs back: for a call on a path without GPUDirect
+ * RDMA. */
 static int stage_whole(struct tt_op *op, bool back)
 {
 	struct tt_gdr *s = op->gdr;

@@ -68,8 +68,8 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 		adjust(r, job);
 }
 
-/* Bytes that a rank would copy onto themselves stay untouched: peers may be reading them, and writing
- * even equal bytes meanwhile is a data race. */
+/* Bytes that a rank would copy onto themselves stay untouched: peers may be reading them, and
+ * writing even equal bytes meanwhile is a data race. */
 static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t from_at,
 		uint64_t to_at, uint64_t bytes)
 {

@@ -2,8 +2,8 @@
  * gpu_open.c - the GPU side of a communicator: opened when a rank joins, tried with its peers,
  * closed with the communicator
  *
- * Called by comm through the table tt_accelerator (comm/accelerator.h). The ranks agree on kernels in
- * three exchanges:
+ * Called by comm through the table tt_accelerator (comm/accelerator.h). The ranks agree on kernels
+ * in three exchanges:
  *   1  the record of each rank's IPC buffer
  *   2  whether each rank could read the others' buffers (a kernel copies a probe value, which is
  *      compared) and write into them
@@ -122,8 +122,8 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 	return 0;
 }
 
-/* A kernel copies the peer's probe to this rank, and the stream writes this rank's answer to the peer,
- * as calls will do. */
+/* A kernel copies the peer's probe to this rank, and the stream writes this rank's answer to the
+ * peer, as calls will do. */
 static int exchange_probes(struct tt_gpu *d, int peer, uint64_t answer, uint64_t *ret_read)
 {
 	tt_cuptr to = d->ipc->at + TT_DEV_STAGED_AT, there = probe_at(d->ipc_at[peer], d->comm->rank);
@@ -198,8 +198,8 @@ static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record
 
 /* Kernels that wait for each other must all be on the device at once, also the kernels of other
  * communicators of this process, which ranks may call in different orders. So each communicator
- * reserves half of the blocks that earlier ones have left. Where no block is left, streams order the
- * ranks instead. */
+ * reserves half of the blocks that earlier ones have left. Where no block is left, streams order
+ * the ranks instead. */
 static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 {
 	int n = d->comm->nranks;
@@ -257,7 +257,8 @@ static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *fds, struct
 	return rc;
 }
 
-/* Maps all IPC buffers and tries them by copies. *ret_yes: every rank reads and writes every peer's. */
+/* Maps all IPC buffers and tries them by copies. *ret_yes: every rank reads and writes every
+ * peer's. */
 static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *all, bool *ret_yes)
 {
 	struct peer_record mine = { .ok = 0 };

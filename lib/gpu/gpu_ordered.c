@@ -1,13 +1,14 @@
 /*
  * gpu_ordered.c - ranks that are processes: streams wait for each other, kernels do not
  *
- * Called by gpu_call.c. Processes share a GPU in time slices of milliseconds; a kernel that spins would
- * burn its slice while the awaited peer does not run. So a call is cut into chunks, and for each chunk
- *   1  a job copies this rank's input to its IPC buffer, where peers read, and posts the signature of
- *      the call to the peers
+ * Called by gpu_call.c. Processes share a GPU in time slices of milliseconds; a kernel that spins
+ * would burn its slice while the awaited peer does not run. So a call is cut into chunks, and for
+ * each chunk
+ *   1  a job copies this rank's input to its IPC buffer, where peers read, and posts the signature
+ *      of the call to the peers
  *   2  stream barrier: set a signal word of each peer, wait for a word of each peer
- *   3  a job reads this rank's share from the IPC buffers into its output; a large allreduce instead
- *      sums one part, passes a stream barrier and gathers the parts
+ *   3  a job reads this rank's share from the IPC buffers into its output; a large allreduce
+ *      instead sums one part, passes a stream barrier and gathers the parts
  *   4  stream barrier, so that no rank overwrites bytes that others still read
  */
 #include "gpu/gpu_call.h"
@@ -22,7 +23,7 @@ struct ordered {
 	struct tt_dev_job base;                /* fields that are equal for all chunks */
 	uint64_t bytes;                        /* of the call's count */
 	uint64_t at, chunk;                    /* offset and bytes of the chunk in each part */
-	uint64_t unit;                         /* allreduce in two steps: bytes of a rank's part of the chunk */
+	uint64_t unit;                         /* of a rank's part of the chunk, in two steps */
 };
 
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,
@@ -83,7 +84,8 @@ static uint64_t part_bytes(const struct ordered *o, uint32_t p)
 	return first >= o->chunk ? 0 : o->chunk - first < o->unit ? o->chunk - first : o->unit;
 }
 
-/* Reduce-scatter and allgather: sums this rank's part, passes a barrier, gathers the others' parts. */
+/* Reduce-scatter and allgather: sums this rank's part, passes a barrier, gathers the others'
+ * parts. */
 static int in_two_steps(struct ordered *o, uint32_t ends)
 {
 	struct tt_dev_job sum = pulling(o, TT_DEV_STAGED_AT),

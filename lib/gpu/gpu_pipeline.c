@@ -1,17 +1,17 @@
 /*
- * gpu_pipeline.c - pipelined staging: device buffers are copied to and from the staging buffer while the
- * staged call runs
+ * gpu_pipeline.c - pipelined staging: device buffers are copied to and from the staging buffer
+ * while the staged call runs
  *
- * Called by operation.c, step.c and run.c for requests that gpu_staging.c gave a pipeline, on the thread
- * that runs the requests. When the operation starts, the copies of all inputs are put on copies_in,
- * some tiles of every block at a time; after each group the stream writes the number of tiles copied
- * so far to a signal word. A cursor starts a tile once it has been copied. Outputs are copied back
- * as soon as every cursor has finished their tile. So the network carries one tile while the next is
- * copied, whatever the plan is.
+ * Called by operation.c, step.c and run.c for requests that gpu_staging.c gave a pipeline, on the
+ * thread that runs the requests. When the operation starts, the copies of all inputs are put on
+ * copies_in, some tiles of every block at a time; after each group the stream writes the number of
+ * tiles copied so far to a signal word. A cursor starts a tile once it has been copied. Outputs are
+ * copied back as soon as every cursor has finished their tile. So the network carries one tile
+ * while the next is copied, whatever the plan is.
  */
 #include "gpu/gpu_call.h"
 
-#define COPY_BYTES (512u << 10)        /* bytes of a group of tiles, at least: a copy's start is costly */
+#define COPY_BYTES (512u << 10)        /* of a group of tiles, at least: starting a copy is costly */
 
 /* Copies tiles [from, to) of every block of a buffer to the device (back) or from the device. */
 static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t bytes, uint32_t from,

@@ -1,16 +1,16 @@
 /*
- * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are signal words
- * that streams wait for
+ * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are signal
+ * words that streams wait for
  *
  * Called by gpu_call.c where the user named an algorithm with another order of operations than the
- * kernels have. gpu_program.c has put the steps in order. Blocks are cut as on the host and every step
- * computes the host's expression, so the bits are those of the same plan on the host. For each tile
- * the IPC buffer of a rank holds, in slots of one tile's bytes: the messages that the rank sends, a
- * slot each; the plan's scratch; the output of a rank that returns none; inputs that are scaled first.
- * A tile runs in three phases:
+ * kernels have. gpu_program.c has put the steps in order. Blocks are cut as on the host and every
+ * step computes the host's expression, so the bits are those of the same plan on the host. For each
+ * tile the IPC buffer of a rank holds, in slots of one tile's bytes: the messages that the rank
+ * sends, a slot each; the plan's scratch; the output of a rank that returns none; inputs that are
+ * scaled first. A tile runs in three phases:
  *   1  a job posts the signature of the call to the peers, another scales inputs; stream barrier
- *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, set the
- *      signal word of the message that was sent
+ *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, set
+ *      the signal word of the message that was sent
  *   3  stream barrier, so that no rank overwrites bytes that others still read
  * No kernel waits, so ranks may be threads or processes and may share a GPU.
  */
@@ -119,7 +119,8 @@ static uint64_t length(const struct plan_walk *w, uint32_t first, uint32_t n)
 	return tt_binding_length(&w->b, w->plan->rule, w->plan->nblocks, first, n, w->tile);
 }
 
-/* The number of blocks that one kernel can take: where a tile is the whole block, blocks are adjacent. */
+/* The number of blocks that one kernel can take: where a tile is the whole block, blocks are
+ * adjacent. */
 static uint32_t at_once(const struct plan_walk *w, uint32_t nblocks)
 {
 	return w->b.ntiles == 1 ? nblocks : 1;

@@ -1,13 +1,13 @@
 /*
  * gpu_program.c - put the steps of a plan in an order in which streams can run them
  *
- * Called by gpu_plan.c. The lanes of a plan advance independently, but a stream runs its operations one
- * after the other. So every rank simulates the plans of all ranks, all in the same order, and records
- * its own steps as they are played. A step is played after all steps that it depends on, hence no
- * stream waits for a step that is queued behind the waiting one: streams cannot deadlock. The
- * simulation also gives all ranks the same address of each message: a slot in its sender's IPC buffer
- * and a signal word in its receiver's. Each message has its own slot and word, so neither is reused
- * before the whole plan has run.
+ * Called by gpu_plan.c. The lanes of a plan advance independently, but a stream runs its operations
+ * one after the other. So every rank simulates the plans of all ranks, all in the same order, and
+ * records its own steps as they are played. A step is played after all steps that it depends on,
+ * hence no stream waits for a step that is queued behind the waiting one: streams cannot deadlock.
+ * The simulation also gives all ranks the same address of each message: a slot in its sender's IPC
+ * buffer and a signal word in its receiver's. Each message has its own slot and word, so neither is
+ * reused before the whole plan has run.
  */
 #include <stdlib.h>
 #include <string.h>

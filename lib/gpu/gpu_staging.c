@@ -1,18 +1,19 @@
 /*
- * gpu_staging.c - staged calls: device memory is copied to pinned host memory, the call runs on the host,
- * the result is copied back
+ * gpu_staging.c - staged calls: device memory is copied to pinned host memory, the call runs on the
+ * host, the result is copied back
  *
  * Called by gpu_call.c for calls without kernels: sends and receives, ranks on several hosts, more
  * ranks than kernels take, communicators in which only some ranks have a GPU, host memory on a CUDA
  * stream. A batch of calls puts on the user's stream, in this order:
  *   copies of small inputs to the staging buffer
  *   a host function that hands the batch to the device's host stream
- *   a wait for the done flag, which the host stream sets when the batch is done, and a reset of the flag
+ *   a wait for the done flag, which the host stream sets after the batch, and a reset of the flag
  *   copies of small outputs from the staging buffer
- * Large inputs and outputs are copied by copies_in and copies_out while the call runs (gpu_pipeline.c).
- * The staging buffer is memory of tuttiMemAlloc, so peers on the host read it in place. A batch draws
- * its tickets when it is enqueued; a batch in a graph draws them at each replay. A staging buffer is
- * reused once the stream has passed the batch; a buffer of a graph belongs to the graph for good.
+ * Large inputs and outputs are copied by copies_in and copies_out while the call runs
+ * (gpu_pipeline.c). The staging buffer is memory of tuttiMemAlloc, so peers on the host read it in
+ * place. A batch draws its tickets when it is enqueued; a batch in a graph draws them at each
+ * replay. A staging buffer is reused once the stream has passed the batch; a buffer of a graph
+ * belongs to the graph for good.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,9 @@
 #include "mem/memory.h"
 #include "gpu/gpu_call.h"
 
-#define LARGE_BYTES (1u << 20)         /* a call's buffer from this size on is copied by a pipeline */
-/* distance of the words at the start of a staging buffer: the done flag, then a word for each call's
- * pipeline */
+#define LARGE_BYTES (1u << 20)         /* buffers from this size on are copied by a pipeline */
+/* distance of the words at the start of a staging buffer: the done flag, then a word for each
+ * call's pipeline */
 #define WORD_BYTES 64
 #define MAX_FREE_BUFFERS 8             /* unused staging buffers that are kept */
 
@@ -58,8 +59,8 @@ static int await_copies(struct tt_gpu *d)
 		  : 0;
 }
 
-/* The batch has run. Also a failed batch, whose error the communicator has already, may have copies in
- * flight to the staging buffer. A failure of the copies is this thread's last error. */
+/* The batch has run. Also a failed batch, whose error the communicator has already, may have copies
+ * in flight to the staging buffer. A failure of the copies is this thread's last error. */
 static void batch_done(void *arg, int rc)
 {
 	struct tt_staging_buffer *s = arg;
@@ -160,8 +161,8 @@ static size_t rounded(size_t bytes)
 
 /* Takes an unused staging buffer that is large enough. If none is, a new buffer is made, and if
  * MAX_FREE_BUFFERS are unused, the last one found is retired. A retired buffer is not freed before
- * close, since CUDA then waits for all work of a device, also for peers' streams, which may wait for
- * this call. */
+ * close, since CUDA then waits for all work of a device, also for peers' streams, which may wait
+ * for this call. */
 static int take_buffer(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staging_buffer **ret)
 {
 	struct tt_staging_buffer **at, *s = NULL, **unused = NULL;
@@ -260,8 +261,8 @@ static void set_gdr(struct tt_staging_buffer *s, size_t i, const struct tt_gpu_c
 	s->requests[i].gdr = x;
 }
 
-/* Makes the requests, with staged addresses in place of device memory, and enqueues the copies of small
- * inputs. */
+/* Makes the requests, with staged addresses in place of device memory, and enqueues the copies of
+ * small inputs. */
 static int copy_in(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 		   struct tt_request *requests, tt_custream stream)
 {
@@ -339,8 +340,8 @@ static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls,
 	return rc;
 }
 
-/* After a failure of the device, CUDA does not call host functions that are on streams: the tickets of
- * their batches would block all later calls. */
+/* After a failure of the device, CUDA does not call host functions that are on streams: the tickets
+ * of their batches would block all later calls. */
 void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code)
 {
 	tuttiComm_t c = d->comm;
@@ -373,7 +374,7 @@ void tt_gpu_staging_close(struct tt_gpu *d)
 		if (!s->captured)
 			d->cu->event_synchronize(s->passed);
 	if (d->host_stream)
-		tt_stream_destroy(d->host_stream);     /* runs the batches left, into the staging buffers */
+		tt_stream_destroy(d->host_stream);     /* runs the remaining batches */
 	d->host_stream = NULL;
 	free_buffers(d->staging);
 	free_buffers(d->too_small);

@@ -1,9 +1,10 @@
 /*
- * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all ranks
+ * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all
+ * ranks
  *
  * Called by gpu_ordered.c and gpu_plan.c. A peer sets a signal word to 1 and the owner of the word
- * resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier in
- * which the peer waited for the owner.
+ * resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier
+ * in which the peer waited for the owner.
  */
 #include "gpu/gpu_call.h"
 

@@ -1,12 +1,12 @@
 /*
  * gpu_watchdog.c - the thread that watches over the calls on a rank's GPU
  *
- * Started and ended by gpu_open.c, woken by gpu_call.c; calls control and the driver. A wait on a GPU
- * can observe neither deaths nor deadlines, so this thread does: it sleeps while no call is in
+ * Started and ended by gpu_open.c, woken by gpu_call.c; calls control and the driver. A wait on a
+ * GPU can observe neither deaths nor deadlines, so this thread does: it sleeps while no call is in
  * flight, else polls every few milliseconds.
  *
- *   a kernel gave up (its report says so), or streams made no progress for the time-out, or the device
- *   failed, after which no work on the device ever ends:
+ *   a kernel gave up (its report says so), or streams made no progress for the time-out, or the
+ *   device failed, after which no work on the device ever ends:
  *           the communicator breaks with an error
  *   the communicator is broken:
  *           all waits on the GPU are ended, of kernels by the abort word, of streams by writing the
@@ -103,7 +103,7 @@ static void late(struct tt_gpu *d, int rank)
 	int first = tt_control_missing(c->ctl, seq, &stuck, missing, sizeof(missing));
 
 	if (tt_control_broken(c->ctl))
-		return;                                /* another rank was first and has reported the cause */
+		return;                                /* another rank has reported the cause */
 	if (!missing[0] && rank >= 0)
 		snprintf(missing, sizeof(missing), "rank %d did not make this call", rank);
 	tt_fail(TT_TIMEOUT,

@@ -1,14 +1,14 @@
 /*
- * ipc_buffer.c - IPC buffers: device memory that all ranks of a host map, by pointer within a process, by
- * IPC handle between processes; where handles are refused, by descriptor (ipc_fd.c)
+ * ipc_buffer.c - IPC buffers: device memory that all ranks of a host map, by pointer within a
+ * process, by IPC handle between processes; where handles are refused, by descriptor (ipc_fd.c)
  *
  * Called by gpu_open.c when ranks join; calls the driver. IPC buffers are no transport: kernels and
- * streams move the bytes (gpu_job.c, gpu_ordered.c, gpu_plan.c), not messages. Peer access is enabled
- * between two GPUs of a process. gpu_open.c tries reads and writes of every peer's buffer and never
- * trusts the driver's answer alone.
+ * streams move the bytes (gpu_job.c, gpu_ordered.c, gpu_plan.c), not messages. Peer access is
+ * enabled between two GPUs of a process. gpu_open.c tries reads and writes of every peer's buffer
+ * and never trusts the driver's answer alone.
  *
- * Buffers are kept for the next communicator instead of freed, since cuMemFree waits for all work on
- * the device, also for kernels that wait for a rank of this very thread.
+ * Buffers are kept for the next communicator instead of freed, since cuMemFree waits for all work
+ * on the device, also for kernels that wait for a rank of this very thread.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,8 +23,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tt_ipc_buffer *buffers;        /* all buffers of this process; under lock */
 static atomic_uint_fast64_t process;
 
-/* Random, since processes of different pid namespaces may have equal pids; mixed with the pid, since a
- * fork copies the random number. */
+/* Random, since processes of different pid namespaces may have equal pids; mixed with the pid,
+ * since a fork copies the random number. */
 uint64_t tt_ipc_buffer_process(void)
 {
 	uint64_t none = 0, mine = 0;
@@ -168,8 +168,8 @@ static bool is_of_this_process(const struct tt_ipc_record *record)
 	return a != NULL;
 }
 
-/* Kernels would access any address that a record has, so its values are checked. The driver checks the
- * handles of other processes. */
+/* Kernels would access any address that a record has, so its values are checked. The driver checks
+ * the handles of other processes. */
 static int check_record(const struct tt_ipc_record *record)
 {
 	if (record->bytes < TT_DEV_IPC_BYTES)
@@ -232,8 +232,8 @@ void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, b
 		cu->ipc_close(at);
 }
 
-/* The child drops the parent's buffers, since CUDA does not survive a fork. The records of used buffers
- * stay, since the child's copies of communicators point to them. */
+/* The child drops the parent's buffers, since CUDA does not survive a fork. The records of used
+ * buffers stay, since the child's copies of communicators point to them. */
 static void forget(void)
 {
 	for (struct tt_ipc_buffer *a; (a = buffers);) {

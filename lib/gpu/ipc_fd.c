@@ -1,11 +1,11 @@
 /*
- * ipc_fd.c - device memory shared by file descriptor (CUDA's virtual memory), for hosts that refuse IPC
- * handles
+ * ipc_fd.c - device memory shared by file descriptor (CUDA's virtual memory), for hosts that refuse
+ * IPC handles
  *
  * Called by ipc_buffer.c (memory) and gpu_open.c (exchange). An allocation is created, mapped and
  * exported as a descriptor, which is sent through a Unix datagram socket. Each rank opens a socket,
- * sends the other ranks the socket's name and a token in the authenticated exchange of the join, and
- * accepts a descriptor only from a datagram with its token.
+ * sends the other ranks the socket's name and a token in the authenticated exchange of the join,
+ * and accepts a descriptor only from a datagram with its token.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -146,7 +146,8 @@ int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank, const s
 		       rank);
 }
 
-/* Receives one datagram. *ret_fd -1: the datagram had a wrong token or no descriptor. false: no datagram */
+/* Receives one datagram. *ret_fd -1: the datagram had a wrong token or no descriptor. false: no
+ * datagram */
 static bool receive(const struct tt_fd_exchange *exchange, int *ret_from, int *ret_fd)
 {
 	struct fd_message message = { 0 };

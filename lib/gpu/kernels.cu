@@ -1,16 +1,18 @@
 /*
- * kernels.cu - combine the memory of several ranks on a GPU: one kernel for each type, with every op
+ * kernels.cu - combine the memory of several ranks on a GPU: one kernel for each type, with every
+ * op
  *
- * Launched by gpu_open.c, gpu_call.c and gpu_streams.c. nvcc compiles the file to a fat binary, which
- * the library embeds; the tests' fake driver compiles the file as C, where a block is one thread. The
- * bits are those of lib/mem/reduce*.c: operands in rank order, small floats widened to float and
- * rounded once, a NaN result replaced by the canonical NaN of its type, no contraction (-fmad=false).
+ * Launched by gpu_open.c, gpu_call.c and gpu_streams.c. nvcc compiles the file to a fat binary,
+ * which the library embeds; the tests' fake driver compiles the file as C, where a block is one
+ * thread. The bits are those of lib/mem/reduce*.c: operands in rank order, small floats widened to
+ * float and rounded once, a NaN result replaced by the canonical NaN of its type, no contraction
+ * (-fmad=false).
  *
- * A rank's block b synchronizes with block b of its peers only. BARRIER: the block writes its record and
- * then its epoch to each peer's signal words, waits for the peers' epochs, works on its share, and
- * passes a second barrier at the end: from then on no peer reads or writes its rank's buffers. Epochs
- * are kept in device memory, so a graph can be replayed. Every wait polls the report's abort word and
- * a clock.
+ * A rank's block b synchronizes with block b of its peers only. BARRIER: the block writes its
+ * record and then its epoch to each peer's signal words, waits for the peers' epochs, works on its
+ * share, and passes a second barrier at the end: from then on no peer reads or writes its rank's
+ * buffers. Epochs are kept in device memory, so a graph can be replayed. Every wait polls the
+ * report's abort word and a clock.
  */
 #include "gpu/kernels.h"
 
@@ -36,8 +38,8 @@ DEV void put_release(uint32_t *p, uint32_t v)
 {
 	asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-/* For counters that only the host reads: a release would wait for all earlier writes, also writes over
- * the bus. */
+/* For counters that only the host reads: a release would wait for all earlier writes, also writes
+ * over the bus. */
 DEV void put_count(uint32_t *p, uint32_t v)
 {
 	asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -129,8 +131,8 @@ DEV double double_of(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
 /* A wait by polling: polls so far, and the time of the first look at the clock (0: none yet) */
 struct spin_wait { uint64_t since; uint32_t polls; };
 
-/* Reports a failure (enum tt_dev_trouble) to the host. The first failure stays, and one thread alone
- * reports it, since several threads of a rank may see one. The host reads `what` last. */
+/* Reports a failure (enum tt_dev_trouble) to the host. The first failure stays, and one thread
+ * alone reports it, since several threads of a rank may see one. The host reads `what` last. */
 DEV void report_failure(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const uint64_t *call)
 {
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
@@ -182,11 +184,11 @@ DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
 /* ---- barriers -------------------------------------------------------------------------------- */
 
 /*
- * The rule of the PTX memory model behind each order. Scopes are .sys, since a peer may be on another
- * GPU and the report is host memory.
- *   inputs, before peers load them       work before a kernel on its stream happens before the kernel;
- *                 a release is cumulative, so it publishes that work too; the thread that acquires
- *                 `start` orders its whole block by SYNC (bar.sync)
+ * The rule of the PTX memory model behind each order. Scopes are .sys, since a peer may be on
+ * another GPU and the report is host memory.
+ *   inputs, before peers load them       work before a kernel on its stream happens before the
+ *                 kernel; a release is cumulative, so it publishes that work too; the thread that
+ *                 acquires `start` orders its whole block by SYNC (bar.sync)
  *   outputs, before this rank's stream goes on       stores of all threads, SYNC, the release of
  *                 `end` by one thread, its acquire by this rank, SYNC, the end of this kernel
  *   inputs, before their owner writes them again     likewise: SYNC orders the loads before `end`
@@ -199,8 +201,8 @@ DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
  *                 and cuStreamWriteValue is preceded by a system-wide fence; a kernel behind
  *                 cuStreamWaitValue begins after the wait
  *   report        rank and call before the release of `what`, which the host acquires
- * No pointer of a kernel is __restrict__: loads by the non-coherent path (ld.global.nc) would break the
- * first three.
+ * No pointer of a kernel is __restrict__: loads by the non-coherent path (ld.global.nc) would break
+ * the first three.
  */
 
 DEV void post_record(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
@@ -227,8 +229,8 @@ DEV int same_call(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 	return 0;
 }
 
-/* Is this a job between stream waits that the host has ended since the call failed? Its buffers may be
- * freed already. */
+/* Is this a job between stream waits that the host has ended since the call failed? Its buffers may
+ * be freed already. */
 DEV int is_aborted(const struct tt_dev_job *j)
 {
 	return j->way == TT_DEV_ALONE && j->report &&
@@ -356,8 +358,8 @@ DEV uint64_t narrow_Float64(double f) { return f == f ? bits_of_double(f) : 0x7f
 
 /* ---- two operands to one --------------------------------------------------------------------- */
 
-/* The numbers of tuttiRedOp_t (AVG runs as a sum), and ADJUSTED: a sum whose inputs are scaled or whose
- * result is divided */
+/* The numbers of tuttiRedOp_t (AVG runs as a sum), and ADJUSTED: a sum whose inputs are scaled or
+ * whose result is divided */
 enum { SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR, ADJUSTED };
 
 /* Sums and products wrap, so they are computed unsigned. */
@@ -394,8 +396,9 @@ INTEGER(Uint32, uint32_t, uint32_t, uint32_t, uint64_t)
 INTEGER(Int64, uint64_t, int64_t, uint64_t, int64_t)
 INTEGER(Uint64, uint64_t, uint64_t, uint64_t, uint64_t)
 
-/* If neither operand is less, both are equal or one is a NaN. The OR of the bits is the minimum then: x
- * = y, or -0 of two zeros, or a NaN. It is the maximum too, except that max(-0, +0) = +0. */
+/* If neither operand is less, both are equal or one is a NaN. The OR of the bits is the minimum
+ * then: x = y, or -0 of two zeros, or a NaN. It is the maximum too, except that max(-0, +0) =
+ * +0. */
 #define FLOATING(name, value, word, bits, back)							\
 	DEV value fold_##name(int op, value x, value y)						\
 	{											\

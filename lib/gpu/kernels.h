@@ -1,5 +1,6 @@
 /*
- * kernels.h - the contract between the host and the kernels (kernels.cu): signal words, jobs, reports
+ * kernels.h - the contract between the host and the kernels (kernels.cu): signal words, jobs,
+ * reports
  *
  * Read by nvcc as C++ and by C compilers. The signal words are device memory of one rank, which its
  * peers write; a job is the only parameter of every kernel; a report is pinned host memory by which
@@ -33,13 +34,14 @@ struct tt_dev_signals {
 	/* peers' epochs, written by the peers */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_record record[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	/* set to 1 by the peers' streams, reset to 0 by this rank's: stream barriers before, within and
-	 * after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
+	/* set to 1 by the peers' streams, reset to 0 by this rank's: stream barriers before, within
+	 * and after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
 	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], finished[TT_DEV_RANKS],
 		message[TT_DEV_WORDS];
 	/* values that peers read and write when ranks join, to test the mapping */
 	uint64_t probe[TT_DEV_RANKS];
-	/* LL lines: 32 bits of payload under 32 bits of epoch; epochs alternate between the two halves */
+	/* LL lines: 32 bits of payload under 32 bits of epoch; epochs alternate between the two
+	 * halves */
 	uint64_t line[2][TT_DEV_RANKS][TT_LL_BLOCKS][TT_LL_SLICE / 4];
 };
 
@@ -62,24 +64,26 @@ struct tt_dev_report {
 	uint64_t call[2];                      /* signature of the other call */
 };
 
-/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in `to` */
+/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
+ * `to` */
 struct tt_dev_piece {
 	uint32_t from, to;                     /* masks of ranks */
 	uint64_t from_at, to_at, bytes;        /* offsets in every input and output */
 };
 
 enum tt_dev_way {
-	TT_DEV_ALONE,                          /* no barrier: the job has the addresses of all ranks */
-	TT_DEV_BARRIER,                        /* barriers before and after; peers' records have addresses */
+	TT_DEV_ALONE,                          /* no barrier; the job has all addresses */
+	TT_DEV_BARRIER,                        /* barriers; peers' records have addresses */
 	TT_DEV_LL                              /* allreduce of piece[0].bytes by the LL protocol */
 };
-/* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to the
- * peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the result */
+/* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to
+ * the peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the
+ * result */
 enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16,
 	TT_DEV_DIVIDES = 32 };
 
 struct tt_dev_job {
-	uint64_t signals[TT_DEV_RANKS];        /* every rank's signal words, as mapped by this rank */
+	uint64_t signals[TT_DEV_RANKS];        /* of every rank, as mapped by this rank */
 	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS];   /* ALONE: of all ranks; else [rank] only */
 	uint64_t report;
 	uint64_t limit_ns;                     /* of a wait for a peer */

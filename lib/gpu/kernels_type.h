@@ -1,10 +1,10 @@
 /*
  * kernels_type.h - the kernel of one type: included by kernels.cu once for each TYPE
  *
- * Macros that the includer defines and this file undefines: TYPE, RAW (an element in memory), VALUE (an
- * operand), ARITHMETIC (the type whose fold, times and over are used), WHOLE (1: an integer, which has
- * bitwise ops). op is a constant where `sweep` is inlined, and a variable where few bytes are
- * combined.
+ * Macros that the includer defines and this file undefines: TYPE, RAW (an element in memory), VALUE
+ * (an operand), ARITHMETIC (the type whose fold, times and over are used), WHOLE (1: an integer,
+ * which has bitwise ops). op is a constant where `sweep` is inlined, and a variable where few bytes
+ * are combined.
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -31,8 +31,8 @@ DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uin
 	return OF(narrow)(x);
 }
 
-/* Combines 8 bytes of all sources. Not unrolled where they are eight elements: the compiler would take
- * minutes. */
+/* Combines 8 bytes of all sources. Not unrolled where they are eight elements: the compiler would
+ * take minutes. */
 DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit)
 {
 	uint64_t r = 0;
@@ -43,8 +43,8 @@ DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, u
 	return r;
 }
 
-/* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for any
- * number of sources. */
+/* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for
+ * any number of sources. */
 DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t stride, const uint32_t limit,
 		     const uint32_t deep)
 {
@@ -111,8 +111,8 @@ DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n)
 		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
 }
 
-/* The LL protocol (as in NCCL): writes this rank's bytes with flags to all peers, waits for theirs and
- * combines. A unit of 8 bytes travels in two words of a line. */
+/* The LL protocol (as in NCCL): writes this rank's bytes with flags to all peers, waits for theirs
+ * and combines. A unit of 8 bytes travels in two words of a line. */
 DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 {
 	uint64_t first = (uint64_t)BLOCK * TT_LL_SLICE, left = j->piece[0].bytes - first,
@@ -186,7 +186,8 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	default: f(SUM, __VA_ARGS__); break;			\
 	}
 
-/* The task is in shared memory, since its arrays are indexed by variables, which registers cannot be. */
+/* The task is in shared memory, since its arrays are indexed by variables, which registers cannot
+ * be. */
 DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_record *record)
 {
 	SHARED struct combine_task t;
