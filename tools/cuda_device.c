@@ -90,7 +90,7 @@ static int copying_open(const struct tt_cuda *cu, struct copying *c, size_t most
 		c->from = 0;
 	}
 	if (!rc)
-		rc = cu->stream_create(&c->stream, TT_CU_STREAM_APART);
+		rc = cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (!rc)
 		rc = cu->event_create(&c->begin, 0);
 	if (!rc)

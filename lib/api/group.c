@@ -93,9 +93,9 @@ tuttiResult_t tt_group_request(const struct tt_request *r)
 /* Runs in the caller's CUDA context, in whichever thread. */
 static int run_join(struct tt_joining *j)
 {
-	int mode = tt_gpu_enter(j->ctx), rc = j->run(j);
+	int mode = tt_cuda_enter(j->ctx), rc = j->run(j);
 
-	tt_gpu_leave(j->ctx, mode);
+	tt_cuda_leave(j->ctx, mode);
 	return rc;
 }
 
@@ -104,7 +104,7 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 	struct tt_joining *more, alone;
 
 	alone = *j;
-	if (!alone.ctx && tt_gpu_context(&alone.ctx) && group.depth)
+	if (!alone.ctx && tt_cuda_context(&alone.ctx) && group.depth)
 		return tt_result(tt_group_fail(TT_CUDA));
 	/* run_join checks the context again, where the other ranks learn of a failure */
 	if (!group.depth)

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/accelerator.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
 #include "comm/comm_internal.h"
 #include "comm/paths.h"
 #include "comm/tuning.h"
@@ -120,8 +120,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.locality = tt_locality_read(TT_SYS, mine.cores.mask);
-	rc = tt_gpu_open(c, env);
-	mine.device = c->gpu && !c->gpu->staged_only;
+	rc = tt_accelerator.open(c, env, &mine.device);
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
@@ -134,7 +133,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	for (int r = 0; !rc && r < c->nranks; r++)
 		mine.device &= all[r].device;
 	if (!rc && mine.device)
-		rc = tt_gpu_meet(c);
+		rc = tt_accelerator.exchange(c);
 	free(all);
 	return rc;
 }
@@ -199,7 +198,7 @@ void tt_comm_free(tuttiComm_t c)
 		tt_control_on_broken(c->ctl, NULL, NULL);
 		tt_control_on_awaited(c->ctl, NULL, NULL);
 	}
-	tt_gpu_close(c);
+	tt_accelerator.close(c);
 	tt_am_close(c->am);
 	tt_paths_close(c);
 	tt_comm_deregister_all(c);

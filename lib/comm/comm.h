@@ -123,7 +123,8 @@ struct tuttiComm {
 	uint64_t shrinks;                      /* shrinks begun */
 	/* active messages; usable while collectives are broken (am/am.h) */
 	struct tt_am *am;
-	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
+	/* state of the accelerator (comm/accelerator.h); NULL: none */
+	struct tt_gpu *gpu;
 
 	/* paths to peers */
 	struct tt_world world, nic_world;     /* nic_world: for the verbs transport */

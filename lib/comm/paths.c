@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/accelerator.h"
 #include "comm/paths.h"
-#include "gpu/gpu.h"
 #include "plan/bind.h"
 
 #define YIELDS 50                  /* yields before sleeps, while a peer connects */
@@ -58,7 +58,7 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 
 static int fetch(void *ctx, void *to, const void *from, size_t bytes)
 {
-	return tt_gpu_fetch(ctx, to, from, bytes);
+	return tt_accelerator.fetch(ctx, to, from, bytes);
 }
 
 /* auto: every transport; a name: that transport, and self for messages to this rank */

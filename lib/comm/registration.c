@@ -7,8 +7,8 @@
  */
 #include <stdlib.h>
 
+#include "comm/accelerator.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
 #include "mem/registered.h"
 
 struct tt_registration {
@@ -29,7 +29,7 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory to record a registration of %zu bytes at %p",
 			       c->rank, bytes, start);
-	r->memory.ctx = tt_gpu_context_of(c, start);
+	r->memory.ctx = tt_accelerator.context_of(c, start);
 	tt_registered_add(&r->memory, start, bytes);
 	pthread_mutex_lock(&c->lock);
 	r->next = c->registrations;

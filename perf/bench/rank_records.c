@@ -90,7 +90,7 @@ static int take_gpu(struct bench_thread *c, struct bench_rank *s, struct bench_g
 
 	if (!rc && s->rank == 0)
 		rc = tool_cuda_device_copy_gbps(&s->gpu, &c->copy_gbps, &c->copy_bytes);
-	if (!rc && (rc = s->gpu.cu->stream_create(&s->own, TT_CU_STREAM_APART)))
+	if (!rc && (rc = s->gpu.cu->stream_create(&s->own, TT_CU_STREAM_NON_BLOCKING)))
 		rc = tt_cuda_fail(rc, "a stream on device %d", s->gpu.ordinal);
 	*card = (struct bench_gpu_record){ .failed = rc != 0,
 				      .ordinal = s->gpu.ordinal,

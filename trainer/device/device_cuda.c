@@ -104,8 +104,8 @@ static int cuda_open(struct train_device *d)
 	}
 	d->state = c;
 	c->cu = taken.cu;
-	train_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_APART), "a stream");
-	train_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_APART), "a stream");
+	train_on_cuda_keep(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING), "a stream");
+	train_on_cuda_keep(c, c->cu->stream_create(&c->beside, TT_CU_STREAM_NON_BLOCKING), "a stream");
 	train_on_cuda_keep(c, c->cu->event_create(&c->mark, TT_CU_EVENT_UNTIMED), "an event");
 	train_on_cuda_keep(c, c->cu->host_alloc(&memory, TRAIN_CUDA_PINNED, TT_CU_HOST_PORTABLE),
 			"pinned memory");
