@@ -22,7 +22,7 @@ static const char *path_of(const struct train_config *c, int file)
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static void introduce(const struct train_rank *t)
+static void print_setup(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
 	size_t steps = train_sampler_steps(&t->sampler);
@@ -79,7 +79,7 @@ int train_metrics_check(const struct train_config *config)
 	return TRAIN_OK;
 }
 
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool heir)
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append)
 {
 	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters, TOOL_HASHES_BUCKET };
 	int rc = TRAIN_OK;
@@ -89,17 +89,17 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
-		rc = open_file(t->config, i, heir ? "ae" : "we", &m->file[i]);
+		rc = open_file(t->config, i, append ? "ae" : "we", &m->file[i]);
 		if (m->file[i]) /* who is killed leaves the lines so far */
 			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
 	}
-	if (rc || heir)
+	if (rc || append)
 		return rc;
 	if (m->file[TRAIN_FILE_CSV])
 		fprintf(m->file[TRAIN_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
 	if (m->file[TRAIN_FILE_HASHES])
 		fwrite(&head, sizeof(head), 1, m->file[TRAIN_FILE_HASHES]);
-	introduce(t);
+	print_setup(t);
 	return TRAIN_OK;
 }
 
@@ -120,7 +120,7 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static void show_progress(struct train_metrics *m, const struct train_note *n)
+static void show_progress(struct train_metrics *m, const struct train_step_record *n)
 {
 	uint64_t now = train_time_ns();
 
@@ -135,7 +135,7 @@ static void show_progress(struct train_metrics *m, const struct train_note *n)
 	}
 }
 
-static void write_csv(FILE *to, const struct train_note *n)
+static void write_csv(FILE *to, const struct train_step_record *n)
 {
 	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
 		n->samples_per_s);
@@ -145,7 +145,7 @@ static void write_csv(FILE *to, const struct train_note *n)
 		fprintf(to, ",,\n");
 }
 
-static void write_json(FILE *to, const struct train_note *n)
+static void write_json(FILE *to, const struct train_step_record *n)
 {
 	fprintf(to,
 		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
@@ -160,7 +160,7 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 {
 	struct tool_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
 	size_t count = t->model.parameters;
-	const float *at = train_parameters_out(t);
+	const float *at = train_parameters_download(t);
 
 	fwrite(&head, sizeof(head), 1, to);
 	for (size_t i = 0; i < count; i += TOOL_HASHES_BUCKET) {
@@ -174,7 +174,7 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
-void train_metrics_note(struct train_metrics *m, struct train_rank *t, const struct train_note *n)
+void train_metrics_write(struct train_metrics *m, struct train_rank *t, const struct train_step_record *n)
 {
 	if (!m->on)
 		return;

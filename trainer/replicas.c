@@ -46,7 +46,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 	if (!all)
 		return train_fail(TRAIN_FAILED,
 				     "step %" PRIu64 ": the parameters differ between ranks", step);
-	rc = train_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	rc = train_check(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
 		if (all[r] != all[0])
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
@@ -76,7 +76,7 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 	free(host);
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
-	rc = train_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
+	rc = train_check(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
 			t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);

@@ -1,7 +1,7 @@
 /* data.c - the table of data sources (data.h) */
 #include "trainer/data/data.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <stdlib.h>
 #include <string.h>

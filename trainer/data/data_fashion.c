@@ -8,7 +8,7 @@
  */
 #include "trainer/data/data.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/data/idx.h"
 
 #include <limits.h>

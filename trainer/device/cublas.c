@@ -1,7 +1,7 @@
 /* cublas.c - fill the table of cuBLAS's functions (cublas.h) */
 #include "trainer/device/cublas.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <dlfcn.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
  * and C library. One thread: ranks are what runs in parallel. Row of the table in device.c.
  */
 #include "trainer/device/device_host.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,5 +38,5 @@ const struct train_device_ops train_device_cpu = {
 	.open = cpu_open,
 	.close = cpu_close,
 	.gemm = cpu_gemm,
-	TRAIN_HOST_WORK,
+	TRAIN_HOST_OPS,
 };

@@ -86,15 +86,15 @@ static void sim_fold(struct train_device *d, struct train_planes p, size_t windo
 }
 
 static void sim_pool(struct train_device *d, struct train_planes p, const float *y, float *x,
-		     uint8_t *which)
+		     uint8_t *argmax)
 {
-	train_host_pool(d, p, real(y), real(x), real(which));
+	train_host_pool(d, p, real(y), real(x), real(argmax));
 }
 
 static void sim_pool_back(struct train_device *d, struct train_planes p, const float *dx,
-			  const uint8_t *which, float *dy)
+			  const uint8_t *argmax, float *dy)
 {
-	train_host_pool_back(d, p, real(dx), real(which), real(dy));
+	train_host_pool_back(d, p, real(dx), real(argmax), real(dy));
 }
 
 static void sim_relu_back(struct train_device *d, size_t count, const float *y, float *dy)
@@ -118,7 +118,7 @@ static void sim_descend(struct train_device *d, size_t count, float scale, float
 const struct train_device_ops train_device_sim = {
 	.name = "sim",
 	.help = "cpu behind a wall: memory of its own, explicit copies",
-	.apart = true,
+	.separate_memory = true,
 	.open = sim_open,
 	.close = sim_close,
 	.alloc = sim_alloc,
@@ -126,6 +126,6 @@ const struct train_device_ops train_device_sim = {
 	.put = sim_put,
 	.get = sim_get,
 	.copy = sim_copy,
-	TRAIN_DEVICE_WORK(TRAIN_DEVICE_MEMBER, sim)
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim)
 	TRAIN_DEVICE_MEMBER(sim, gemm)
 };

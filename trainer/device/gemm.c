@@ -76,12 +76,12 @@ static inline void store_one(float *at, float value) { *at = value; }
 static bool has_scalar(void) { return true; }
 
 /* best first */
-static const struct kind {
+static const struct gemm_isa {
 	const char *isa;
 	size_t rows, cols; /* of a tile, in floats */
 	tile_fn *tile;
 	bool (*present)(void);
-} kinds[] = {
+} isas[] = {
 #if defined(__x86_64__)
 	{ "avx512", 12, 32, tile_avx512, has_avx512 },
 	{ "avx2", 6, 16, tile_avx2, has_avx2 },
@@ -90,7 +90,7 @@ static const struct kind {
 };
 
 struct train_gemm {
-	const struct kind *kind;
+	const struct gemm_isa *kind;
 	float *a, *b; /* packed blocks */
 };
 
@@ -108,7 +108,7 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 
 		if (wide < width)
 			memset(to, 0, width * k * sizeof(*to));
-		if (from.across)
+		if (from.transposed)
 			for (size_t p = 0; p < k; p++)
 				memcpy(to + p * width,
 				       from.at + (first + p) * from.stride + line + l,
@@ -124,24 +124,24 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 /* ---- the product ---------------------------------------------------------------------------- */
 
 /* One tile that sticks out over c's edge: computed aside, its inner part copied. */
-static void edge_tile(const struct kind *kind, size_t k, const float *a, const float *b, float *c,
+static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b, float *c,
 		      size_t ldc, size_t rows, size_t cols, bool fresh)
 {
-	float aside[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
+	float tile[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
 
 	if (!fresh)
 		for (size_t i = 0; i < rows; i++)
-			memcpy(aside + i * kind->cols, c + i * ldc, cols * sizeof(*c));
-	kind->tile(k, a, b, aside, kind->cols, fresh);
+			memcpy(tile + i * kind->cols, c + i * ldc, cols * sizeof(*c));
+	kind->tile(k, a, b, tile, kind->cols, fresh);
 	for (size_t i = 0; i < rows; i++)
-		memcpy(c + i * ldc, aside + i * kind->cols, cols * sizeof(*c));
+		memcpy(c + i * ldc, tile + i * kind->cols, cols * sizeof(*c));
 }
 
 /* c[m x n] (+)= packed a * packed b over k slices */
 static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
 		  bool fresh)
 {
-	const struct kind *kind = g->kind;
+	const struct gemm_isa *kind = g->kind;
 
 	for (size_t j = 0; j < n; j += kind->cols) {
 		for (size_t i = 0; i < m; i += kind->rows) {
@@ -161,7 +161,7 @@ static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, floa
 void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
 	     struct train_matrix b, float *c, size_t ldc)
 {
-	struct train_matrix b_lines = { b.at, b.stride, !b.across };
+	struct train_matrix b_lines = { b.at, b.stride, !b.transposed };
 
 	if (!k)
 		for (size_t i = 0; i < m; i++)
@@ -185,17 +185,17 @@ void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static const struct kind *find(const char *isa)
+static const struct gemm_isa *find(const char *isa)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (isa ? !strcmp(isa, kinds[i].isa) : kinds[i].present())
-			return kinds[i].present() ? &kinds[i] : NULL;
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
+		if (isa ? !strcmp(isa, isas[i].isa) : isas[i].present())
+			return isas[i].present() ? &isas[i] : NULL;
 	return NULL;
 }
 
 struct train_gemm *train_gemm_open(const char *isa)
 {
-	const struct kind *kind = find(isa);
+	const struct gemm_isa *kind = find(isa);
 	struct train_gemm *g = kind ? calloc(1, sizeof(*g)) : NULL;
 
 	if (!g)

@@ -16,7 +16,7 @@
 
 #define KERNEL(name, type)                                                                         \
 	extern "C" __global__ void __launch_bounds__(TRAIN_CUDA_THREADS)                              \
-		tt_train_##name(const __grid_constant__ struct type p)
+		train_kernel_##name(const __grid_constant__ struct type p)
 #define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS (gridDim.x * blockDim.x)
 #define FMA(a, b, c) __fmaf_rn(a, b, c)
@@ -29,7 +29,7 @@
 
 #define KERNEL(name, type)									\
 	static void name##_with(struct type p);							\
-	static void tt_train_##name(const void *params)						\
+	static void train_kernel_##name(const void *params)						\
 	{											\
 		name##_with(*(const struct type *)params);					\
 	}											\
@@ -158,15 +158,15 @@ KERNEL(pool, train_cuda_planes)
 		const float *at = p.y + (plane * p.rows + row) * p.side * p.side +
 				  j / half * 2 * p.side + j % half * 2;
 		float best = at[0];
-		uint8_t which = 0;
+		uint8_t argmax = 0;
 
 		for (uint8_t k = 1; k < 4; k++) {
 			float value = at[k / 2 * p.side + k % 2];
 
-			which = value > best ? k : which;
+			argmax = value > best ? k : argmax;
 			best = value > best ? value : best;
 		}
-		p.which[i] = best > 0.0f ? which : 4;
+		p.argmax[i] = best > 0.0f ? argmax : 4;
 		p.x[i] = best > 0.0f ? best : 0.0f;
 	}
 }
@@ -181,7 +181,7 @@ KERNEL(pool_back, train_cuda_planes)
 		uint32_t y = pixel / p.side, x = pixel - y * p.side;
 		uint32_t from = (row * p.planes + plane) * half * half + y / 2 * half + x / 2;
 
-		p.y[i] = p.which[from] == y % 2 * 2 + x % 2 ? p.x[from] : 0.0f;
+		p.y[i] = p.argmax[from] == y % 2 * 2 + x % 2 ? p.x[from] : 0.0f;
 	}
 }
 

@@ -5,7 +5,7 @@
  * Row of the table in model.c; calls dense.c.
  */
 #include "trainer/model/dense.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -6,22 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_whole(const struct train_rank *t) { return t->leaves.kind == TRAIN_CANONICAL_FIXED64; }
+static bool is_fixed64(const struct train_rank *t) { return t->leaves.kind == TRAIN_CANONICAL_FIXED64; }
 
 static tuttiDataType_t type_of(const struct train_rank *t)
 {
-	return is_whole(t) ? tuttiInt64 : tuttiFloat32;
+	return is_fixed64(t) ? tuttiInt64 : tuttiFloat32;
 }
 
 static size_t bytes_of(const struct train_rank *t)
 {
-	return is_whole(t) ? sizeof(int64_t) : sizeof(float);
+	return is_fixed64(t) ? sizeof(int64_t) : sizeof(float);
 }
 
 /* What a run of leaves travels as: whole numbers are one node, since they are added up before. */
 static size_t nodes_of(const struct train_rank *t, struct train_node run, struct train_node *node)
 {
-	if (!is_whole(t))
+	if (!is_fixed64(t))
 		return train_leaves_nodes(&t->leaves, run, node);
 	if (node)
 		node[0] = run;
@@ -29,66 +29,66 @@ static size_t nodes_of(const struct train_rank *t, struct train_node run, struct
 }
 
 /* Element `from` of this worker's node i */
-static void *own(const struct train_rank *t, size_t i, size_t from)
+static void *own_node(const struct train_rank *t, size_t i, size_t from)
 {
-	if (is_whole(t))
-		return t->whole + from;
-	return t->wire + i * t->sum.stride + from;
+	if (is_fixed64(t))
+		return t->fixed_sum + from;
+	return t->comm_buffer + i * t->sum.stride + from;
 }
 
-static void *slot(const struct train_rank *t, struct train_pile *pile)
+static void *receive_slot(const struct train_rank *t, struct train_partials *partials)
 {
-	return pile->room + pile->used++ * pile->count * bytes_of(t);
+	return partials->received + partials->used++ * partials->count * bytes_of(t);
 }
 
 /* ---- piles ----------------------------------------------------------------------------------- */
 
-int train_pile_open(struct train_rank *t, struct train_pile *pile, size_t count)
+int train_partials_open(struct train_rank *t, struct train_partials *partials, size_t count)
 {
-	*pile = (struct train_pile){ .on = t->wire_on, .most = t->leaves.count };
-	pile->node = calloc(pile->most, sizeof(*pile->node));
-	pile->at = calloc(pile->most, sizeof(*pile->at));
-	pile->room = pile->on->ops->alloc(pile->on, pile->most * count * bytes_of(t));
-	if (pile->node && pile->at && pile->room)
+	*partials = (struct train_partials){ .on = t->comm_device, .capacity = t->leaves.count };
+	partials->node = calloc(partials->capacity, sizeof(*partials->node));
+	partials->at = calloc(partials->capacity, sizeof(*partials->at));
+	partials->received = partials->on->ops->alloc(partials->on, partials->capacity * count * bytes_of(t));
+	if (partials->node && partials->at && partials->received)
 		return TRAIN_OK;
-	train_pile_close(pile);
+	train_partials_close(partials);
 	return train_fail(TRAIN_FAILED, "no memory for %zu gradients of %zu elements",
 			     t->leaves.count, count);
 }
 
-void train_pile_close(struct train_pile *pile)
+void train_partials_close(struct train_partials *partials)
 {
-	free(pile->node);
-	free(pile->at);
-	if (pile->on)
-		pile->on->ops->free(pile->on, pile->room);
-	*pile = (struct train_pile){ 0 };
+	free(partials->node);
+	free(partials->at);
+	if (partials->on)
+		partials->on->ops->free(partials->on, partials->received);
+	*partials = (struct train_partials){ 0 };
 }
 
-int train_pile_begin(struct train_rank *t)
+int train_partials_begin(struct train_rank *t)
 {
-	return is_whole(t) ? train_fixed64_make(t) : TRAIN_OK;
+	return is_fixed64(t) ? train_fixed64_make(t) : TRAIN_OK;
 }
 
 /* Appends a worker's nodes, where its numbers are or will be. */
-static void expect(struct train_rank *t, struct train_pile *pile, int worker)
+static void append_nodes(struct train_rank *t, struct train_partials *partials, int worker)
 {
 	struct train_node run = train_leaves_share(&t->leaves, worker, t->nranks);
-	size_t n = nodes_of(t, run, pile->node + pile->n);
+	size_t n = nodes_of(t, run, partials->node + partials->n);
 
-	for (size_t i = 0; i < n; i++, pile->n++)
-		pile->at[pile->n] = worker == t->rank ? own(t, i, pile->from) : slot(t, pile);
+	for (size_t i = 0; i < n; i++, partials->n++)
+		partials->at[partials->n] = worker == t->rank ? own_node(t, i, partials->from) : receive_slot(t, partials);
 }
 
-static int receive(struct train_rank *t, struct train_pile *pile, size_t node, int from)
+static int receive_node(struct train_rank *t, struct train_partials *partials, size_t node, int from)
 {
-	return train_library(tuttiRecv(pile->at[node], pile->count, type_of(t), from, t->comm, NULL),
+	return train_check(tuttiRecv(partials->at[node], partials->count, type_of(t), from, t->comm, NULL),
 			  t->comm);
 }
 
-static int give(struct train_rank *t, struct train_pile *pile, size_t node, int to)
+static int send_node(struct train_rank *t, struct train_partials *partials, size_t node, int to)
 {
-	return train_library(tuttiSend(pile->at[node], pile->count, type_of(t), to, t->comm, NULL),
+	return train_check(tuttiSend(partials->at[node], partials->count, type_of(t), to, t->comm, NULL),
 			  t->comm);
 }
 
@@ -97,89 +97,89 @@ static int group_end(struct train_rank *t, int rc)
 {
 	tuttiResult_t result = tuttiGroupEnd();
 
-	return rc ? rc : train_library(result, t->comm);
+	return rc ? rc : train_check(result, t->comm);
 }
 
 /* Adds up what the pile has, for the library's next call. */
-static int fold(struct train_rank *t, struct train_pile *pile)
+static int fold(struct train_rank *t, struct train_partials *partials)
 {
-	train_leaves_fold(&t->leaves, pile->on, pile->node, pile->at, &pile->n, pile->count);
-	return train_device_settle(pile->on);
+	train_leaves_fold(&t->leaves, partials->on, partials->node, partials->at, &partials->n, partials->count);
+	return train_device_sync(partials->on);
 }
 
 /* One node of every worker, by a collective: that leaves a device's memory where it is, while sends
  * go through the host's. */
-static int gather_all(struct train_rank *t, struct train_pile *pile, int root)
+static int gather_all(struct train_rank *t, struct train_partials *partials, int root)
 {
-	for (int worker = 0; worker < t->nranks; worker++, pile->n++) {
-		pile->node[pile->n] = train_leaves_share(&t->leaves, worker, t->nranks);
-		pile->at[pile->n] = slot(t, pile);
+	for (int worker = 0; worker < t->nranks; worker++, partials->n++) {
+		partials->node[partials->n] = train_leaves_share(&t->leaves, worker, t->nranks);
+		partials->at[partials->n] = receive_slot(t, partials);
 	}
-	return train_library(tuttiGather(own(t, 0, pile->from), pile->room, pile->count, type_of(t),
+	return train_check(tuttiGather(own_node(t, 0, partials->from), partials->received, partials->count, type_of(t),
 				      root, t->comm, NULL),
 			  t->comm);
 }
 
-static int gather_nodes(struct train_rank *t, struct train_pile *pile, int root, int first, int last)
+static int gather_nodes(struct train_rank *t, struct train_partials *partials, int root, int first, int last)
 {
 	int rc = TRAIN_OK;
 
 	tuttiGroupStart();
 	for (int worker = first; worker < last && !rc; worker++) {
-		size_t before = pile->n;
+		size_t before = partials->n;
 
 		if (t->rank != root && t->rank != worker)
 			continue;
-		expect(t, pile, worker);
-		for (size_t i = before; i < pile->n && worker != root && !rc; i++)
-			rc = t->rank == root ? receive(t, pile, i, worker) : give(t, pile, i, root);
+		append_nodes(t, partials, worker);
+		for (size_t i = before; i < partials->n && worker != root && !rc; i++)
+			rc = t->rank == root ? receive_node(t, partials, i, worker) : send_node(t, partials, i, root);
 	}
 	return group_end(t, rc);
 }
 
-int train_pile_gather(struct train_rank *t, struct train_pile *pile, int root, int first, int last)
+int train_partials_gather(struct train_rank *t, struct train_partials *partials, int root, int first, int last)
 {
 	bool all = first == 0 && last == t->nranks && t->leaves.kind == TRAIN_CANONICAL_OFF;
 	int rc;
 
-	pile->n = pile->used = 0;
-	rc = all && train_wire_apart(t) ? gather_all(t, pile, root)
-				     : gather_nodes(t, pile, root, first, last);
-	return !rc && t->rank == root ? fold(t, pile) : rc;
+	partials->n = partials->used = 0;
+	rc = all && train_comm_on_device(t) ? gather_all(t, partials, root)
+				     : gather_nodes(t, partials, root, first, last);
+	return !rc && t->rank == root ? fold(t, partials) : rc;
 }
 
 /* The nodes that are left when these workers' have been added up. */
-static size_t left_of(struct train_rank *t, int first, int last, struct train_node *node, void **at)
+static size_t folded_nodes(struct train_rank *t, int first, int last, struct train_node *node, void **at)
 {
 	size_t n = 0;
 
 	for (int worker = first; worker < last; worker++)
 		n += nodes_of(t, train_leaves_share(&t->leaves, worker, t->nranks), node + n);
-	train_leaves_fold(&t->leaves, t->wire_on, node, at, &n, 0);
+	train_leaves_fold(&t->leaves, t->comm_device, node, at, &n, 0);
 	return n;
 }
 
 /* Makes place for what comes from p's workers; *ret_first: where. Returns how many nodes. */
-static size_t make_place(struct train_rank *t, struct train_pile *pile, struct train_passing p,
+static size_t insert_nodes(struct train_rank *t, struct train_partials *partials, struct train_partials_move p,
 			 size_t *ret_first)
 {
-	size_t had = pile->n, aside = pile->most - had, came;
+	size_t had = partials->n, tail_at = partials->capacity - had, came;
 
 	*ret_first = p.before ? 0 : had;
 	if (p.before) {
-		memmove(pile->node + aside, pile->node, had * sizeof(*pile->node));
-		memmove(pile->at + aside, pile->at, had * sizeof(*pile->at));
+		memmove(partials->node + tail_at, partials->node, had * sizeof(*partials->node));
+		memmove(partials->at + tail_at, partials->at, had * sizeof(*partials->at));
 	}
-	came = left_of(t, p.first, p.last, pile->node + *ret_first, pile->at + *ret_first);
+	came = folded_nodes(t, p.first, p.last, partials->node + *ret_first, partials->at + *ret_first);
 	if (p.before) {
-		memmove(pile->node + came, pile->node + aside, had * sizeof(*pile->node));
-		memmove(pile->at + came, pile->at + aside, had * sizeof(*pile->at));
+		memmove(partials->node + came, partials->node + tail_at, had * sizeof(*partials->node));
+		memmove(partials->at + came, partials->at + tail_at, had * sizeof(*partials->at));
 	}
-	pile->n += came;
+	partials->n += came;
 	return came;
 }
 
-int train_pile_pass(struct train_rank *t, struct train_pile *pile, struct train_passing p)
+int train_partials_send(struct train_rank *t, struct train_partials *partials, struct train_partials_move p)
 {
 	size_t first, came;
 	int rc = TRAIN_OK;
@@ -187,97 +187,97 @@ int train_pile_pass(struct train_rank *t, struct train_pile *pile, struct train_
 	if (t->rank != p.from && t->rank != p.to)
 		return TRAIN_OK;
 	tuttiGroupStart();
-	for (size_t i = 0; t->rank == p.from && i < pile->n && !rc; i++)
-		rc = give(t, pile, i, p.to);
+	for (size_t i = 0; t->rank == p.from && i < partials->n && !rc; i++)
+		rc = send_node(t, partials, i, p.to);
 	if (t->rank == p.to) {
-		came = make_place(t, pile, p, &first);
+		came = insert_nodes(t, partials, p, &first);
 		for (size_t i = first; i < first + came && !rc; i++) {
-			pile->at[i] = slot(t, pile);
-			rc = receive(t, pile, i, p.from);
+			partials->at[i] = receive_slot(t, partials);
+			rc = receive_node(t, partials, i, p.from);
 		}
 	}
 	rc = group_end(t, rc);
-	return !rc && t->rank == p.to ? fold(t, pile) : rc;
+	return !rc && t->rank == p.to ? fold(t, partials) : rc;
 }
 
-int train_pile_store(struct train_rank *t, struct train_pile *pile)
+int train_partials_store(struct train_rank *t, struct train_partials *partials)
 {
-	float *to = t->wire + pile->from;
+	float *to = t->comm_buffer + partials->from;
 
-	if (is_whole(t))
-		train_fixed64_floats(t, pile->at[0], pile->from, pile->count);
+	if (is_fixed64(t))
+		train_fixed64_floats(t, partials->at[0], partials->from, partials->count);
 	else
-		pile->on->ops->copy(pile->on, to, pile->at[0], pile->count * sizeof(*to));
-	return train_device_settle(pile->on);
+		partials->on->ops->copy(partials->on, to, partials->at[0], partials->count * sizeof(*to));
+	return train_device_sync(partials->on);
 }
 
 /* ---- the whole array ------------------------------------------------------------------------- */
 
-static int total_whole(struct train_rank *t)
+static int allreduce_fixed64(struct train_rank *t)
 {
 	int rc = train_fixed64_make(t);
 
 	if (!rc)
-		rc = train_library(tuttiAllReduce(t->whole, t->whole, t->floats, tuttiInt64, tuttiSum,
+		rc = train_check(tuttiAllReduce(t->fixed_sum, t->fixed_sum, t->floats, tuttiInt64, tuttiSum,
 					       t->comm, NULL),
 				t->comm);
 	if (!rc)
-		train_fixed64_floats(t, t->whole, 0, t->floats);
+		train_fixed64_floats(t, t->fixed_sum, 0, t->floats);
 	return rc;
 }
 
 /* Everybody's nodes of part r of these floats go to worker r, all at once. */
-static int exchange(struct train_rank *t, struct train_pile *pile, size_t first)
+static int exchange(struct train_rank *t, struct train_partials *partials, size_t first)
 {
-	size_t part = pile->count;
+	size_t part = partials->count;
 	int rc = TRAIN_OK;
 
 	tuttiGroupStart();
 	for (int worker = 0; worker < t->nranks; worker++) {
-		size_t before = pile->n;
+		size_t before = partials->n;
 
-		expect(t, pile, worker);
+		append_nodes(t, partials, worker);
 		if (worker == t->rank)
 			continue;
-		for (size_t i = before; i < pile->n && !rc; i++)
-			rc = receive(t, pile, i, worker);
+		for (size_t i = before; i < partials->n && !rc; i++)
+			rc = receive_node(t, partials, i, worker);
 		for (size_t i = 0; i < t->sum.nodes && !rc; i++)
-			rc = train_library(tuttiSend(own(t, i, first + part * (size_t)worker), part,
+			rc = train_check(tuttiSend(own_node(t, i, first + part * (size_t)worker), part,
 						  tuttiFloat32, worker, t->comm, NULL),
 					t->comm);
 	}
 	return group_end(t, rc);
 }
 
-int train_gradient_total_part(struct train_rank *t, struct train_pile *pile, size_t first, size_t count)
+int train_sum_bucket(struct train_rank *t, struct train_partials *partials, size_t first, size_t count)
 {
 	int rc;
 
-	pile->n = pile->used = 0;
-	pile->count = count / (size_t)t->nranks;
-	pile->from = first + pile->count * (size_t)t->rank;
-	rc = exchange(t, pile, first);
+	partials->n = partials->used = 0;
+	partials->count = count / (size_t)t->nranks;
+	partials->from = first + partials->count * (size_t)t->rank;
+	rc = exchange(t, partials, first);
 	if (!rc)
-		rc = fold(t, pile);
+		rc = fold(t, partials);
 	if (!rc)
-		rc = train_pile_store(t, pile);
+		rc = train_partials_store(t, partials);
 	if (rc)
 		return rc;
-	return train_library(tuttiAllGather(t->wire + pile->from, t->wire + first, pile->count,
+	return train_check(tuttiAllGather(t->comm_buffer + partials->from, t->comm_buffer + first, partials->count,
 					 tuttiFloat32, t->comm, NULL), t->comm);
 }
 
-int train_gradient_total(struct train_rank *t)
+int train_sum_gradients(struct train_rank *t)
 {
-	struct train_pile pile;
+	struct train_partials partials;
 	int rc;
 
-	if (is_whole(t))
-		return total_whole(t);
-	rc = train_pile_open(t, &pile, t->sum.stride / (size_t)t->nranks);
+	if (is_fixed64(t))
+		return allreduce_fixed64(t);
+	rc = train_partials_open(t, &partials, t->sum.stride / (size_t)t->nranks);
 	if (rc)
 		return rc;
-	rc = train_gradient_total_part(t, &pile, 0, t->sum.stride);
-	train_pile_close(&pile);
+	rc = train_sum_bucket(t, &partials, 0, t->sum.stride);
+	train_partials_close(&partials);
 	return rc;
 }

@@ -2,7 +2,7 @@
 #include "trainer/strategy/ps_store.h"
 
 #include "trainer/device/device_host.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <math.h>
 #include <stdlib.h>

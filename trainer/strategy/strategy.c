@@ -36,5 +36,6 @@ int train_strategy_find(struct train_rank *t)
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;
+	t->collectives_only = (*at)->collectives_only;
 	return TRAIN_OK;
 }

@@ -24,7 +24,7 @@ static int one_step(struct train_rank *t, const struct train_batch *batch)
 	int rc = train_gradient(t, batch, NULL);
 
 	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves that are not added up yet */
-		rc = train_gradient_total(t);
+		rc = train_sum_gradients(t);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
 	return rc;
@@ -34,7 +34,7 @@ const struct train_strategy_ops train_strategy_one = {
 	.name = "one",
 	.help = "a single rank, nothing is communicated",
 	.leaves = true,
-	.by_calls = true,
+	.collectives_only = true,
 	.no_shrink = "one is a single rank, and none is left when it dies; use --save-every",
 	.open = one_open,
 	.step = one_step,

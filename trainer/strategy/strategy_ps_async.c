@@ -49,7 +49,7 @@ static int async_step(struct train_rank *t, const struct train_batch *batch)
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
 	if (!rc)
-		rc = train_ps_push(t, ps, t->wire, 1, 0);
+		rc = train_ps_push(t, ps, t->comm_buffer, 1, 0);
 	t->stopping = batch->stop;
 	return rc;
 }
@@ -60,7 +60,7 @@ static int async_settle(struct train_rank *t, bool last)
 }
 
 static int async_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void async_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
+static void async_tell(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int async_state(struct train_rank *t, float *host)
 {
@@ -70,9 +70,9 @@ static int async_state(struct train_rank *t, float *host)
 const struct train_strategy_ops train_strategy_ps_async = {
 	.name = "ps-async",
 	.help = "--ps servers take gradients as they come; stale ones too",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
-	.own_pace = true,
-	.survives = true,
+	.optimizer = TRAIN_OPTIMIZER_STORE,
+	.local_replicas = true,
+	.fault_tolerant = true,
 	.no_shrink =
 		"ps-async goes on without workers that die, whatever this option says, and not "
 		"without servers; leave it out",
@@ -82,5 +82,5 @@ const struct train_strategy_ops train_strategy_ps_async = {
 	.settle = async_settle,
 	.serve = async_serve,
 	.state = async_state,
-	.tell = async_tell,
+	.report = async_tell,
 };

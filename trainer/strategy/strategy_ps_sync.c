@@ -48,7 +48,7 @@ static int sync_step(struct train_rank *t, const struct train_batch *batch)
 	int rc = train_gradient(t, batch, NULL);
 
 	if (!rc)
-		rc = train_ps_push(t, t->strategy_state, t->wire, t->sum.nodes, t->sum.stride);
+		rc = train_ps_push(t, t->strategy_state, t->comm_buffer, t->sum.nodes, t->sum.stride);
 	return rc ? rc : train_ps_pull(t, t->strategy_state);
 }
 
@@ -58,7 +58,7 @@ static int sync_settle(struct train_rank *t, bool last)
 }
 
 static int sync_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void sync_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
+static void sync_tell(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int sync_state(struct train_rank *t, float *host)
 {
@@ -68,7 +68,7 @@ static int sync_state(struct train_rank *t, float *host)
 const struct train_strategy_ops train_strategy_ps_sync = {
 	.name = "ps-sync",
 	.help = "--ps servers wait for all workers, add up, descend",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
+	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.leaves = true,
 	.no_shrink =
 		"ps-sync's servers wait for every worker; use mirrored, which has the same bits "
@@ -79,5 +79,5 @@ const struct train_strategy_ops train_strategy_ps_sync = {
 	.settle = sync_settle,
 	.serve = sync_serve,
 	.state = sync_state,
-	.tell = sync_tell,
+	.report = sync_tell,
 };

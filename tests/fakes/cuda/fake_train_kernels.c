@@ -3,7 +3,7 @@
  */
 #include "trainer/device/train_kernels.cu"
 
-#define ROW(name, type) { "tt_train_" #name, tt_train_##name, sizeof(struct type), NULL },
+#define ROW(name, type) { "train_kernel_" #name, train_kernel_##name, sizeof(struct type), NULL },
 const struct fake_kernel fake_train_kernels[] = {
 	TRAIN_CUDA_KERNELS(ROW) { NULL, NULL, 0, NULL }
 };

@@ -1,5 +1,5 @@
 /* overlap_leaves.c - sums over leaves behind the backward pass (overlap_leaves.h) */
-#include "trainer/strategy/overlap_leaves.h"
+#include "trainer/strategy/bucket_sums.h"
 
 #include "trainer/strategy/gradient_sum.h"
 
@@ -8,36 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct train_overlap_leaves {
+struct train_buckets {
 	struct train_rank *t;
 	pthread_t thread;
 	bool threaded;
 	/* guards what follows; of the rest the thread has its turn in a step */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	size_t given, summed; /* from there on: final, and the total */
+	size_t ready, summed; /* from there on: final, and the total */
 	bool stop;
 	int rc;               /* of this step */
 	uint64_t first_ns;    /* when its first sum was begun */
-	size_t about, bucket; /* floats; as asked, and a multiple of the ranks */
+	size_t requested, bucket; /* floats; as asked, and a multiple of the ranks */
 	int ranks;            /* that pile has room for */
-	struct train_pile pile;
+	struct train_partials partials;
 };
 
 /* Where the next bucket begins: below `end`, unless that is 0. */
-static size_t next_bucket(const struct train_overlap_leaves *b, size_t end)
+static size_t next_bucket(const struct train_buckets *b, size_t end)
 {
 	return end > b->bucket ? end - b->bucket : 0;
 }
 
-static bool has_work(const struct train_overlap_leaves *b)
+static bool has_work(const struct train_buckets *b)
 {
-	return !b->rc && b->summed && next_bucket(b, b->summed) >= b->given;
+	return !b->rc && b->summed && next_bucket(b, b->summed) >= b->ready;
 }
 
-static void *work(void *arg)
+static void *sum_buckets(void *arg)
 {
-	struct train_overlap_leaves *b = arg;
+	struct train_buckets *b = arg;
 
 	pthread_mutex_lock(&b->lock);
 	while (!b->stop) {
@@ -51,7 +51,7 @@ static void *work(void *arg)
 		if (b->summed == b->t->sum.stride)
 			b->first_ns = train_time_ns();
 		pthread_mutex_unlock(&b->lock);
-		rc = train_gradient_total_part(b->t, &b->pile, first, count);
+		rc = train_sum_bucket(b->t, &b->partials, first, count);
 		pthread_mutex_lock(&b->lock);
 		b->summed = first;
 		b->rc = rc;
@@ -61,24 +61,24 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int train_overlap_leaves_open(struct train_rank *t, size_t bucket, struct train_overlap_leaves **ret_behind)
+int train_buckets_open(struct train_rank *t, size_t bucket, struct train_buckets **ret_buckets)
 {
-	struct train_overlap_leaves *b = calloc(1, sizeof(*b));
+	struct train_buckets *b = calloc(1, sizeof(*b));
 	sigset_t all, before;
 	int rc;
 
 	if (!b)
 		return train_fail(TRAIN_FAILED, "no memory for a thread");
-	*ret_behind = b;
+	*ret_buckets = b;
 	b->t = t;
-	b->about = bucket;
+	b->requested = bucket;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->changed, NULL);
-	if (train_wire_apart(t)) /* whose additions all come from one thread */
+	if (train_comm_on_device(t)) /* whose additions all come from one thread */
 		return TRAIN_OK;
 	sigfillset(&all); /* signals are the main thread's */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&b->thread, NULL, work, b);
+	rc = pthread_create(&b->thread, NULL, sum_buckets, b);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	b->threaded = !rc;
 	if (rc)
@@ -87,7 +87,7 @@ int train_overlap_leaves_open(struct train_rank *t, size_t bucket, struct train_
 	return TRAIN_OK;
 }
 
-void train_overlap_leaves_close(struct train_overlap_leaves *b)
+void train_buckets_close(struct train_buckets *b)
 {
 	if (!b)
 		return;
@@ -97,45 +97,45 @@ void train_overlap_leaves_close(struct train_overlap_leaves *b)
 	pthread_mutex_unlock(&b->lock);
 	if (b->threaded)
 		pthread_join(b->thread, NULL);
-	train_pile_close(&b->pile);
+	train_partials_close(&b->partials);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
 	free(b);
 }
 
 /* Every rank adds up an equal part of each bucket. */
-static int make_room(struct train_overlap_leaves *b)
+static int resize(struct train_buckets *b)
 {
 	size_t ranks = (size_t)b->t->nranks;
 
 	if (b->ranks == b->t->nranks)
 		return TRAIN_OK;
-	train_pile_close(&b->pile);
+	train_partials_close(&b->partials);
 	b->ranks = b->t->nranks;
-	b->bucket = (b->about + ranks - 1) / ranks * ranks;
+	b->bucket = (b->requested + ranks - 1) / ranks * ranks;
 	if (b->bucket > b->t->sum.stride)
 		b->bucket = b->t->sum.stride;
-	return train_pile_open(b->t, &b->pile, b->bucket / ranks);
+	return train_partials_open(b->t, &b->partials, b->bucket / ranks);
 }
 
-int train_overlap_leaves_begin(struct train_overlap_leaves *b)
+int train_buckets_begin(struct train_buckets *b)
 {
 	int rc;
 
 	pthread_mutex_lock(&b->lock);
-	rc = make_room(b);
-	b->given = b->summed = b->t->sum.stride;
+	rc = resize(b);
+	b->ready = b->summed = b->t->sum.stride;
 	b->rc = rc;
 	pthread_mutex_unlock(&b->lock);
 	return rc;
 }
 
-int train_overlap_leaves_notify(void *behind, size_t from)
+int train_buckets_ready(void *buckets, size_t from)
 {
-	struct train_overlap_leaves *b = behind;
+	struct train_buckets *b = buckets;
 
 	pthread_mutex_lock(&b->lock);
-	b->given = from;
+	b->ready = from;
 	if (has_work(b))
 		pthread_cond_broadcast(&b->changed);
 	pthread_mutex_unlock(&b->lock);
@@ -143,36 +143,36 @@ int train_overlap_leaves_notify(void *behind, size_t from)
 }
 
 /* Without a thread. */
-static int sum_here(struct train_overlap_leaves *b)
+static int sum_all(struct train_buckets *b)
 {
-	uint64_t waits = train_time_ns();
+	uint64_t waiting_ns = train_time_ns();
 	int rc = b->rc;
 
 	while (b->summed && !rc) {
 		size_t first = next_bucket(b, b->summed);
 
-		rc = train_gradient_total_part(b->t, &b->pile, first, b->summed - first);
+		rc = train_sum_bucket(b->t, &b->partials, first, b->summed - first);
 		b->summed = first;
 	}
-	train_exposed(b->t, waits);
+	train_add_exposed(b->t, waiting_ns);
 	return rc;
 }
 
-int train_overlap_leaves_wait(struct train_overlap_leaves *b)
+int train_buckets_wait(struct train_buckets *b)
 {
-	uint64_t waits = train_time_ns();
+	uint64_t waiting_ns = train_time_ns();
 	int rc;
 
 	if (!b->threaded)
-		return sum_here(b);
-	train_overlap_leaves_notify(b, 0);
+		return sum_all(b);
+	train_buckets_ready(b, 0);
 	pthread_mutex_lock(&b->lock);
 	while (b->summed && !b->rc)
 		pthread_cond_wait(&b->changed, &b->lock);
 	rc = b->rc;
-	if (b->first_ns < waits)
-		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, waits);
+	if (b->first_ns < waiting_ns)
+		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, waiting_ns);
 	pthread_mutex_unlock(&b->lock);
-	train_exposed(b->t, waits);
+	train_add_exposed(b->t, waiting_ns);
 	return rc;
 }
