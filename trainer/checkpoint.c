@@ -1,4 +1,4 @@
-/* checkpoint.c - a training on disk (checkpoint.h) */
+/* checkpoint.c - write and read checkpoints (checkpoint.h) */
 #include "trainer/checkpoint.h"
 
 #include "trainer/replicas.h"
@@ -16,13 +16,13 @@
 
 static const char magic[8] = "TUTTICK1";
 
-/* What the numbers in the file mean only together with. */
+/* The settings that the values of the file belong to. */
 struct checkpoint_header {
 	char magic[8];
 	uint64_t step, parameters, seed, batch, leaf;
 	uint64_t canonical, adagrad;
 	char model[64], data[16];
-	uint64_t hash; /* of the header with 0 here, and of what follows */
+	uint64_t hash; /* of the header with hash = 0, and of the values */
 };
 
 static struct checkpoint_header make_header(const struct train_rank *t, uint64_t step)
@@ -44,7 +44,7 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 	return h;
 }
 
-/* numbers: parameters, then state */
+/* values: parameters, then optimizer state */
 static uint64_t hash_of(struct checkpoint_header h, const float *values)
 {
 	h.hash = 0;
@@ -66,7 +66,7 @@ static int write_file(FILE *f, const struct checkpoint_header *h, const float *v
 	return error ? -1 : 0;
 }
 
-/* The name in its folder is what a crash must not lose. */
+/* Makes the rename durable, so that a crash does not lose the file's name. */
 static void sync_directory(const char *path)
 {
 	char copy[4096];
@@ -80,7 +80,7 @@ static void sync_directory(const char *path)
 	close(fd);
 }
 
-/* Where it is written. A device, a pipe or a folder is not to be replaced by a file. */
+/* Opens the temporary file. A device, a pipe or a directory must not be replaced by a file. */
 static int open_temporary(const char *path, char temporary[4096], FILE **ret_file)
 {
 	struct stat st;
@@ -88,7 +88,7 @@ static int open_temporary(const char *path, char temporary[4096], FILE **ret_fil
 	snprintf(temporary, 4096, "%s.%d", path, (int)getpid());
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return train_fail(TRAIN_USAGE,
-			"--save %s: that is no file, and a checkpoint replaces what it was; give a file",
+			"--save %s: that is no file, and a checkpoint would replace it; give a file",
 			path);
 	*ret_file = fopen(temporary, "we");
 	return TRAIN_OK;
@@ -127,7 +127,7 @@ static int replace_file(const char *path, const struct checkpoint_header *h, con
 		unlink(temporary);
 		errno = error;
 		return train_fail(TRAIN_FAILED,
-			"--save %s: cannot be written: %m; the checkpoint before it is whole",
+			"--save %s: cannot be written: %m; the previous checkpoint is intact",
 			path);
 	}
 	sync_directory(path);
@@ -167,7 +167,7 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Which option differs from this training's, and what it was; false: none does. */
+/* text = the first option that differs, with the file's value. Returns false if none differs. */
 static bool find_difference(const struct checkpoint_header *got, const struct checkpoint_header *want, char text[128])
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
@@ -199,16 +199,16 @@ static int validate(const char *path, FILE *f, const struct checkpoint_header *w
 	char option[128];
 
 	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
-		return train_fail(TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
+		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train",
 				     path);
 	if (find_difference(h, want, option))
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: that training had %s; give the same", path,
+				     "--resume %s: the checkpoint was written with %s; use the same value", path,
 				     option);
 	if (fread(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
 	    fgetc(f) != EOF || h->hash != hash_of(*h, values))
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: is damaged; use an older checkpoint", path);
+				     "--resume %s: the file is damaged; use an older checkpoint", path);
 	return TRAIN_OK;
 }
 

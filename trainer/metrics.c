@@ -1,4 +1,4 @@
-/* metrics.c - what rank 0 tells while it trains (metrics.h) */
+/* metrics.c - rank 0's output during the training (metrics.h) */
 #include "trainer/metrics.h"
 
 #include "tools/hashes.h"
@@ -41,7 +41,7 @@ static void print_setup(const struct train_rank *t)
 	printf(": %s\n", plan);
 	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
 	if (t->sampler.samples % t->sampler.batch)
-		printf("; the %zu left over rest", t->sampler.samples % t->sampler.batch);
+		printf("; %zu left-over samples are not used", t->sampler.samples % t->sampler.batch);
 	printf("\n");
 	if (t->first_step)
 		printf("resumed   after step %" PRIu64 "\n", t->first_step);
@@ -90,7 +90,7 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 	m->terminal = isatty(STDERR_FILENO);
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
 		rc = open_file(t->config, i, append ? "ae" : "we", &m->file[i]);
-		if (m->file[i]) /* who is killed leaves the lines so far */
+		if (m->file[i]) /* a killed rank leaves complete lines */
 			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
 	}
 	if (rc || append)
@@ -112,7 +112,7 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
 			rc = train_fail(TRAIN_FAILED,
-					   "--%s %s: cannot be written to its end: %s", options[i],
+					   "--%s %s: cannot be written completely: %s", options[i],
 					   path_of(config, i), strerror(errno));
 	memset(m, 0, sizeof(*m));
 	return rc;

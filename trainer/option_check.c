@@ -1,4 +1,4 @@
-/* option_check.c - options that mean nothing beside others (option_check.h) */
+/* option_check.c - refuse options without effect (option_check.h) */
 #include "trainer/option_check.h"
 
 #include "trainer/base/fail.h"
@@ -11,7 +11,7 @@
 struct strategy_option {
 	const char *option;
 	size_t at, bytes;       /* in struct train_config */
-	const char *strategies; /* that it means something to */
+	const char *strategies; /* that use the option */
 };
 
 #define OPTION(option, field, strategies)								\
@@ -53,7 +53,7 @@ static bool contains_word(const char *words, const char *word)
 	return false;
 }
 
-/* Options that only go with another one. */
+/* Options that require another one. */
 static int check_pairs(const struct train_config *c, const struct train_config *d)
 {
 	const struct {
@@ -66,7 +66,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		  c->average == TRAIN_AVERAGE_DILOCO },
 		{ "outer-momentum", "--average diloco", c->outer_momentum != d->outer_momentum,
 		  c->average == TRAIN_AVERAGE_DILOCO },
-		{ "jitter", "--sim-compute-ms, of which it is a part", c->jitter > 0.0,
+		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
 		{ "hash-values", "--hashes", c->hash_values != 0, c->hashes != NULL },
@@ -75,7 +75,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
 			return train_fail(TRAIN_USAGE,
-				"--%s: does nothing by itself; add %s, or leave it out",
+				"--%s: has no effect alone; add %s, or omit the option",
 				pairs[i].option, pairs[i].wants);
 	return TRAIN_OK;
 }
@@ -89,7 +89,7 @@ int train_option_check(const struct train_config *c)
 		if (was_given(c, &defaults, &strategy_options[i]) &&
 		    !contains_word(strategy_options[i].strategies, c->strategy))
 			return train_fail(TRAIN_USAGE,
-				"--%s: means nothing to --strategy %s; leave it out, or "
+				"--%s: has no effect with --strategy %s; omit the option, or "
 				"use one of: %s", strategy_options[i].option, c->strategy,
 				strategy_options[i].strategies);
 	return check_pairs(c, &defaults);

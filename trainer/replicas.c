@@ -1,4 +1,4 @@
-/* replicas.c - are the parameters of all ranks the same, bit for bit? (replicas.h) */
+/* replicas.c - check that the parameters of all ranks are equal (replicas.h) */
 #include "trainer/replicas.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ uint64_t train_hash(const void *data, size_t bytes)
 		uint32_t word;
 
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd: no two words give the same */
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd factor: a bijection */
 		hash ^= hash >> 32;
 	}
 	return hash;
@@ -35,7 +35,7 @@ static void flip_if_asked(const struct train_rank *t, uint64_t step, float *para
 	memcpy(parameters, &bits, sizeof(bits));
 }
 
-/* The sentence for ranks whose hashes differ. Collective. */
+/* Sets the error that names the ranks with different hashes. Collective. */
 static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 {
 	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
@@ -56,7 +56,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 		return rc;
 	return train_fail(TRAIN_FAILED,
 			     "step %" PRIu64 ": the parameters of rank %s differ from those of "
-			     "rank 0: the replicas are no longer the same",
+			     "rank 0: the replicas have diverged",
 			     step, text);
 }
 

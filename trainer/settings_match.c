@@ -1,5 +1,4 @@
-/* settings_agree.c - ranks that were started apart must have been
- * given the same data and options (settings_agree.h) */
+/* settings_match.c - check that all ranks were given the same data and options (settings_match.h) */
 #include "trainer/settings_match.h"
 
 #include "trainer/replicas.h"
@@ -31,7 +30,7 @@ static void add_number(struct setting *settings, size_t *n, const char *option, 
 	add_text(settings, n, option, text);
 }
 
-/* All that decides what is computed. The library compares what decides how bytes move. */
+/* All settings that determine the result. The library compares those that determine data movement. */
 static size_t list_settings(const struct train_rank *t, struct setting *settings)
 {
 	const struct train_config *c = t->config;
@@ -92,7 +91,7 @@ int train_settings_match(const struct train_rank *t)
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
 			rc = train_fail(TRAIN_USAGE,
-				"--%s: the ranks were not given the same; it is %s on rank %d",
+				"--%s: the ranks were given different values; the value is %s on rank %d",
 				settings[i].option, settings[i].value, t->rank);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* train.c - the training from its first step to its last (train.h) */
+/* train.c - the training loop (train.h) */
 #include "trainer/train.h"
 
 #include "trainer/checkpoint.h"
@@ -17,15 +17,15 @@ volatile sig_atomic_t train_stop_signal;
 
 struct train_progress {
 	struct train_metrics metrics;
-	uint64_t per_epoch, steps; /* of an epoch; in all */
-	uint64_t training_ns;      /* spent in steps, without evaluations and checks */
-	uint64_t taken;            /* steps, in this run */
+	uint64_t per_epoch, steps; /* steps of an epoch; of the training */
+	uint64_t training_ns;      /* time in steps, without evaluations and checks */
+	uint64_t taken;            /* steps of this run */
 };
 
-/* Does this step (from 1) end a period? 0: no periods. */
+/* True if step (from 1) ends a period; period 0: never. */
 static bool due(uint64_t step, int64_t period) { return period && step % (uint64_t)period == 0; }
 
-/* Adds what has been moved for t since the last call, if `count`. */
+/* Reads the counters; if `count`, adds the bytes since the last call to result. */
 static void count_bytes(const struct train_rank *t, struct train_result *result, bool count)
 {
 	uint64_t *sent = &result->sent_before, *read = &result->read_before;
@@ -34,7 +34,7 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
 	now.sent_bytes += t->message_bytes;
-	/* else comm is a new one */
+	/* smaller counters belong to a new communicator */
 	if (count && now.sent_bytes >= *sent && now.read_bytes >= *read) {
 		result->sent_bytes += now.sent_bytes - *sent;
 		result->read_bytes += now.read_bytes - *read;
@@ -51,7 +51,7 @@ static int record_step(struct train_rank *t, struct train_progress *p, const str
 {
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->local_replicas ? (double)batch->rows : all;
-	uint64_t step = t->step, steps = step - before; /* spare may have taken several */
+	uint64_t step = t->step, steps = step - before; /* more than one in spare */
 
 	p->training_ns += took;
 	p->taken += steps;
@@ -69,12 +69,12 @@ static int record_step(struct train_rank *t, struct train_progress *p, const str
 	if (isfinite(record->loss))
 		return TRAIN_OK;
 	return train_fail(TRAIN_FAILED,
-			     "step %" PRIu64 ": the loss is %g: the training diverged; use "
+			     "step %" PRIu64 ": the loss is %g, the training diverged; use "
 			     "a smaller --lr",
 			     step, record->loss);
 }
 
-/* One step; fills in the note. result->stopped: some rank was asked to end. */
+/* Takes one step and fills record. result->stopped: a rank received a stop signal. */
 static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step, struct train_step_record *record,
 		     struct train_result *result)
 {
@@ -101,7 +101,7 @@ static int take_step(struct train_rank *t, struct train_progress *p, uint64_t st
 	return rc;
 }
 
-/* What is done between steps, when it is due. */
+/* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
 static int between_steps(struct train_rank *t, struct train_progress *p, bool last, struct train_step_record *record,
 		     struct train_result *result)
 {
@@ -131,18 +131,18 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 
 /* ---- all steps ------------------------------------------------------------------------------ */
 
-/* Adds to the sentence what could be done. */
+/* Appends advice to the error text. */
 static int suggest_shrink(void)
 {
 	char text[900];
 
 	snprintf(text, sizeof(text), "%s", train_error());
-	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others go on",
+	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others continue",
 			     text);
 }
 
-/* After a failure in the step after `done`:
- * may the others go on? *ret_done: what they have done. */
+/* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of the
+ * common state. */
 static int recover(struct train_rank *t, struct train_progress *p, uint64_t done, struct train_step_record *record,
 		 struct train_result *result, uint64_t *ret_done)
 {
@@ -160,7 +160,7 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	count_bytes(t, result, false);
 	if (rc || *ret_done < p->steps)
 		return rc;
-	record->step = *ret_done; /* it was the last step, and some rank had taken it */
+	record->step = *ret_done; /* a survivor had completed the last step */
 	return between_steps(t, p, true, record, result);
 }
 
@@ -202,10 +202,10 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	p.steps = train_schedule_steps(t);
 	if (t->first_step >= p.steps)
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: that training has taken %" PRIu64 " steps, and "
-				     "%" PRIu64 " were asked for; use a larger --steps or --epochs",
+				     "--resume %s: that training has done %" PRIu64 " steps, and "
+				     "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				     t->config->resume, t->first_step, p.steps);
-	/* train_main.c has looked where it started the ranks; here others did */
+	/* with --np, train_main.c has already checked the file */
 	rc = t->rank == 0 && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);

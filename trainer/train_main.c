@@ -1,9 +1,9 @@
 /*
  * train_main.c - tutti-train: read the options, load the data, start the ranks, train
  *
- * The data is loaded before ranks are forked, so that it is read and judged once and lies in memory
- * once. Exit status: 0 right, 1 failed, 2 bad usage or value; killed by the signal that asked it to
- * stop, once it has stopped.
+ * The data is loaded and validated once, before ranks are forked, so local ranks share its memory. Exit
+ * status: 0 success, 1 failure, 2 bad usage or value. A training ended by a signal finishes its step,
+ * then dies of that signal.
  */
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/checkpoint.h"
@@ -32,22 +32,22 @@
 struct train_job {
 	struct train_config config;
 	struct train_data data;
-	tuttiUniqueId id; /* when --np starts the ranks */
-	int ranks;        /* that --np starts: workers and servers */
-	bool lenient;     /* a rank that is killed does not end the others */
+	tuttiUniqueId id; /* of the ranks that --np starts */
+	int ranks;        /* number of ranks that --np starts: workers and servers */
+	bool lenient;     /* a killed rank does not end the others */
 };
 
-/* rank < 0: not known, or not of one rank. Gives the exit status. */
+/* Prints the error text. rank < 0: unknown, or an error of all ranks. Returns the exit status. */
 static int print_error(int code, int rank)
 {
 	const char *text = train_error();
-	char who[32] = "";
+	char prefix[32] = "";
 
 	if (rank >= 0)
-		snprintf(who, sizeof(who), "rank %d: ", rank);
-	if (!strncmp(text, who, strlen(who)))    /* the library names its rank itself */
-		who[0] = '\0';
-	fprintf(stderr, TOOL ": %s%s\n", who, text);
+		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
+	if (!strncmp(text, prefix, strlen(prefix)))    /* the library's texts name the rank */
+		prefix[0] = '\0';
+	fprintf(stderr, TOOL ": %s%s\n", prefix, text);
 	return -code;
 }
 
@@ -72,7 +72,7 @@ static int checked(tuttiResult_t result)
 	return code && result == tuttiInvalidArgument ? TRAIN_USAGE : code;
 }
 
-/* How many ranks of its host are before this one? */
+/* The number of lower ranks on this rank's host. */
 static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 {
 	char mine[64] = "", (*all)[64];
@@ -93,8 +93,8 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	return rc;
 }
 
-/* Ranks that something else started join, learn their place on the host, take their devices, and
- * then join with them. */
+/* Ranks started by a launcher: join, determine the rank on the host, select the device, and create the
+ * communicator that uses it. */
 static int join_env(const struct train_device_ops *device, const char *name, tuttiConfig_t *config,
 		    tuttiComm_t *ret_comm)
 {
@@ -159,7 +159,7 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	printf("\"device\":\"%s\"}\n", t->device.ops->name);
 }
 
-/* Trains or serves as one rank of world, which is gone afterwards; gives the exit status. */
+/* Trains or serves as one rank of world, and destroys world. Returns the exit status. */
 static int train(const struct train_job *job, tuttiComm_t world)
 {
 	struct train_rank t;
@@ -170,7 +170,7 @@ static int train(const struct train_job *job, tuttiComm_t world)
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
 	if (result.steps && t.rank == 0)
 		print_result(&t, &result);
-	/* the ranks that --np starts find the same fault in the same values: it is said once */
+	/* ranks of one --np have the same usage error: rank 0 prints it once */
 	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.rank == 0))
 		print_error(rc, rc == TRAIN_USAGE ? -1 : t.rank);
 	rc = t.rank == 0 ? tool_output_end(TOOL, -rc) : -rc;
@@ -201,7 +201,7 @@ static int rank_main(int rank, void *ctx)
 
 /* ---- the job -------------------------------------------------------------------------------- */
 
-/* What can be found wrong without ranks. */
+/* Checks the options as far as possible before ranks are started. */
 static int check(struct train_job *job)
 {
 	struct train_rank t = { .config = &job->config };

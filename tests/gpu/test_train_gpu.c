@@ -265,7 +265,7 @@ int main(void)
 		return 0;
 	}
 	load_blas();
-	if (train_device_find("cuda")->take("cuda:0", 0)) {
+	if (train_device_find("cuda")->select("cuda:0", 0)) {
 		printf("not ok 1 - %s\n1..1\n", train_error());
 		return 1;
 	}

@@ -1,4 +1,4 @@
-/* fail.c - how the trainer says what went wrong (fail.h) */
+/* fail.c - the error text of the trainer (fail.h) */
 #include "trainer/base/fail.h"
 
 #include <stdarg.h>

@@ -1,10 +1,9 @@
 /*
- * data_synth.c - made-up images of Fashion-MNIST's shape,
- * for hosts without the real ones and for tests
+ * data_synth.c - synthetic images of Fashion-MNIST's shape, for hosts without the data set and for tests
  *
- * Every class has two prototypes, smooth random pictures. A sample is one
- * of them, through which any other shows, so that classes overlap, and
- * noise. All of it depends on the seed alone. Row of the table in data.c.
+ * Every class has two prototypes, smooth random pictures. A sample is a prototype of its class, blended
+ * with a random other prototype, so that classes overlap, plus noise. All values depend on the seed
+ * alone. Row of the table in data.c.
  */
 #include "trainer/data/data.h"
 
@@ -14,14 +13,14 @@
 #include <stdlib.h>
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, PROTOTYPES = 2 };
-enum { COARSE = 8 };    /* points on a side of the grid that a picture is drawn from */
+enum { COARSE = 8 };    /* points on a side of the grid that a picture is interpolated from */
 enum { TRAIN = 20000, TEST = 4000 };
 
 struct prototype {
 	uint8_t pixel[PIXELS];
 };
 
-/* A coarse random grid, drawn large by linear interpolation */
+/* Enlarges a coarse random grid by linear interpolation. */
 static void draw(uint64_t seed, uint32_t number, struct prototype *prototype)
 {
 	uint8_t grid[COARSE][COARSE];
@@ -45,7 +44,7 @@ static void draw(uint64_t seed, uint32_t number, struct prototype *prototype)
 	}
 }
 
-/* Noise of a bell's shape, -255..255: the difference of two sums of bytes, halved */
+/* Bell-shaped noise, -255..255: the halved difference of two sums of bytes */
 static int noise(uint32_t random)
 {
 	int up = (int)(random & 255) + (int)(random >> 8 & 255);
@@ -65,7 +64,7 @@ static void make_sample(uint64_t seed, uint64_t index, const struct prototype *p
 	*label = (uint8_t)train_rng_below(random[0], CLASSES);
 	own = &prototypes[*label * PROTOTYPES + (random[1] & 1)];
 	other = &prototypes[train_rng_below(random[2], CLASSES * PROTOTYPES)];
-	share = (int)train_rng_below(random[3], 120); /* of 256: how much of the other shows through */
+	share = (int)train_rng_below(random[3], 120); /* weight of the other, of 256 */
 	for (uint32_t i = 0; i < PIXELS; i++) {
 		int value;
 
@@ -84,7 +83,7 @@ static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct 
 	set->images = malloc(samples * PIXELS);
 	set->labels = malloc(samples);
 	if (!set->images || !set->labels)
-		return train_fail(TRAIN_FAILED, "no memory for %zu made-up images", samples);
+		return train_fail(TRAIN_FAILED, "no memory for %zu synthetic images", samples);
 	for (size_t i = 0; i < samples; i++)
 		make_sample(seed, first + i, prototypes, set->images + i * PIXELS, &set->labels[i]);
 	return TRAIN_OK;
@@ -106,6 +105,6 @@ static int load(const char *directory, uint64_t seed, struct train_data *data)
 
 const struct train_data_source train_data_synth = {
 	.name = "synth",
-	.help = "made-up images of the same shape, from --seed",
+	.help = "synthetic images of the same shape, from --seed",
 	.load = load,
 };

@@ -17,7 +17,7 @@ struct idx_stream {
 	const char *name;
 };
 
-/* Reads up to `bytes`; *ret_got is less at the end of the file only. */
+/* Reads `bytes` bytes; *ret_got is smaller at the end of the file only. */
 static int read_some(struct idx_stream *f, void *to, size_t bytes, size_t *ret_got)
 {
 	int got, code;
@@ -60,7 +60,7 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 				     f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
 		return train_fail(TRAIN_FAILED,
-			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are read", f->name,
+			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are supported", f->name,
 			head[2]);
 	if (got >= 4 && head[3] != dims)
 		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed",
@@ -73,11 +73,11 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
 			return train_fail(TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
-		/* both factors are below 2^32: no overflow before it is judged */
+		/* both factors are below 2^32: no overflow before the check */
 		bytes *= idx->dim[d];
 		if (bytes > TRAIN_IDX_BYTES_MAX)
 			return train_fail(TRAIN_FAILED,
-					     "%s: more than %llu bytes, the most that is read",
+					     "%s: more than %llu bytes, the supported maximum",
 					     f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
 	}
 	idx->dims = dims;
@@ -108,12 +108,12 @@ static int read_elements(struct idx_stream *f, struct train_idx *idx)
 	} while (used == capacity && capacity < idx->bytes);
 	if (used < idx->bytes)
 		return train_fail(TRAIN_FAILED,
-				     "%s: ends after %zu of %zu bytes of data: is it truncated?",
+				     "%s: ends after %zu of %zu bytes of data; the file is truncated",
 				     f->name, used, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
 		rc = train_fail(TRAIN_FAILED,
-				   "%s: holds more than the %zu bytes of data that its header says",
+				   "%s: holds more than the %zu bytes of data of its header",
 				   f->name, idx->bytes);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* sampler.c - which samples make up which step, whatever the number of ranks (sampler.h) */
+/* sampler.c - assignment of samples to steps (sampler.h) */
 #include "trainer/data/sampler.h"
 
 #include "trainer/base/fail.h"
@@ -13,7 +13,7 @@ struct train_share train_share_of(size_t total, int rank, int nranks)
 	return (struct train_share){ first, total * ((size_t)rank + 1) / (size_t)nranks - first };
 }
 
-/* Fisher and Yates' shuffle, the swap at i from number i of the epoch */
+/* Fisher-Yates shuffle; the swap at i uses random number i of the epoch */
 static void shuffle(struct train_sampler *s, uint64_t epoch)
 {
 	uint32_t random[4];

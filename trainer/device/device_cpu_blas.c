@@ -1,10 +1,9 @@
 /*
- * device_cpu_blas.c - the processor, with OpenBLAS's matrix product
+ * device_cpu_blas.c - device cpu-blas: the processor, with OpenBLAS's matrix product
  *
- * OpenBLAS is loaded only when it is asked for, so that its settings can be made first: one thread,
- * and kernels of this processor (0.3.21 takes processors younger than itself for a Prescott and
- * loses a factor of 5). Its bits depend on the processor and on how the rows are shared out. Row of
- * the table in device.c.
+ * OpenBLAS is loaded on demand, so that its environment can be set first: one thread, and kernels of this
+ * processor (0.3.21 treats processors newer than itself as a Prescott and loses a factor of 5). The bits
+ * depend on the processor and on the division of rows among ranks. Row of the table in device.c.
  */
 #include "trainer/device/device_host.h"
 #include "trainer/base/fail.h"
@@ -25,7 +24,7 @@ struct blas_state {
 	sgemm_fn *sgemm;
 };
 
-/* What the user has set stays. */
+/* Variables that the user has set are kept. */
 static void set_environment(void)
 {
 	setenv("OPENBLAS_NUM_THREADS", "1", 0);

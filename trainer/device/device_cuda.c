@@ -1,11 +1,11 @@
 /*
- * device_cuda.c - a GPU, through the CUDA driver's table (gpu/cuda.h)
+ * device_cuda.c - device cuda: a GPU, through the table of the CUDA driver (gpu/cuda.h)
  *
- * Everything is given to one stream and runs behind the caller; the library's calls have a stream
- * beside it, and events between the two. Matrix products are cuBLAS's, in plain float without TF32;
- * with --canonical they are our own kernel's, and then all bits are those of --device cpu. Small
- * things go to the GPU through pinned memory, piece after piece. A failure is kept and told by
- * settle. Row of the table in device.c.
+ * All operations are submitted to one stream and run asynchronously. Library calls have a communication
+ * stream of their own, ordered by events. Matrix products are cuBLAS's, in plain float without TF32; with
+ * --canonical they are our own kernel's, and all bits are those of --device cpu. Small data is copied to
+ * the GPU through a pinned bounce buffer, in pieces. The first error is recorded and returned by sync. Row
+ * of the table in device.c.
  */
 #include "trainer/device/device_cuda.h"
 #include "trainer/base/fail.h"
@@ -22,14 +22,14 @@ extern const unsigned char train_image[];
 #define IMAGE NULL
 #endif
 
-/* The thread's device, taken before its rank joins. */
+/* The thread's device, selected before its rank joins. */
 static __thread struct tool_cuda_device selected;
 
-void train_cuda_check(struct train_cuda_state *c, int rc, const char *what)
+void train_cuda_check(struct train_cuda_state *c, int rc, const char *operation)
 {
 	if (!rc || c->error[0])
 		return;
-	tt_cuda_fail(rc, "device cuda: %s", what);
+	tt_cuda_fail(rc, "device cuda: %s", operation);
 	snprintf(c->error, sizeof(c->error), "%s", tt_error_text());
 }
 
@@ -59,7 +59,7 @@ static int find_kernels(struct train_cuda_state *c)
 	void *module = NULL;
 
 	if (!image)
-		return train_fail(TRAIN_USAGE, "--device cuda: its kernels are not built in; "
+		return train_fail(TRAIN_USAGE, "--device cuda: the kernels are not built in; "
 						     "configure --with-nvcc");
 	rc = c->cu->module_load(&module, image);
 #define FIND(name, type)                                                                           \
@@ -89,7 +89,7 @@ static int open_blas(struct train_cuda_state *c)
 		status = c->blas.set_math_mode(c->handle, TRAIN_CUBLAS_PEDANTIC);
 	if (status)
 		return train_fail(TRAIN_FAILED,
-				     "device cuda: cuBLAS does not start: status %d", status);
+				     "device cuda: cuBLAS cannot be initialized: status %d", status);
 	return TRAIN_OK;
 }
 
@@ -100,7 +100,7 @@ static int cuda_open(struct train_device *d)
 
 	if (!c || !selected.cu) {
 		free(c);
-		return train_fail(TRAIN_FAILED, "device cuda: no memory, or no device taken");
+		return train_fail(TRAIN_FAILED, "device cuda: no memory, or no device selected");
 	}
 	d->state = c;
 	c->cu = selected.cu;
@@ -171,7 +171,7 @@ static int cuda_sync(struct train_device *d)
 {
 	struct train_cuda_state *c = d->state;
 
-	train_cuda_check(c, c->cu->stream_synchronize(c->stream), "wait for what it computes");
+	train_cuda_check(c, c->cu->stream_synchronize(c->stream), "wait for computation");
 	return first_error(c);
 }
 
@@ -202,7 +202,7 @@ void train_cuda_copy_in(struct train_device *d, tt_cuptr to, const char *from, s
 		part = piece(bytes);
 		bounce = train_cuda_bounce_alloc(d, part);
 		memcpy(bounce, from, part);
-		train_cuda_check(c, c->cu->htod_async(to, bounce, part, c->stream), "copy to it");
+		train_cuda_check(c, c->cu->htod_async(to, bounce, part, c->stream), "copy to the GPU");
 	}
 }
 
@@ -219,7 +219,7 @@ static void cuda_get(struct train_device *d, void *to_host, const void *from, si
 	d->get_bytes += bytes;
 	if (bytes)
 		train_cuda_check(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
-				"copy from it");
+				"copy from the GPU");
 	cuda_sync(d);
 }
 
@@ -229,7 +229,7 @@ static void cuda_copy(struct train_device *d, void *to, const void *from, size_t
 
 	if (bytes && to != from)
 		train_cuda_check(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
-				"copy within it");
+				"copy within the GPU");
 }
 
 tt_cuptr train_cuda_reserve(struct train_device *d, struct train_cuda_buffer *area, size_t bytes)
@@ -248,7 +248,7 @@ tt_cuptr train_cuda_reserve(struct train_device *d, struct train_cuda_buffer *ar
 	return c->error[0] ? 0 : area->at;
 }
 
-/* ---- the library's calls beside it ---------------------------------------------------------- */
+/* ---- communication overlap ------------------------------------------------------------------ */
 
 static void *cuda_comm_stream(struct train_device *d) { return ((struct train_cuda_state *)d->state)->comm_stream; }
 
@@ -270,7 +270,7 @@ static int cuda_comm_stream_sync(struct train_device *d)
 
 const struct train_device_ops train_device_cuda = {
 	.name = "cuda",
-	.help = "a GPU, cuda:N the driver's device N, else the rank's on its host",
+	.help = "a GPU: cuda:N is the driver's device N; cuda: by rank on the host",
 	.separate_memory = true,
 	.tutti_aware = true,
 	.select = cuda_select,

@@ -1,11 +1,11 @@
-/* device_cuda_compute.c - what the device cuda computes: kernels, cuBLAS's matrix products
- * (device.h, device_cuda.h) */
+/* device_cuda_compute.c - device cuda's operations: kernels and cuBLAS's matrix products (device.h,
+ * device_cuda.h) */
 #include "trainer/device/device_cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A thread for each of `count` results. */
+/* Launches a kernel with one thread per result; larger counts loop in the kernel. */
 static void launch(struct train_device *d, enum train_cuda_kernel number, size_t count, void *params)
 {
 	struct train_cuda_state *c = d->state;
@@ -43,12 +43,12 @@ void train_cuda_op_gather(struct train_device *d, const uint8_t *images, const u
 			memcpy(bounce + i * pixels, images + samples[row + i] * pixels, pixels);
 		train_cuda_check(c,
 				c->cu->htod_async(at + row * pixels, bounce, n * pixels, c->stream),
-				"copy images to it");
+				"copy images to the GPU");
 	}
 	launch(d, KERNEL_gather, rows * pixels, &p);
 }
 
-/* By rows here, by columns there: c's transpose is b's times a's. */
+/* Row-major product by the column-major cuBLAS: c^T = b^T a^T. */
 static void by_blas(struct train_cuda_state *c, size_t m, size_t n, size_t k, struct train_matrix a,
 		    struct train_matrix b, float *to, size_t ldc)
 {
@@ -63,7 +63,7 @@ static void by_blas(struct train_cuda_state *c, size_t m, size_t n, size_t k, st
 			       (int)ldc);
 	if (status)
 		snprintf(c->error, sizeof(c->error),
-			 "device cuda: cuBLAS fails with status %d at a product of %zu x %zu x %zu",
+			 "device cuda: cuBLAS fails with status %d in a product of %zu x %zu x %zu",
 			 status, m, n, k);
 }
 
@@ -114,7 +114,7 @@ static struct train_cuda_planes planes(struct train_planes p, size_t window, con
 					(uint32_t)window };
 }
 
-/* The kernels count in 32 bits. */
+/* The kernels use 32-bit indices. */
 static void launch_planes(struct train_device *d, enum train_cuda_kernel number, size_t count,
 			  struct train_cuda_planes params)
 {

@@ -1,14 +1,14 @@
 /*
  * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
  *
- * A convolution is a matrix product with patches: unfold lays each pixel's neighbours side by side.
- * A line of patches is the image moved by (dy, dx), so it is copied row by row.
+ * A convolution is a matrix product with patches (im2col). A line of patches is the image shifted by
+ * (dy, dx), so unfold copies it row by row.
  */
 #include "trainer/device/device_host.h"
 
 #include <string.h>
 
-/* Where a row moved by `by` overlaps with itself: columns first..last-1 of the unmoved one. */
+/* The columns first..last-1 of a row that stay inside the image after a shift. */
 struct column_range {
 	size_t first, last;
 };

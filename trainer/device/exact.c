@@ -1,5 +1,4 @@
-/* exact.c - exp, log, softmax and cross-entropy whose bits
- * do not depend on the C library (exact.h) */
+/* exact.c - exp, log, softmax and cross-entropy, bit-reproducible with every C library (exact.h) */
 #include "trainer/device/exact.h"
 
 #include <stdint.h>

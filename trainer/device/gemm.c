@@ -1,13 +1,12 @@
 /*
- * gemm.c - the product of two float matrices,
- * with bits that depend on nothing but the operands (gemm.h)
+ * gemm.c - the product of two float matrices, bit-reproducible (gemm.h)
  *
- * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
- * multiplication): both operands are copied into panels that the innermost tile reads straight
- * through, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a tile is
- * stored to c and loaded again, which is exact: the chain goes on as if it were one.
+ * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix multiplication):
+ * both operands are packed into panels that the innermost tile reads sequentially, sized so that b's
+ * panel stays in L1 and a's block in L2. Between blocks of k a tile is stored to c and loaded again,
+ * which is exact: the chain of multiply-adds continues unchanged.
  *
- * A new instruction set: one more inclusion of gemm_tile.h and one row of `kinds`.
+ * A new instruction set is one more inclusion of gemm_tile.h and one row of `isas`.
  */
 #include "trainer/device/gemm.h"
 
@@ -99,7 +98,7 @@ struct train_gemm {
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 /* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
- * width floats each, short panels filled up with zeros. A line is a row of a, or a column of b. */
+ * width floats each, short panels padded with zeros. A line is a row of a, or a column of b. */
 static void pack(struct train_matrix from, size_t line, size_t lines, size_t first, size_t k,
 		 size_t width, float *to)
 {
@@ -123,7 +122,7 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 
 /* ---- the product ---------------------------------------------------------------------------- */
 
-/* One tile that sticks out over c's edge: computed aside, its inner part copied. */
+/* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
 static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b, float *c,
 		      size_t ldc, size_t rows, size_t cols, bool fresh)
 {

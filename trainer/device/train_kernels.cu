@@ -1,12 +1,12 @@
 /*
- * train_kernels.cu - the trainer's loops over elements on a GPU, and a matrix product whose bits are
- * the processor's
+ * train_kernels.cu - the trainer's GPU kernels: element-wise loops, and a matrix product with the
+ * processor's bits
  *
- * Launched by device_cuda.c. nvcc makes a fat binary of it that tutti-train carries; the tests'
- * stand-in compiles it as C, where a block is one thread. Every result is computed by one thread,
- * in the order that device_host.c has: no atomics, no contraction (-fmad=false), exp and log our
- * own (exact.c). So all bits are those of --device cpu, as long as the matrix products are gemm's
- * below (--canonical) and not cuBLAS's.
+ * Launched by device_cuda_compute.c. nvcc compiles the file to a fat binary that tutti-train embeds; the
+ * fake driver of the tests compiles it as C, where a block is one thread. One thread computes each result,
+ * in the order of device_host.c: no atomics, no contraction (-fmad=false), own exp and log (exact.c).
+ * All bits are therefore those of --device cpu if matrix products are those of the gemm kernel below
+ * (--canonical) instead of cuBLAS's.
  */
 #include "trainer/device/train_kernels.h"
 
@@ -23,8 +23,7 @@
 
 #else
 
-#include "tests/fakes/cuda/fake_cuda.h"
-
+/* included by tests/fakes/cuda/fake_train_kernels.c, after fake_cuda.h */
 #include <math.h>
 
 #define KERNEL(name, type)									\
@@ -40,7 +39,7 @@
 
 #endif
 
-/* A thread takes every THREADS-th of them. */
+/* Grid-stride loops: a thread processes every THREADS-th element. */
 #define EACH(i, count) for (uint64_t i = THREAD; i < (count); i += THREADS)
 #define EACH_32(i, count)					\
 	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
@@ -102,8 +101,8 @@ KERNEL(descend, train_cuda_descend)
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* x[rows][planes][side][side] to y[line][rows][side][side];
- * line is (plane, down, right), the last holds ones */
+/* x[rows][planes][side][side] to y[line][rows][side][side]; a line is (plane, down, right), the last
+ * line holds ones */
 KERNEL(unfold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
@@ -125,7 +124,7 @@ KERNEL(unfold, train_cuda_planes)
 	}
 }
 
-/* The way back: each pixel of x sums what unfold made of it. */
+/* Adjoint of unfold: each pixel of x sums its copies. */
 KERNEL(fold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
@@ -146,8 +145,7 @@ KERNEL(fold, train_cuda_planes)
 	}
 }
 
-/* The greatest of four and 0: from y[planes][rows][side][side]
- * to x[rows][planes][side / 2][side / 2] */
+/* Max pooling with ReLU: from y[planes][rows][side][side] to x[rows][planes][side / 2][side / 2] */
 KERNEL(pool, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;

@@ -7,10 +7,10 @@
 
 struct dense_layer {
 	size_t inputs, outputs;
-	size_t weights; /* place of weights[inputs][outputs] in the parameter array */
-	size_t bias;    /* place of bias[outputs] */
-	float *y;       /* [max_rows][outputs], what the layer gives */
-	float *dy;      /* its gradient; NULL for the last layer, whose gradient is the caller's */
+	size_t weights; /* offset of weights[inputs][outputs] in the parameter array */
+	size_t bias;    /* offset of bias[outputs] */
+	float *y;       /* [max_rows][outputs], output of the layer */
+	float *dy;      /* gradient of y; NULL for the last layer, whose gradient is the caller's */
 };
 
 struct dense_stack {
@@ -98,7 +98,7 @@ float *train_dense_forward(struct train_model *m, const float *parameters, const
 	return s->layer[s->layers - 1].y;
 }
 
-/* The gradients of a piece of a layer: of rows first.. of its weights, or of its bias. */
+/* The gradients of a part of a layer: `count` rows of its weights from `first` on, or its bias. */
 struct dense_piece {
 	struct train_device *device;
 	const struct dense_layer *layer;
@@ -124,7 +124,7 @@ static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
 			     (struct train_matrix){ p->dy + row * n, n, false }, out, n);
 }
 
-/* How many rows of the weights at once? Few enough that what is added up stays in the cache. */
+/* The number of rows of the weights per piece: small enough that the sums stay in the cache. */
 static size_t rows_of_piece(const struct train_model *m, const struct dense_layer *layer,
 			    const struct train_leaf_sum *sum, const struct train_ready *ready)
 {
@@ -137,8 +137,8 @@ static size_t rows_of_piece(const struct train_model *m, const struct dense_laye
 	return floats / layer->outputs ? floats / layer->outputs : 1;
 }
 
-/* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
- * Cutting the rows changes no bit. */
+/* The layer's gradients, from the end down: the bias, then the rows of the weights in pieces. The cut
+ * into pieces does not change the bits. */
 static int layer_gradients(struct train_model *m, struct dense_piece *p, size_t rows,
 			   const struct train_leaf_sum *sum, float *gradients,
 			   const struct train_ready *ready)

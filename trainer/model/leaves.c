@@ -1,4 +1,4 @@
-/* leaves.c - the expression by which gradients are added up (leaves.h) */
+/* leaves.c - the summation order of gradients (leaves.h) */
 #include "trainer/model/leaves.h"
 
 #include "trainer/data/sampler.h"
@@ -33,7 +33,7 @@ struct train_node train_leaves_rows(const struct train_leaves *l, struct train_n
 
 /* ---- the tree ------------------------------------------------------------------------------- */
 
-/* The greatest power of two below n > 1: where a node of the tree has its two halves meet. */
+/* The greatest power of two below n > 1: the size of the left child of a node of n leaves. */
 static size_t half_of(size_t n)
 {
 	size_t half = 1;
@@ -43,7 +43,7 @@ static size_t half_of(size_t n)
 	return half;
 }
 
-/* Is left + right, which follow each other, a node? */
+/* True if the neighbors left and right are the two children of one node. */
 static bool are_siblings(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
 	size_t wide = left.last - left.first, end = left.last + wide;
@@ -52,7 +52,7 @@ static bool are_siblings(const struct train_leaves *l, struct train_node left, s
 	       right.last == (end < l->count ? end : l->count);
 }
 
-/* May the expression add these two, which follow each other, now? */
+/* True if the expression adds the neighbors left and right. */
 static bool may_add(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
 	if (l->kind == TRAIN_CANONICAL_TREE)
@@ -93,7 +93,7 @@ size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, s
 
 /* ---- adding up nodes ------------------------------------------------------------------------ */
 
-/* Unsigned, since what overflows has been made impossible elsewhere, not here */
+/* Unsigned to avoid undefined behavior; fixed64.c rules out overflow */
 static void add_whole(uint64_t *restrict to, const uint64_t *restrict from, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -133,7 +133,7 @@ struct leaf_pass {
 	size_t count;
 	train_leaf_fn *fn;
 	void *arg;
-	size_t row; /* of the batch, where the rank's begin */
+	size_t row; /* the rank's first row in the batch */
 };
 
 static void one_leaf(const struct leaf_pass *p, size_t leaf, float *out)
@@ -150,7 +150,7 @@ static void add_scratch(const struct leaf_pass *p, size_t level, float *out)
 	d->ops->add(d, p->count, p->sum->scratch + level * p->sum->piece, out);
 }
 
-/* out = the sum of a node of the tree; scratch from `level` on is free */
+/* out = the sum of a node of the tree; uses scratch from `level` on */
 static void sum_tree(const struct leaf_pass *p, struct train_node node, size_t level, float *out)
 {
 	size_t middle;

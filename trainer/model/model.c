@@ -1,4 +1,4 @@
-/* model.c - the table of models, and what all of them share (model.h) */
+/* model.c - the table of models, and their common part (model.h) */
 #include "trainer/model/model.h"
 
 #include "trainer/base/fail.h"

@@ -1,12 +1,12 @@
 /*
- * model_cnn.c - a small convolutional network: two convolutions of 5 x 5,
- * each followed by max(y, 0) and the greatest of 2 x 2, and a fully connected layer
+ * model_cnn.c - a small convolutional network: two 5 x 5 convolutions, each with ReLU and 2 x 2 max
+ * pooling, and a fully connected layer
  *
  *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
  *
- * Convolutions work on a leaf of samples at a time: their patches are 25 times as large as the
- * images. A convolution's bias is the weight of a patch line of ones, so that it is one matrix
- * product. Row of the table in model.c; calls leaves.c.
+ * Convolutions process one leaf of samples at a time, since their patches (im2col) are 25 times as large
+ * as the images. A convolution's bias is the weight of a patch line of ones, so a convolution is one
+ * matrix product. Row of the table in model.c; calls leaves.c.
  *
  * Source: LeCun, Bottou, Bengio, Haffner 1998,
  * Gradient-based learning applied to document recognition.
@@ -21,20 +21,20 @@ enum { CONVOLUTIONS = 2, WINDOW = 5 };
 struct convolution {
 	size_t from, to, side; /* planes in and out, side of both */
 	size_t lines;          /* of a patch: from * WINDOW * WINDOW + 1 */
-	size_t weights;        /* place of weights[to][lines] in the parameter array */
-	float *x;              /* [max_rows][to][side / 2][side / 2], what pooling gives */
-	float *dx;             /* its gradient */
-	uint8_t *argmax;        /* as x */
+	size_t weights;        /* offset of weights[to][lines] in the parameter array */
+	float *x;              /* [max_rows][to][side / 2][side / 2], output of pooling */
+	float *dx;             /* gradient of x */
+	uint8_t *argmax;       /* shape of x */
 };
 
 struct cnn_state {
 	struct convolution layer[CONVOLUTIONS];
-	size_t weights, bias; /* of the dense layer */
+	size_t weights, bias; /* offsets of the dense layer */
 	size_t features;
 	float *logits;
-	float *y;             /* [to][leaf][side][side], before pooling, of a leaf */
-	float *patches;       /* of a leaf */
-	float *partial;          /* as the weights of a convolution */
+	float *y;             /* [to][leaf][side][side], input of pooling, of one leaf */
+	float *patches;       /* of one leaf */
+	float *partial;          /* shape of a convolution's weights: gradient of a block of rows */
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static int cnn_open(struct train_model *m, const char *shape)
 		side++;
 	if (side * side != m->inputs || side % 4)
 		return train_fail(TRAIN_USAGE,
-			"--model cnn: wants square images whose side is a multiple of 4, "
+			"--model cnn: needs square images whose side is a multiple of 4, "
 			"not %zu pixels; use mlp:256", m->inputs);
 	n = calloc(1, sizeof(*n));
 	if (!n)
@@ -169,13 +169,13 @@ static float *cnn_forward(struct train_model *m, const float *parameters, const 
 
 /* ---- backward ------------------------------------------------------------------------------- */
 
-/* A backward pass, as its leaves see it. */
+/* The argument of the leaf functions of a backward pass. */
 struct cnn_backward {
 	struct train_model *m;
-	const struct convolution *c; /* the convolution it is at */
-	const float *parameters, *x; /* x: what c works on */
+	const struct convolution *c; /* the current convolution */
+	const float *parameters, *x; /* x: input of c */
 	const float *dlogits;
-	float *dx;                   /* gradient of x; NULL: nobody wants it */
+	float *dx;                   /* gradient of x; NULL: not needed */
 };
 
 static void dense_leaf(void *arg, size_t row, size_t rows, float *out)
@@ -221,7 +221,7 @@ static void convolution_block(const struct cnn_backward *b, size_t row, size_t r
 	d->ops->fold(d, in, WINDOW, n->patches, b->dx + row * image);
 }
 
-/* A leaf, or all rows where no leaves are asked for: then in parts, one after the other. */
+/* A leaf, or without leaves all rows, in blocks of m->leaf rows. */
 static void convolution_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct cnn_backward *b = arg;

@@ -1,8 +1,8 @@
 /*
- * overlap.c - the library's calls on wire beside the backward pass (trainer.h)
+ * comm_stream.c - a stream for communication overlap: library calls during the backward pass (rank.h)
  *
- * Called by strategies. Where wire is memory of a device, the device has a stream for them and puts
- * them in order with what it computes; else it is a stream of the library's.
+ * Called by strategies. If comm_buffer is device memory, the device provides the stream and orders it
+ * with its computation; otherwise the stream is a host stream of the library.
  */
 #include "trainer/rank/rank.h"
 

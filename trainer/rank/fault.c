@@ -1,4 +1,4 @@
-/* fault.c - stragglers and deaths on purpose (fault.h) */
+/* fault.c - fault injection: stragglers and deaths (fault.h) */
 #include "trainer/rank/fault.h"
 
 #include "trainer/base/rng.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Looks for "RANK mark VALUE" in a list with commas. rank < 0: only reads it. Returns 1 when it is
- * there, 0 when not, -1 when the list is none. */
+/* Finds "RANK mark VALUE" in a comma-separated list. rank < 0: only parses. Returns 1 if found, 0 if not,
+ * -1 if the list is malformed. */
 static int lookup(const char *list, char mark, int rank, double *ret_value)
 {
 	int found = 0;
@@ -52,7 +52,7 @@ int train_fault_check(const struct train_config *c)
 	return TRAIN_OK;
 }
 
-/* The greatest rank of a list that is well-formed; -1: there is none. */
+/* The greatest rank of a well-formed list; -1 if the list is empty. */
 static long greatest_rank(const char *list)
 {
 	long greatest = -1;
@@ -74,15 +74,15 @@ int train_fault_check_ranks(const struct train_rank *t)
 
 	if (greatest_rank(c->slow) >= t->nranks)
 		return train_fail(TRAIN_USAGE,
-				     "--slow %s: the workers are ranks 0 to %d; use these", c->slow,
+				     "--slow %s: the workers are ranks 0 to %d; use one of them", c->slow,
 				     t->nranks - 1);
 	if (greatest_rank(c->kill) >= all)
-		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
+		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use one of them",
 				     c->kill, all - 1);
 	return TRAIN_OK;
 }
 
-/* Servers count updates, of which there may be any number. */
+/* Steps of servers are updates, whose number is not bounded; they are not checked. */
 int train_fault_check_steps(const struct train_rank *t)
 {
 	const char *list = t->config->kill;
@@ -110,7 +110,8 @@ static void sleep_until(uint64_t ns)
 		;
 }
 
-/* Forward is a third of a gradient; the rest is as far as the gradients are final. */
+/* Simulated time since the begin: the forward pass takes a third, the backward pass the rest in
+ * proportion to the gradients that are final. */
 static uint64_t due_ns(const struct train_rank *t, size_t from)
 {
 	double final = (double)(t->floats - from) / (double)t->floats;
@@ -121,7 +122,7 @@ static uint64_t due_ns(const struct train_rank *t, size_t from)
 void train_fault_begin(struct train_rank *t, uint64_t begin_ns)
 {
 	const struct train_config *c = t->config;
-	double real_ns = (double)t->compute_ns, factor; /* of the step before */
+	double real_ns = (double)t->compute_ns, factor; /* real_ns: of the step before */
 	uint32_t random[4];
 
 	t->begin_ns = begin_ns;

@@ -1,4 +1,4 @@
-/* gradient.c - what a rank computes: gradients, the step along them, the test set (trainer.h) */
+/* gradient.c - a rank's computation: gradients, descent, parameters, evaluation (rank.h) */
 #include "trainer/rank/rank.h"
 
 #include "trainer/device/exact.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The images go to t->x, the labels to t->labels; returns the logits. */
+/* Loads images to t->x and labels to t->labels; returns the logits. */
 static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		      size_t rows)
 {
@@ -20,11 +20,11 @@ static float *forward(struct train_rank *t, const struct train_set *set, const u
 
 /* ---- a gradient ----------------------------------------------------------------------------- */
 
-/* A backward pass on its way to wire. */
+/* A backward pass that fills comm_buffer. */
 struct gradient_output {
 	struct train_rank *t;
 	const struct train_ready *ready; /* the strategy's */
-	size_t end;                   /* from here on wire has it */
+	size_t end;                   /* comm_buffer has the gradients from here on */
 	float *logits;
 };
 
@@ -58,7 +58,7 @@ static int on_final(void *arg, size_t from)
 	return train_ready_notify(o->ready, from);
 }
 
-/* The tail of each node; stop is said once. */
+/* Fills the tail of each node; the stop flag is set in one node only. */
 static void fill_tail(struct gradient_output *o, size_t rows, bool stop)
 {
 	struct train_rank *t = o->t;
@@ -164,8 +164,8 @@ void train_parameters_set(struct train_rank *t, const float *from)
 					      t->model.parameters * sizeof(float));
 }
 
-/* A device's array of as many floats as there are parameters; where the library does not take its
- * memory, wire's serves on the way. */
+/* Broadcasts a device array of the size of the parameters. comm_buffer is the bounce buffer where the
+ * library does not accept device memory. */
 static int bcast_array(struct train_rank *t, float *array, int root)
 {
 	size_t count = t->model.parameters, bytes = count * sizeof(float);
@@ -197,7 +197,7 @@ int train_parameters_bcast(struct train_rank *t)
 
 /* ---- the test set --------------------------------------------------------------------------- */
 
-/* Adds up what these rows say: how many are right, and the loss. */
+/* Adds to sums: correct predictions of these rows, and their loss. */
 static void count_correct(const struct train_rank *t, const float *logits, size_t rows, double sums[2])
 {
 	size_t classes = t->data->classes;

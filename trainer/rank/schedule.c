@@ -1,7 +1,7 @@
 /* schedule.c - the learning rate of each step (schedule.h) */
 #include "trainer/rank/schedule.h"
 
-/* cos(pi x) for 0..1, by its series, so that the bits are the same with every C library */
+/* cos(pi x) for 0..1, by its series, for the same bits with every C library */
 static double cos_pi(double x)
 {
 	double y = 3.141592653589793 * (x - 0.5), term = y, sum = y; /* cos(pi x) = -sin(y) */

@@ -1,4 +1,4 @@
-/* timeline.c - what every rank did when (timeline.h) */
+/* timeline.c - time spans of every rank as a trace file (timeline.h) */
 #include "trainer/rank/timeline.h"
 
 #include "trainer/rank/rank.h"
@@ -44,7 +44,7 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 			(double)(span[i].end_ns - span[i].begin_ns) / 1e3, span[i].step);
 }
 
-/* Writes a rank's spans, received where it is not this one. */
+/* Rank 0: writes a rank's spans, its own or received ones. */
 static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint64_t zero)
 {
 	struct train_span *span = rank == 0 ? t->timeline.span : malloc(n * sizeof(*span) + 1);
@@ -78,7 +78,7 @@ static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
 	return rc;
 }
 
-/* Rank 0's part. A file that cannot be opened is an error after all spans have come. */
+/* Rank 0's part. If the file cannot be opened, it first receives all spans, then reports the error. */
 static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
 {
 	FILE *to = fopen(path, "we");

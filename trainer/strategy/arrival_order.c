@@ -1,4 +1,4 @@
-/* arrival_order.c - in which order a server took what came (arrival_order.h) */
+/* arrival_order.c - record and replay a server's order of messages (arrival_order.h) */
 #include "trainer/strategy/arrival_order.h"
 
 #include "trainer/base/fail.h"
@@ -34,7 +34,7 @@ int train_arrival_order_check_head(FILE *replay, const char *path, const struct 
 	if (recorded != workers || steps != steps_of(t))
 		return train_fail(TRAIN_USAGE,
 				     "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
-				     "and these are %d and %" PRIu64 "; give what was given then",
+				     "this training has %d and %" PRIu64 "; use the recorded numbers",
 				     path, recorded, steps, workers, steps_of(t));
 	return TRAIN_OK;
 }
@@ -71,8 +71,8 @@ int train_arrival_order_check(const struct train_config *c)
 
 		if (!f)
 			return train_fail(TRAIN_USAGE,
-					     "--replay %s: %m: %s.%d; --ps is to be as it was when "
-					     "it was recorded", c->replay, c->replay, number);
+					     "--replay %s: %m: %s.%d; --ps must have the value of "
+					     "the recording", c->replay, c->replay, number);
 		fclose(f);
 	}
 	return TRAIN_OK;
@@ -85,7 +85,7 @@ int train_arrival_order_close(struct train_arrival_order *a)
 
 	if (a->record && (fclose(a->record) || bad))
 		rc = train_fail(TRAIN_FAILED,
-				   "--record %s.%d: cannot be written to its end: %m", a->path,
+				   "--record %s.%d: cannot be written completely: %m", a->path,
 				   a->number);
 	if (a->replay)
 		fclose(a->replay);

@@ -1,4 +1,4 @@
-/* overlap_leaves.c - sums over leaves behind the backward pass (overlap_leaves.h) */
+/* bucket_sums.c - sums over leaves per gradient bucket, overlapped with the backward pass (bucket_sums.h) */
 #include "trainer/strategy/bucket_sums.h"
 
 #include "trainer/strategy/gradient_sum.h"
@@ -12,19 +12,19 @@ struct train_buckets {
 	struct train_rank *t;
 	pthread_t thread;
 	bool threaded;
-	/* guards what follows; of the rest the thread has its turn in a step */
+	/* guards the members from ready to first_ns; the others change between steps only */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	size_t ready, summed; /* from there on: final, and the total */
+	size_t ready, summed; /* gradients from here on are final; are summed */
 	bool stop;
-	int rc;               /* of this step */
-	uint64_t first_ns;    /* when its first sum was begun */
-	size_t requested, bucket; /* floats; as asked, and a multiple of the ranks */
-	int ranks;            /* that pile has room for */
+	int rc;               /* result of this step */
+	uint64_t first_ns;    /* start of this step's first sum */
+	size_t requested, bucket; /* floats; requested size, and rounded to a multiple of the ranks */
+	int ranks;            /* ranks that partials was allocated for */
 	struct train_partials partials;
 };
 
-/* Where the next bucket begins: below `end`, unless that is 0. */
+/* The begin of the bucket that ends at `end`. */
 static size_t next_bucket(const struct train_buckets *b, size_t end)
 {
 	return end > b->bucket ? end - b->bucket : 0;
@@ -74,15 +74,15 @@ int train_buckets_open(struct train_rank *t, size_t bucket, struct train_buckets
 	b->requested = bucket;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->changed, NULL);
-	if (train_comm_on_device(t)) /* whose additions all come from one thread */
+	if (train_comm_on_device(t)) /* device operations must come from one thread */
 		return TRAIN_OK;
-	sigfillset(&all); /* signals are the main thread's */
+	sigfillset(&all); /* the main thread handles signals */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&b->thread, NULL, sum_buckets, b);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	b->threaded = !rc;
 	if (rc)
-		return train_fail(TRAIN_FAILED, "no thread to add up gradients: %s",
+		return train_fail(TRAIN_FAILED, "cannot create a thread to sum gradients: %s",
 				     strerror(rc));
 	return TRAIN_OK;
 }
@@ -103,7 +103,7 @@ void train_buckets_close(struct train_buckets *b)
 	free(b);
 }
 
-/* Every rank adds up an equal part of each bucket. */
+/* Adapts bucket and partials to the number of ranks; every rank sums an equal part of a bucket. */
 static int resize(struct train_buckets *b)
 {
 	size_t ranks = (size_t)b->t->nranks;
@@ -142,10 +142,10 @@ int train_buckets_ready(void *buckets, size_t from)
 	return TRAIN_OK;
 }
 
-/* Without a thread. */
+/* Sums all buckets without a thread. */
 static int sum_all(struct train_buckets *b)
 {
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	int rc = b->rc;
 
 	while (b->summed && !rc) {
@@ -154,13 +154,13 @@ static int sum_all(struct train_buckets *b)
 		rc = train_sum_bucket(b->t, &b->partials, first, b->summed - first);
 		b->summed = first;
 	}
-	train_add_exposed(b->t, waiting_ns);
+	train_add_exposed(b->t, wait_begin);
 	return rc;
 }
 
 int train_buckets_wait(struct train_buckets *b)
 {
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	int rc;
 
 	if (!b->threaded)
@@ -170,9 +170,9 @@ int train_buckets_wait(struct train_buckets *b)
 	while (b->summed && !b->rc)
 		pthread_cond_wait(&b->changed, &b->lock);
 	rc = b->rc;
-	if (b->first_ns < waiting_ns)
-		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, waiting_ns);
+	if (b->first_ns < wait_begin)
+		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, wait_begin);
 	pthread_mutex_unlock(&b->lock);
-	train_add_exposed(b->t, waiting_ns);
+	train_add_exposed(b->t, wait_begin);
 	return rc;
 }

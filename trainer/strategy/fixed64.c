@@ -1,4 +1,4 @@
-/* fixed64.c - gradients in whole numbers (fixed64.h) */
+/* fixed64.c - gradients as 64-bit fixed-point integers (fixed64.h) */
 #include "trainer/strategy/fixed64.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { NOT_FINITE = 1 << 20, ALL_ZERO = -(1 << 20) };
 
-/* The tensor that element `at` belongs to; those of the tail are tensors of their own. */
+/* The tensor of element `at`; each element of the tail counts as a tensor. *ret_end: the tensor's end. */
 static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 {
 	const struct train_model *m = &t->model;
@@ -23,7 +23,7 @@ static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 	return i;
 }
 
-/* The sum of as many leaves stays below 2^62. */
+/* The fraction bits that keep the sum of all leaves below 2^62. */
 static int fraction_bits(const struct train_rank *t)
 {
 	int bits = 0;

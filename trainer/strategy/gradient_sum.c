@@ -1,4 +1,4 @@
-/* gradient_sum.c - gradients of all workers become one (gradient_sum.h) */
+/* gradient_sum.c - sum the gradients of all workers in a fixed order (gradient_sum.h) */
 #include "trainer/strategy/gradient_sum.h"
 
 #include "trainer/strategy/fixed64.h"
@@ -18,7 +18,7 @@ static size_t bytes_of(const struct train_rank *t)
 	return is_fixed64(t) ? sizeof(int64_t) : sizeof(float);
 }
 
-/* What a run of leaves travels as: whole numbers are one node, since they are added up before. */
+/* The nodes that are sent for a run of leaves: with fixed64 one, since the integers are summed before. */
 static size_t nodes_of(const struct train_rank *t, struct train_node run, struct train_node *node)
 {
 	if (!is_fixed64(t))
@@ -28,7 +28,7 @@ static size_t nodes_of(const struct train_rank *t, struct train_node run, struct
 	return run.last > run.first;
 }
 
-/* Element `from` of this worker's node i */
+/* Element `from` of this worker's node i. */
 static void *own_node(const struct train_rank *t, size_t i, size_t from)
 {
 	if (is_fixed64(t))
@@ -41,7 +41,7 @@ static void *receive_slot(const struct train_rank *t, struct train_partials *par
 	return partials->received + partials->used++ * partials->count * bytes_of(t);
 }
 
-/* ---- piles ----------------------------------------------------------------------------------- */
+/* ---- partial sums ---------------------------------------------------------------------------- */
 
 int train_partials_open(struct train_rank *t, struct train_partials *partials, size_t count)
 {
@@ -70,7 +70,7 @@ int train_partials_begin(struct train_rank *t)
 	return is_fixed64(t) ? train_fixed64_make(t) : TRAIN_OK;
 }
 
-/* Appends a worker's nodes, where its numbers are or will be. */
+/* Appends a worker's nodes, with pointers to its own data or to memory to receive into. */
 static void append_nodes(struct train_rank *t, struct train_partials *partials, int worker)
 {
 	struct train_node run = train_leaves_share(&t->leaves, worker, t->nranks);
@@ -92,7 +92,7 @@ static int send_node(struct train_rank *t, struct train_partials *partials, size
 			  t->comm);
 }
 
-/* Ends the group whatever happened in it. */
+/* Ends the group, also after a failure in it. */
 static int group_end(struct train_rank *t, int rc)
 {
 	tuttiResult_t result = tuttiGroupEnd();
@@ -100,15 +100,15 @@ static int group_end(struct train_rank *t, int rc)
 	return rc ? rc : train_check(result, t->comm);
 }
 
-/* Adds up what the pile has, for the library's next call. */
+/* Folds the partial sums and waits for the additions, for the library's next call. */
 static int fold(struct train_rank *t, struct train_partials *partials)
 {
 	train_leaves_fold(&t->leaves, partials->on, partials->node, partials->at, &partials->n, partials->count);
 	return train_device_sync(partials->on);
 }
 
-/* One node of every worker, by a collective: that leaves a device's memory where it is, while sends
- * go through the host's. */
+/* Gathers one node of every worker by a collective, which works on device memory in place; sends would
+ * copy through host memory. */
 static int gather_all(struct train_rank *t, struct train_partials *partials, int root)
 {
 	for (int worker = 0; worker < t->nranks; worker++, partials->n++) {
@@ -148,7 +148,7 @@ int train_partials_gather(struct train_rank *t, struct train_partials *partials,
 	return !rc && t->rank == root ? fold(t, partials) : rc;
 }
 
-/* The nodes that are left when these workers' have been added up. */
+/* The number of nodes after the nodes of workers first..last-1 have been folded. */
 static size_t folded_nodes(struct train_rank *t, int first, int last, struct train_node *node, void **at)
 {
 	size_t n = 0;
@@ -159,7 +159,7 @@ static size_t folded_nodes(struct train_rank *t, int first, int last, struct tra
 	return n;
 }
 
-/* Makes place for what comes from p's workers; *ret_first: where. Returns how many nodes. */
+/* Inserts the nodes that p's sender will send, at *ret_first. Returns their number. */
 static size_t insert_nodes(struct train_rank *t, struct train_partials *partials, struct train_partials_move p,
 			 size_t *ret_first)
 {
@@ -226,7 +226,7 @@ static int allreduce_fixed64(struct train_rank *t)
 	return rc;
 }
 
-/* Everybody's nodes of part r of these floats go to worker r, all at once. */
+/* Every worker's nodes of part r of the floats go to worker r, in one group. */
 static int exchange(struct train_rank *t, struct train_partials *partials, size_t first)
 {
 	size_t part = partials->count;

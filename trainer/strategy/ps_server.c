@@ -1,9 +1,9 @@
 /*
- * ps_server.c - a parameter server: takes what comes, whoever sent it (ps.h)
+ * ps_server.c - a parameter server: processes messages from any worker in order of arrival (ps.h)
  *
- * One thread, one message at a time; no lock is held while bytes move. It ends when all workers
- * have said goodbye or are gone; that all have died is a failure. --record notes in which order
- * it took pushes and pulls; --replay takes them in that order, for the same bits once more.
+ * One thread, one message at a time; no lock is held during transfers. The server ends when all workers
+ * have sent BYE or are dead; the death of all workers is a failure. --record writes the order of pushes
+ * and pulls; --replay repeats the order, for the same bits.
  */
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/rank/fault.h"
@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POLL_MS = 200 }; /* how often a server that nobody writes to looks who is alive */
+enum { POLL_MS = 200 }; /* interval of liveness checks while no message arrives */
 
-/* What a server knows of a worker. */
+/* A worker's state on the server. */
 struct ps_client {
 	uint64_t clock;   /* pushes */
-	bool pull_pending;       /* for parameters, until the slowest comes nearer */
+	bool pull_pending; /* delayed by --ssp until the slowest worker catches up */
 	bool settling, gone;
 };
 
@@ -31,10 +31,10 @@ struct ps_server {
 	struct ps_client *client; /* [workers] */
 	int workers, number;
 	uint64_t version;
-	struct train_node *node;  /* sync: what has come of this step */
+	struct train_node *node;  /* sync: nodes received in this step */
 	void **at;
 	size_t nodes, arrived;
-	float *received, *message; /* sync: for every node; the largest message */
+	float *received, *message; /* sync: data of every node; buffer for the largest message */
 	struct train_ps_stats stats;
 	struct train_arrival_order arrivals;
 };
@@ -62,7 +62,7 @@ static int open_server(struct ps_server *s)
 				      : train_arrival_order_open(&s->arrivals, t, s->workers, s->number);
 }
 
-/* As train_arrival_order_close */
+/* Returns as train_arrival_order_close. */
 static int close_server(struct ps_server *s)
 {
 	int rc = train_arrival_order_close(&s->arrivals);
@@ -78,7 +78,7 @@ static int close_server(struct ps_server *s)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-/* A worker that is gone needs no answer. */
+/* A send to a dead worker is no error; the worker is marked as gone. */
 static int answer(struct ps_server *s, int worker, int tag, uint64_t version, const void *at,
 		  size_t bytes)
 {
@@ -101,7 +101,7 @@ static int send_parameters(struct ps_server *s, int worker, int tag, uint64_t ve
 
 static int devices(const struct ps_server *s) { return s->ps->rule.devices ? s->ps->rule.devices : 1; }
 
-/* The steps of the slowest worker that is still training; its first device speaks for it. */
+/* The clock of the slowest worker in training; a worker's first device counts its steps. */
 static uint64_t slowest(const struct ps_server *s)
 {
 	uint64_t least = UINT64_MAX;
@@ -112,7 +112,7 @@ static uint64_t slowest(const struct ps_server *s)
 	return least;
 }
 
-/* Answers the pulls that --ssp lets through now. */
+/* Answers the pending pulls that --ssp permits. */
 static int answer_pulls(struct ps_server *s)
 {
 	int64_t bound = s->ps->rule.ssp && !s->arrivals.replay ? s->t->config->ssp : -1;
@@ -132,7 +132,7 @@ static int answer_pulls(struct ps_server *s)
 	return rc;
 }
 
-/* Once every worker that is left has settled. */
+/* Answers SETTLE once every live worker has settled. */
 static int answer_settled(struct ps_server *s)
 {
 	int left = 0, rc = TRAIN_OK;
@@ -154,7 +154,7 @@ static int answer_settled(struct ps_server *s)
 
 /* ---- pushes --------------------------------------------------------------------------------- */
 
-/* Every update of an asynchronous training is a part of a step; the rate is that of the step. */
+/* The learning rate of the current step; an asynchronous step is one update per worker. */
 static float rate_now(const struct ps_server *s)
 {
 	uint64_t steps = train_schedule_steps(s->t);
@@ -173,7 +173,7 @@ static void descend(struct ps_server *s, const float *gradient, float scale)
 	train_fault_kill(s->t);
 }
 
-/* Asynchronous: at once, unless it is too old. */
+/* Asynchronous: applies a push at once, unless --stale-drop drops it. */
 static void apply(struct ps_server *s, int worker, uint64_t version)
 {
 	const struct train_config *c = s->t->config;
@@ -194,8 +194,8 @@ static void apply(struct ps_server *s, int worker, uint64_t version)
 			drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
 }
 
-/* Synchronous: kept at the worker's place. Nodes stand in rank order, so the order of arrival
- * changes no bit. */
+/* Synchronous: stores a push at the worker's position. Nodes are in rank order, so the order of arrival
+ * does not change the bits. */
 static void store_push(struct ps_server *s, int worker)
 {
 	struct train_rank *t = s->t;
@@ -214,7 +214,7 @@ static void store_push(struct ps_server *s, int worker)
 	s->client[worker].clock++;
 }
 
-/* All have come: add up, descend, answer everybody with the tail behind the parameters. */
+/* All pushes of a step have arrived: sums, descends, sends parameters and tail to all workers. */
 static int finish_step(struct ps_server *s, uint64_t step)
 {
 	size_t count = s->store.count, bytes = count * sizeof(float);
@@ -251,7 +251,8 @@ static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Who has died settles nothing and holds nobody up; but without it no synchronous step is whole. */
+/* Marks dead workers as gone, so that no other worker waits for them. With ps-sync a death is a failure,
+ * since a step needs all workers. */
 static int check_workers(struct ps_server *s)
 {
 	int rc = TRAIN_OK;
@@ -267,8 +268,8 @@ static int check_workers(struct ps_server *s)
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
 			return train_fail(TRAIN_FAILED,
-				"server %d: worker %d died, and ps-sync waits for all; "
-				"ps-async and spare do not", s->number, w);
+				"server %d: worker %d died, and ps-sync needs all workers; "
+				"use ps-async or spare", s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_settled(s);
@@ -276,7 +277,7 @@ static int check_workers(struct ps_server *s)
 	return rc;
 }
 
-/* The next message, in the order of the log while there is one. tuttiInProgress: there is none. */
+/* Receives the next message, in the order of --replay if given. tuttiInProgress: none within POLL_MS. */
 static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 {
 	size_t capacity = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
@@ -298,7 +299,7 @@ static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 {
 	struct ps_client *c = &s->client[msg->source];
 
-	if (msg->tag != TRAIN_PS_PULL) /* which counts when it is answered */
+	if (msg->tag != TRAIN_PS_PULL) /* a pull is recorded when it is answered */
 		train_arrival_order_note(&s->arrivals, msg->tag, msg->source);
 	switch (msg->tag) {
 	case TRAIN_PS_PUSH:
@@ -330,7 +331,7 @@ static bool any_worker(const struct ps_server *s)
 	return false;
 }
 
-/* Nobody trains any more. If a worker has ended, it has told how; else it falls to a server. */
+/* After the last worker: a worker that ended has reported the result; if all died, the server reports. */
 static int end_state(struct ps_server *s)
 {
 	for (int w = 0; w < s->workers; w++) {
@@ -341,13 +342,13 @@ static int end_state(struct ps_server *s)
 			return TRAIN_OK;
 	}
 	return train_fail(TRAIN_FAILED,
-			     "server %d: all %d workers died; --resume goes on from what "
-			     "--save kept",
+			     "server %d: all %d workers died; --resume continues from the "
+			     "checkpoint of --save",
 			     s->number, s->workers);
 }
 
-/* The first parameters. Then every worker greets: the connection tells of its death even when all
- * who would have passed that on die with it. */
+/* Receives the initial parameters, then a HELLO from every worker: over the direct connection the server
+ * detects a worker's death even if all ranks that would forward the news die too. */
 static int initialize(struct ps_server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);
@@ -367,7 +368,7 @@ static int initialize(struct ps_server *s)
 		while (result == tuttiInProgress);
 		if (result == tuttiSuccess)
 			rc = answer(s, w, TRAIN_PS_HELLO, 0, NULL, 0);
-		else if (result != tuttiRemoteError) /* look_around notes who has died */
+		else if (result != tuttiRemoteError) /* check_workers handles deaths */
 			rc = train_check(result, s->t->world);
 	}
 	return rc;

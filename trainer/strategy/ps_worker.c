@@ -1,4 +1,4 @@
-/* ps_worker.c - a worker's side of parameter servers (ps.h) */
+/* ps_worker.c - parameter servers, worker side (ps.h) */
 #include "trainer/strategy/ps.h"
 
 #include "trainer/strategy/arrival_order.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Servers stand behind all workers there ever were. */
+/* A server's rank in world; servers follow all workers, dead ones included. */
 static int server_rank(const struct train_rank *t, int server) { return t->first_server + server; }
 
 static size_t largest(const struct train_shards *s)
@@ -21,7 +21,7 @@ static size_t largest(const struct train_shards *s)
 	return most;
 }
 
-/* Passes a result of a message on; a server that is gone is missed by everybody. */
+/* Converts the result of a message; a dead server is an error with advice. */
 static int check_server(const struct train_rank *t, int server, tuttiResult_t result)
 {
 	tuttiRankState_t state = tuttiRankAlive;
@@ -31,12 +31,12 @@ static int check_server(const struct train_rank *t, int server, tuttiResult_t re
 	if (state == tuttiRankAlive)
 		return train_check(result, t->world);
 	return train_fail(TRAIN_FAILED,
-			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
+			     "server %d (rank %d) %s, and its part of the parameters is lost; %s",
 			     server, server_rank(t, server),
 			     state == tuttiRankLeft ? "has left" : "died",
-			     t->config->save ? "go on from the last checkpoint by --resume"
-					     : "with --save and --save-every there is a checkpoint "
-					       "to go on from");
+			     t->config->save ? "continue from the last checkpoint with --resume"
+					     : "--save and --save-every write checkpoints "
+					       "to continue from");
 }
 
 static int send_to(struct train_rank *t, int server, int tag, uint64_t version, const void *at,
@@ -52,7 +52,7 @@ static int receive_from(struct train_rank *t, int server, int tag, void *at, siz
 {
 	tuttiResult_t result;
 
-	do /* a server may wait for workers as long as it likes: only its end ends this */
+	do /* a server may wait for other workers without limit: only its death ends the loop */
 		result = tuttiMsgRecv(at, bytes, server_rank(t, server), tag, -1, t->world, msg);
 	while (result == tuttiInProgress);
 	return check_server(t, server, result);
@@ -60,7 +60,7 @@ static int receive_from(struct train_rank *t, int server, int tag, void *at, siz
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-/* Worker 0 hands parameters and the optimizer's state to the servers. */
+/* Worker 0 sends parameters and optimizer state to the servers. */
 static int init_servers(struct train_rank *t, struct train_ps *ps)
 {
 	const float *from = train_parameters_download(t);
@@ -78,7 +78,7 @@ static int init_servers(struct train_rank *t, struct train_ps *ps)
 	return rc;
 }
 
-/* See begin in ps_server.c */
+/* Connects to every server; see initialize in ps_server.c. */
 static int hello(struct train_rank *t)
 {
 	int rc = TRAIN_OK;
@@ -149,7 +149,7 @@ int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradie
 	return rc;
 }
 
-/* Takes a shard from each server into the parameters. */
+/* Receives a shard from each server into the parameters. */
 static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, uint64_t *ret_version)
 {
 	float *to = t->host_parameters ? t->host_parameters : t->parameters;
@@ -176,14 +176,14 @@ static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, ui
 
 int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 {
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc && !ps->rule.sync; s++)
 		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
 	if (!rc)
 		rc = receive_shards(t, ps, TRAIN_PS_PARAMETERS, NULL);
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	return rc;
 }
 
@@ -203,7 +203,7 @@ static void add_stats(struct train_ps_stats *all, const struct train_ps_stats *s
 		all->stale[i] += s->stale[i];
 }
 
-/* Worker 0: asks every server, and prints a line for each. */
+/* Worker 0: requests the statistics of every server and prints a line for each. */
 static int request_stats(struct train_rank *t, struct train_ps *ps)
 {
 	int rc = TRAIN_OK;

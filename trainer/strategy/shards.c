@@ -1,4 +1,4 @@
-/* shards.c - which server keeps which parameters (shards.h) */
+/* shards.c - the placement of parameters on servers (shards.h) */
 #include "trainer/strategy/shards.h"
 
 #include "trainer/base/fail.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CUT = 4 }; /* what is larger than a CUT-th of a server's fair share is cut */
+enum { CUT = 4 }; /* variables larger than 1 / CUT of a server's fair share are cut */
 
 static int alloc_pieces(struct train_shards *s, size_t pieces, int servers)
 {

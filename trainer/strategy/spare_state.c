@@ -1,4 +1,4 @@
-/* spare_state.c - rank 0's state, for a rank that is too late for results (spare_state.h) */
+/* spare_state.c - a copy of rank 0's state, for a rank that missed results (spare_state.h) */
 #include "trainer/strategy/spare_state.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void *answer(void *arg)
 
 		if (result == tuttiInProgress)
 			continue;
-		if (result != tuttiSuccess) /* nobody is left who could ask */
+		if (result != tuttiSuccess) /* no rank is left to request */
 			break;
 		version = copy_state(s);
 		tuttiMsgSend(s->copy, bytes_of(s->t), msg.source, STATE, version, s->t->comm);
@@ -54,12 +54,12 @@ int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 	*s = (struct train_spare_state){ .t = t, .copies = copies };
 	s->copy = malloc(bytes_of(t));
 	if (!s->copy)
-		return train_fail(TRAIN_FAILED, "no memory for a second state");
+		return train_fail(TRAIN_FAILED, "no memory for a copy of the state");
 	if (t->rank || t->nranks == 1)
 		return TRAIN_OK;
 	pthread_mutex_init(&s->lock, NULL);
 	s->running = !pthread_create(&s->thread, NULL, answer, s);
-	return s->running ? TRAIN_OK : train_fail(TRAIN_FAILED, "no thread can be made: %m");
+	return s->running ? TRAIN_OK : train_fail(TRAIN_FAILED, "cannot create a thread: %m");
 }
 
 void train_spare_state_close(struct train_spare_state *s)

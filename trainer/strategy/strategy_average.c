@@ -1,19 +1,19 @@
 /*
- * strategy_average.c - ranks train alone and average their parameters now and then
+ * strategy_average.c - local SGD: replicas train independently and average their parameters
  *
  *	each step:
  *		parameters = descend(parameters, gradient(parameters, my share of the batch))
  *	after every H steps, by --average:
- *		allreduce	parameters = sum of all / ranks			(local SGD)
- *		supervisor	the same; rank 0 gathers, adds in rank order, hands out
- *		easgd		d = alpha * (parameters - centre)
- *				parameters -= d; centre += sum of all d
- *		diloco		outer = start - mean of all
- *				parameters = start = Nesterov(start, outer)
+ *		allreduce	parameters = sum over all replicas / ranks	(local SGD)
+ *		supervisor	the same; rank 0 gathers, adds in rank order, broadcasts
+ *		easgd		d = alpha * (parameters - center)
+ *				parameters -= d; center += sum of all d
+ *		diloco		outer gradient = start - mean over all replicas
+ *				parameters = start = Nesterov(start, outer gradient)
  *
- * Momentum stays with its rank; averages being linear, H = 1 is then the same mathematics as
- * mirrored. 1/H of mirrored's bytes are sent. For a check, an evaluation and at the end the ranks
- * average as well (easgd: take the centre). Row of the table in strategy.c.
+ * Momentum stays with its rank; since averaging is linear, H = 1 is then mathematically equal to
+ * mirrored. The strategy sends 1/H of mirrored's bytes. Before a check, an evaluation and the end the ranks
+ * average as well (easgd: they adopt the center). Row of the table in strategy.c.
  *
  * Sources: McDonald et al. 2010, Distributed training strategies for the structured perceptron;
  * Zhang, Choromanska, LeCun 2015, Elastic averaging SGD; Stich 2019, Local SGD converges fast;
@@ -27,13 +27,13 @@
 struct average_state {
 	int64_t steps_since; /* steps since the last average */
 	uint64_t averages;  /* averages so far */
-	/* memory of wire_on: */
-	float *saved;    /* this rank's parameters before the average under way */
-	float *center;   /* easgd: the centre; diloco: where the round started */
-	float *extra;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all of them */
+	/* memory of comm_device: */
+	float *saved;  /* this rank's parameters before the current average */
+	float *center; /* easgd: the center; diloco: parameters at the start of the round */
+	float *extra;  /* easgd: d; diloco: outer velocity; supervisor on rank 0: all parameters */
 };
 
-/* to = keep * to + take * from, of all parameters */
+/* to = keep * to + take * from, for all parameters */
 static void blend(struct train_rank *t, float keep, float *to, float take, const float *from)
 {
 	t->comm_device->ops->blend(t->comm_device, t->model.parameters, keep, take, from, to);
@@ -53,7 +53,7 @@ static int average_open(struct train_rank *t)
 	if (!a)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
-	if (how == TRAIN_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
+	if (how == TRAIN_AVERAGE_SUPERVISOR) /* rank 0 may change after deaths */
 		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks : 0;
 	a->saved = t->comm_device->ops->alloc(t->comm_device, bytes);
 	a->center = t->comm_device->ops->alloc(t->comm_device, bytes);
@@ -112,25 +112,25 @@ static int easgd(struct train_rank *t, struct average_state *a, float *at)
 	return allreduce(t, a->extra);
 }
 
-/* at: the mean of all; own is free by now */
+/* at: the mean over all replicas; saved serves as scratch */
 static void outer_step(struct train_rank *t, struct average_state *a, float *at)
 {
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
 	copy(t, a->saved, a->center);
-	blend(t, 1.0f, a->saved, -1.0f, at);              /* outer */
+	blend(t, 1.0f, a->saved, -1.0f, at);              /* outer gradient */
 	blend(t, momentum, a->extra, 1.0f, a->saved);
 	blend(t, 1.0f, a->saved, momentum, a->extra);
 	blend(t, 1.0f, a->center, -rate, a->saved);
 	copy(t, at, a->center);
 }
 
-/* One average, and the agreement on whether to stop. */
+/* Averages once, and agrees on whether to stop. */
 static int average_now(struct train_rank *t)
 {
 	struct average_state *a = t->strategy_state;
 	float *at = train_parameters_map(t), stop = t->stopping;
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	int how = t->config->average, rc;
 
 	copy(t, a->saved, at);
@@ -144,8 +144,8 @@ static int average_now(struct train_rank *t)
 		rc = train_check(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
-	train_add_exposed(t, waiting_ns);
-	if (rc) { /* somebody died: as if it had not been begun */
+	train_add_exposed(t, wait_begin);
+	if (rc) { /* a rank died: undo */
 		copy(t, at, a->saved);
 		return rc;
 	}
@@ -173,7 +173,7 @@ static int average_step(struct train_rank *t, const struct train_batch *batch)
 		train_descend(t, batch->rows);
 	t->stopping = batch->stop;
 	if (++a->steps_since < t->config->local_steps) {
-		t->stopping = false; /* all at the next average */
+		t->stopping = false; /* agreed at the next average */
 		return TRAIN_OK;
 	}
 	return average_now(t);
@@ -190,12 +190,12 @@ static int average_settle(struct train_rank *t, bool last)
 	return rc;
 }
 
-/* A rank that has met once more than others hands its parameters out, and what it keeps; where all
- * have met as often each goes on from its own. */
+/* A rank with one more average than others broadcasts its parameters, center and extra to them. Ranks
+ * with the same number of averages keep their own. */
 static int share_newest(struct train_rank *t, struct average_state *a, uint64_t averages[2])
 {
 	size_t n = t->model.parameters;
-	bool behind = a->averages < averages[0];
+	bool outdated = a->averages < averages[0];
 	float *at = train_parameters_map(t);
 	int root = (int)(UINT64_MAX - averages[1]), rc = TRAIN_OK;
 	float *arrays[] = { at, a->center,
@@ -207,20 +207,20 @@ static int share_newest(struct train_rank *t, struct average_state *a, uint64_t 
 		if (!rc)
 			rc = train_check(tuttiBcast(a->saved, n, tuttiFloat32, root, t->comm, NULL),
 					t->comm);
-		if (!rc && behind)
+		if (!rc && outdated)
 			copy(t, arrays[i], a->saved);
 	}
 	train_parameters_unmap(t);
 	a->averages = averages[0];
-	a->steps_since = t->config->local_steps; /* all meet after the next step */
+	a->steps_since = t->config->local_steps; /* all average after the next step */
 	return rc;
 }
 
-/* Those that are left take their last step again, at the newest of their parameters. */
+/* The survivors repeat their last step, from the newest parameters among them. */
 static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct average_state *a = t->strategy_state;
-	uint64_t averages[3]; /* the most; the complement of the first rank that has; steps done */
+	uint64_t averages[3]; /* greatest number; complement of the first rank with it; steps done */
 	int rc = train_regroup(t);
 
 	averages[0] = a->averages;
@@ -239,7 +239,7 @@ static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_don
 
 const struct train_strategy_ops train_strategy_average = {
 	.name = "average",
-	.help = "ranks train alone, and average their parameters every --H steps",
+	.help = "local SGD: ranks average their parameters every --H steps",
 	.local_replicas = true,
 	.collectives_only = true,
 	.open = average_open,

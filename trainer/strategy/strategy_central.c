@@ -1,14 +1,14 @@
 /*
- * strategy_central.c - one host keeps the parameters and the optimizer; every device only computes
+ * strategy_central.c - central storage: one host has the parameters and the optimizer, devices compute
  *
- * 	each step:
- * 		gradients = gradient(parameters, my share of the batch)
- * 		rank 0: total = all gradients, in rank order		(or --canonical's
- * expression) rank 0: parameters = descend(parameters, total / global batch), on the host, once
- * 		every device copies the parameters from the host
+ *	each step:
+ *		gradients = gradient(parameters, my share of the batch)
+ *		rank 0: total = sum of all gradients, in rank order	(or --canonical's expression)
+ *		rank 0: parameters = descend(parameters, total / global batch), on the host, once
+ *		every device copies the parameters from the host
  *
- * Devices hold no optimizer. Under --on-failure shrink only rank 0's death ends it.
- * Row of the table in strategy.c.
+ * Devices have no optimizer. Under --on-failure shrink only rank 0's death ends the training. Row of the
+ * table in strategy.c.
  *
  * Source: TensorFlow's CentralStorageStrategy.
  */
@@ -22,9 +22,9 @@
 
 struct central_state {
 	struct train_ps_store store; /* rank 0 */
-	uint64_t steps;        /* that it has seen */
+	uint64_t steps;        /* that the store includes */
 	struct train_partials partials;
-	float *total;          /* rank 0, where the host cannot touch wire */
+	float *total;          /* rank 0, if the host cannot access comm_buffer */
 };
 
 static int central_open(struct train_rank *t)
@@ -61,7 +61,7 @@ static void central_close(struct train_rank *t)
 	free(c);
 }
 
-/* On rank 0: what the host keeps goes to wire, for the library's calls. */
+/* On rank 0: copies the store's parameters to comm_buffer, for the library's calls. */
 static int publish(struct train_rank *t, const struct central_state *c)
 {
 	t->comm_device->ops->put(t->comm_device, t->comm_buffer, c->store.parameters,
@@ -69,7 +69,7 @@ static int publish(struct train_rank *t, const struct central_state *c)
 	return train_device_sync(t->comm_device);
 }
 
-/* On rank 0: a step by the total in wire, which then holds the new parameters. */
+/* On rank 0: one step by the total in comm_buffer, which then holds the new parameters. */
 static int descend_on_host(struct train_rank *t, struct central_state *c)
 {
 	const float *total = t->comm_buffer;
@@ -89,7 +89,7 @@ static int central_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct central_state *c = t->strategy_state;
 	int rc = train_gradient(t, batch, NULL);
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 
 	c->partials.from = 0;
 	c->partials.count = t->floats;
@@ -102,13 +102,13 @@ static int central_step(struct train_rank *t, const struct train_batch *batch)
 	if (!rc)
 		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm, NULL),
 				t->comm);
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	if (!rc)
 		train_parameters_set(t, t->comm_buffer);
 	return rc;
 }
 
-/* Whatever the others have seen: what counts is rank 0's, if it is still there. */
+/* All ranks continue from rank 0's state, if rank 0 survived. */
 static int central_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct central_state *c = t->strategy_state;
@@ -122,8 +122,8 @@ static int central_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_don
 		rc = train_check(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
 	if (!rc && *ret_done == UINT64_MAX)
 		rc = train_fail(TRAIN_FAILED,
-			"rank 0, whose host kept the parameters, died; go on from the last "
-			"checkpoint by --resume");
+			"rank 0, whose host kept the parameters, died; continue from the last "
+			"checkpoint with --resume");
 	if (!rc)
 		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm, NULL),
 				t->comm);
@@ -142,7 +142,7 @@ static int central_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_central = {
 	.name = "central",
-	.help = "rank 0's host keeps parameters and optimizer, devices compute",
+	.help = "rank 0's host has parameters and optimizer, devices compute",
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.leaves = true,
 	.collectives_only = true,

@@ -1,17 +1,17 @@
 /*
- * strategy_downpour.c - Downpour SGD: workers train alone, fetch and push now and then
+ * strategy_downpour.c - Downpour SGD: workers train independently, with periodic fetch and push
  *
  *	worker, in each step:
  *		every --n-fetch steps: parameters = pull()
  *		g = gradient(parameters, my share of the batch)
- *		parameters -= rate * g / my share;  gathered += g
- *		every --n-push steps: push(gathered); gathered = 0
- *	server, of its shard, when anything comes:
- *		parameters = descend(parameters, gathered / global batch)
- *				--adagrad: each divided by the root of its history
+ *		parameters -= rate * g / my share;  accumulated += g
+ *		every --n-push steps: push(accumulated); accumulated = 0
+ *	server, for its shard, on each push:
+ *		parameters = descend(parameters, accumulated / global batch)
+ *				--adagrad: each divided by the root of its sum of squares
  *
- * Within an epoch the workers' shares are disjoint, and cover it. A worker that dies is missed by
- * nobody. Row of the table in strategy.c; calls ps_worker.c.
+ * Within an epoch the workers' shares are disjoint and cover the training set. The death of a worker does
+ * not stop the others. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Source: Dean et al. 2012, Large scale distributed deep networks.
  */
@@ -85,7 +85,7 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
-/* What is gathered is not lost. */
+/* Pushes the accumulated gradients before it settles. */
 static int downpour_settle(struct train_rank *t, bool last)
 {
 	struct downpour_state *d = t->strategy_state;
@@ -117,13 +117,13 @@ static int downpour_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_downpour = {
 	.name = "downpour",
-	.help = "workers train alone, fetch from and push to --ps servers now and then",
+	.help = "workers train independently, with periodic push to and fetch from --ps servers",
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.local_replicas = true,
 	.fault_tolerant = true,
 	.no_shrink =
-		"downpour goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"downpour always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = downpour_open,
 	.close = downpour_close,
 	.step = downpour_step,

@@ -1,17 +1,17 @@
 /*
- * strategy_hierarchical_copy.c - two groups of ranks, with a main rank in each that moves on
+ * strategy_hierarchical_copy.c - two groups of ranks, each with a main rank that rotates per bucket
  *
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
- *		for each pack of them:
- *			main0 = pack % ranks, main1 = (main0 + ranks / 2) % ranks
- *			each main adds up what its group has
- *			main1 passes its sum to main0, who adds both and passes the total back
+ *		for each gradient bucket:
+ *			main0 = bucket % ranks, main1 = (main0 + ranks / 2) % ranks
+ *			each main sums the gradients of its group
+ *			main1 sends its sum to main0, which adds both and returns the total
  *			each main copies the total to its group
  *		parameters = descend(parameters, total / global batch)
  *
- * With an odd number of ranks the second group has one more. Between the groups only two sums move:
- * that is the point where the link between them is slow. Row of the table in strategy.c.
+ * With an odd number of ranks the second group has one more. Only two sums cross between the groups,
+ * which pays off where the link between them is slow. Row of the table in strategy.c.
  *
  * Source: TensorFlow's HierarchicalCopyAllReduce, written for two groups of four GPUs.
  */
@@ -32,8 +32,8 @@ static int hc_open(struct train_rank *t)
 
 	if (t->nranks < 2)
 		return train_fail(TRAIN_USAGE,
-				     "--strategy hierarchical-copy: wants two groups of ranks, and "
-				     "there is one rank; use --np 2 or more");
+				     "--strategy hierarchical-copy: needs two groups of ranks, not "
+				     "one rank; use --np 2 or more");
 	partials = calloc(1, sizeof(*partials));
 	if (!partials)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -112,11 +112,11 @@ static int all_buckets(struct train_rank *t, struct train_partials *partials)
 static int hc_step(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc = train_gradient(t, batch, NULL);
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 
-	if (!rc) /* one: the others have died */
+	if (!rc) /* one rank: the others have died */
 		rc = t->nranks == 1 ? train_sum_gradients(t) : all_buckets(t, t->strategy_state);
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
 	return rc;
@@ -124,7 +124,7 @@ static int hc_step(struct train_rank *t, const struct train_batch *batch)
 
 const struct train_strategy_ops train_strategy_hierarchical_copy = {
 	.name = "hierarchical-copy",
-	.help = "two groups add up on a main rank each, the mains exchange",
+	.help = "two groups sum on a main rank each, the mains exchange sums",
 	.leaves = true,
 	.collectives_only = true,
 	.open = hc_open,

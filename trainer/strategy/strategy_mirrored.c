@@ -1,19 +1,20 @@
 /*
- * strategy_mirrored.c - synchronous data parallelism: every rank keeps a replica, gradients are
- * summed in every step
+ * strategy_mirrored.c - synchronous data parallelism: a replica per rank, gradients are allreduced in
+ * every step
  *
  *	parameters = broadcast(rank 0's parameters)
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
- *			as soon as a bucket is final, last layer first: allreduce it behind the pass
+ *			as soon as a gradient bucket is final, last layer first: allreduce it,
+ *			overlapped with the backward pass
  *		wait for all buckets
  *		parameters = descend(parameters, gradients / global batch)
  *
- * With --canonical a bucket is added up over leaves instead: every rank adds up a part of it, then
- * all hand their parts out. fixed64 does so when the pass has ended, and so does a device whose
- * memory the host cannot touch. All replicas apply the same bits to the same bits, so they stay
- * equal. How the sums are made is --algo: reduction to one device, hierarchical copies, rings and
- * trees are this strategy over other plans of the library. Row of the table in strategy.c.
+ * With --canonical a bucket is summed over leaves instead: every rank sums a part of it, then all parts
+ * are allgathered. With fixed64, and on a device whose memory the host cannot access, this happens after
+ * the backward pass. All replicas apply the same bits to the same bits, so they stay equal. --algo selects
+ * the algorithm of the sums: reduction to one device, hierarchical copies, rings and trees are this
+ * strategy over other plans of the library. Row of the table in strategy.c.
  *
  * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018, Horovod;
  * Li et al. 2020, PyTorch distributed.
@@ -26,9 +27,9 @@
 
 struct mirrored_state {
 	struct train_buckets *buckets; /* tree and chain */
-	size_t bucket;            /* floats of one; the lowest may be smaller */
-	uint64_t first_ns;        /* when the first was given to the stream */
-	size_t end;               /* gradients from here on have been given to it in this step */
+	size_t bucket;     /* floats of a bucket; the lowest may be smaller */
+	uint64_t first_ns; /* start of the step's first allreduce */
+	size_t end;        /* gradients from here on have been submitted in this step */
 };
 
 static int mirrored_open(struct train_rank *t)
@@ -56,8 +57,8 @@ static void mirrored_close(struct train_rank *t)
 	free(m);
 }
 
-/* Gives every bucket that is final now to the stream. All ranks do so at the same places, so in the
- * same order. */
+/* Submits every final bucket to the stream. All ranks cut the array into the same buckets, so their calls
+ * are in the same order. */
 static int allreduce_ready(void *arg, size_t from)
 {
 	struct train_rank *t = arg;
@@ -85,19 +86,19 @@ static int step_overlapped(struct train_rank *t, const struct train_batch *batch
 {
 	struct mirrored_state *m = t->strategy_state;
 	struct train_ready ready = { allreduce_ready, t, m->bucket };
-	uint64_t waiting_ns;
+	uint64_t wait_begin;
 	int rc, waited;
 
 	m->end = t->floats;
 	rc = train_gradient(t, batch, &ready);
-	waiting_ns = train_time_ns();
+	wait_begin = train_time_ns();
 	waited = train_comm_stream_wait(t);
-	train_timeline_add(&t->timeline, TRAIN_TIME_HIDDEN, t->step, m->first_ns, waiting_ns);
-	train_add_exposed(t, waiting_ns);
+	train_timeline_add(&t->timeline, TRAIN_TIME_HIDDEN, t->step, m->first_ns, wait_begin);
+	train_add_exposed(t, wait_begin);
 	return rc ? rc : waited;
 }
 
-/* The same for sums over leaves. */
+/* Sums over leaves, overlapped with the backward pass. */
 static int step_by_leaves(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored_state *m = t->strategy_state;
@@ -111,15 +112,15 @@ static int step_by_leaves(struct train_rank *t, const struct train_batch *batch)
 	return rc ? rc : waited;
 }
 
-/* fixed64 wants to know all leaves before it sums any; one rank has nobody to wait for. */
+/* Without overlap: fixed64 needs all leaves before the first sum; one rank does not communicate. */
 static int step_sequential(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc = train_gradient(t, batch, NULL);
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 
 	if (!rc)
 		rc = train_sum_gradients(t);
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	return rc;
 }
 
@@ -140,7 +141,7 @@ static int mirrored_step(struct train_rank *t, const struct train_batch *batch)
 
 const struct train_strategy_ops train_strategy_mirrored = {
 	.name = "mirrored",
-	.help = "a replica on every rank, gradients are allreduced in every step",
+	.help = "a replica on every rank; gradients are allreduced in every step",
 	.leaves = true,
 	.collectives_only = true,
 	.open = mirrored_open,

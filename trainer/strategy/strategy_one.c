@@ -1,5 +1,5 @@
 /*
- * strategy_one.c - one rank, nothing communicated: what all other strategies are held against
+ * strategy_one.c - one rank without communication: the reference of all other strategies
  *
  *	gradients = gradient(parameters, batch)
  *	parameters = descend(parameters, gradients)
@@ -23,7 +23,7 @@ static int one_step(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc = train_gradient(t, batch, NULL);
 
-	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves that are not added up yet */
+	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves are not summed yet */
 		rc = train_sum_gradients(t);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
@@ -32,10 +32,10 @@ static int one_step(struct train_rank *t, const struct train_batch *batch)
 
 const struct train_strategy_ops train_strategy_one = {
 	.name = "one",
-	.help = "a single rank, nothing is communicated",
+	.help = "a single rank, without communication",
 	.leaves = true,
 	.collectives_only = true,
-	.no_shrink = "one is a single rank, and none is left when it dies; use --save-every",
+	.no_shrink = "one has a single rank, and no rank survives its death; use --save-every",
 	.open = one_open,
 	.step = one_step,
 };

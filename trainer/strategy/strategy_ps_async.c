@@ -1,19 +1,19 @@
 /*
- * strategy_ps_async.c - parameter servers that wait for nobody
+ * strategy_ps_async.c - asynchronous parameter servers
  *
- *	server, of its shard, when gradients come that were computed at version v:
- *		stale = version - v
- *		unless stale > --stale-drop:
+ *	server, for its shard, on each push of gradients computed at version v:
+ *		staleness = version - v
+ *		unless staleness > --stale-drop:
  *			parameters = descend(parameters, gradients / global batch)
- *					--stale-scale: by 1 / (1 + stale) of it
+ *					--stale-scale: times 1 / (1 + staleness)
  *			version = version + 1
  *	worker, in each step:
- *		parameters, v = pull()		--ssp: not while this worker is more than so many
+ *		parameters, v = pull()		--ssp N: delayed while this worker is more than N
  *						steps ahead of the slowest
  *		push(gradient(parameters, my share of the batch), v)
  *
- * A worker that dies is missed by nobody. --record and --replay repeat a training in the order of
- * its arrivals. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. --record and --replay repeat a training with the same
+ * order of arrivals. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More effective
  * distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
@@ -69,13 +69,13 @@ static int async_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_ps_async = {
 	.name = "ps-async",
-	.help = "--ps servers take gradients as they come; stale ones too",
+	.help = "--ps servers apply each gradient on arrival, stale ones too",
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.local_replicas = true,
 	.fault_tolerant = true,
 	.no_shrink =
-		"ps-async goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"ps-async always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,

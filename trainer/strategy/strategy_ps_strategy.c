@@ -1,16 +1,16 @@
 /*
- * strategy_ps_strategy.c - every variable on one server, several devices a worker
+ * strategy_ps_strategy.c - asynchronous parameter servers, whole variables, workers of several devices
  *
- *	placement: variables whole, the largest first, each on the server that has least so far; one
- *		larger than a quarter of a server's fair share is cut
+ *	placement: whole variables, the largest first, each on the server with the smallest shard so
+ *		far; a variable larger than a quarter of a server's fair share is cut
  *	worker, of --devices ranks, in each step:
- *		parameters = pull(), every variable from its server; handed to the worker's devices
- *		g = the devices' gradients, added up on the first in rank order
+ *		parameters = pull(), every variable from its server; broadcast to the worker's devices
+ *		g = the devices' gradients, summed on the first in rank order
  *		push(g), every variable to its server
- *	server, of its variables, when anything comes: as ps-async
+ *	server, for its variables, on each push: as ps-async
  *
- * A worker that dies is missed by nobody; one that loses a device goes on with the others, of which
- * the first speaks to the servers. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. A worker that loses a device continues with the other
+ * devices; the first of them talks to the servers. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Source: TensorFlow's ParameterServerStrategy.
  */
@@ -26,10 +26,10 @@ struct ps_strategy_state {
 	struct train_ps ps;
 	tuttiComm_t devices; /* the ranks of this worker */
 	int device, ndevices;
-	float *all;          /* first device: everybody's gradients */
+	float *all;          /* first device: the gradients of all devices */
 };
 
-/* The table that a user can check. */
+/* Prints the placement of variables and the size of each shard. */
 static void print_placement(const struct train_rank *t, const struct train_shards *s)
 {
 	for (size_t i = 0; i < s->pieces; i++)
@@ -47,8 +47,8 @@ static int strategy_open(struct train_rank *t)
 
 	if (t->nranks % devices)
 		return train_fail(TRAIN_USAGE,
-				     "--devices %d: %d ranks do not make whole workers of so many; "
-				     "use a multiple of it for --np", devices, t->nranks);
+				     "--devices %d: %d ranks do not make whole workers; "
+				     "use a multiple of --devices for --np", devices, t->nranks);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -115,8 +115,8 @@ static int one_step(struct train_rank *t, struct ps_strategy_state *s, const str
 	return rc;
 }
 
-/* A device of this worker died. Some others may be a step further:
- * all give up the step they are in. */
+/* A device of this worker died. Survivors may be one step apart: all abandon the current step and agree on
+ * the greatest. */
 static int recover_worker(struct train_rank *t, struct ps_strategy_state *s)
 {
 	int rc = train_shrink(&s->devices, &s->device, &s->ndevices);
@@ -167,13 +167,13 @@ static int strategy_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_ps_strategy = {
 	.name = "ps-strategy",
-	.help = "each variable on one of --ps servers, several --devices a worker",
+	.help = "as ps-async; each variable on one server, several --devices a worker",
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.local_replicas = true,
 	.fault_tolerant = true,
 	.no_shrink =
-		"ps-strategy goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"ps-strategy always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = strategy_open,
 	.close = strategy_close,
 	.step = strategy_step,

@@ -1,14 +1,15 @@
 /*
- * strategy_reduce_to_one.c - gradients are added up on one rank, and copied back
+ * strategy_reduce_to_one.c - gradients are reduced to one rank, and broadcast
  *
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
- *		for each pack of them:
- *			root = pack % ranks
- *			root: total = ((g0 + g1) + g2) + ...		(or --canonical's
- *expression) broadcast(total) parameters = descend(parameters, total / global batch)
+ *		for each gradient bucket:
+ *			root = bucket % ranks
+ *			root: total = ((g0 + g1) + g2) + ...	(or --canonical's expression)
+ *			broadcast(total)
+ *		parameters = descend(parameters, total / global batch)
  *
- * A pack is --bucket-kb; the root moves on, so that no rank's link carries everything. Row of the
+ * A bucket has --bucket-kb; the root rotates, so that no rank's link carries all traffic. Row of the
  * table in strategy.c.
  *
  * Source: TensorFlow's ReductionToOneDevice.
@@ -55,7 +56,7 @@ static int rto_step(struct train_rank *t, const struct train_batch *batch)
 	struct train_partials *partials = t->strategy_state;
 	size_t most = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
 	int rc = train_gradient(t, batch, NULL);
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 
 	if (!rc)
 		rc = train_partials_begin(t);
@@ -64,7 +65,7 @@ static int rto_step(struct train_rank *t, const struct train_batch *batch)
 		partials->count = t->floats - partials->from < most ? t->floats - partials->from : most;
 		rc = one_bucket(t, partials, (int)(bucket % (size_t)t->nranks));
 	}
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
 	return rc;
@@ -72,7 +73,7 @@ static int rto_step(struct train_rank *t, const struct train_batch *batch)
 
 const struct train_strategy_ops train_strategy_reduce_to_one = {
 	.name = "reduce-to-one",
-	.help = "one rank adds up, in rank order, and hands the sum out",
+	.help = "one rank sums in rank order and broadcasts the sum",
 	.leaves = true,
 	.collectives_only = true,
 	.open = rto_open,

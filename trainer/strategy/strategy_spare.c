@@ -1,17 +1,17 @@
 /*
- * strategy_spare.c - spare replicas: the first k gradients of n make a step
+ * strategy_spare.c - backup workers: the first k gradients of n make a step
  *
- * 	each step:
- * 		g = gradient(parameters, my share of the batch)
- * 		total, who = quorum allreduce(g): of the first --k that come, summed in rank order
- * 		parameters = descend(parameters, total / the samples of those)
- * 		while results are newer than my parameters: descend by them as well
+ *	each step:
+ *		g = gradient(parameters, my share of the batch)
+ *		total, mask = quorum allreduce(g): the first --k gradients, summed in rank order
+ *		parameters = descend(parameters, total / samples of these k)
+ *		while results newer than my parameters exist: descend by them as well
  *
- * Nobody is a spare for good: who is late this time may be in time the next. All
- * replicas apply the same totals in the same order, so they are equal whenever they
- * have seen as many. A rank that is so late that results are lost copies rank 0's
- * state. A death costs nothing but its place, unless it is rank 0's. --record and
- * --replay repeat who was in time. Row of the table in strategy.c; calls spare_state.c.
+ * No rank is a backup permanently: a rank that is late in one step may be in time in the next. All
+ * replicas apply the same totals in the same order, so replicas with the same number of results are
+ * equal. A rank that is too late to receive every result copies rank 0's state. The training continues
+ * without dead ranks, unless rank 0 dies. --record and --replay repeat which ranks were in time. Row of
+ * the table in strategy.c; calls spare_state.c.
  *
  * Source: Chen, Monga, Bengio, Jozefowicz 2016, Revisiting distributed synchronous SGD.
  */
@@ -26,15 +26,15 @@
 #include <string.h>
 
 struct spare_replicas {
-	struct train_spare_state state; /* of rank 0, for those who lost results */
+	struct train_spare_state state; /* copy of rank 0's, for ranks that missed results */
 	float *total;
-	uint64_t applied;            /* the newest result that the parameters have seen */
-	uint64_t sequence_offset;              /* of t->comm: no steps, and steps before it */
+	uint64_t applied;            /* newest result that the parameters include */
+	uint64_t sequence_offset;    /* of t->comm: results that are no steps, minus steps before it */
 	int64_t k;
-	uint64_t *in_time;           /* [ranks of the beginning]: steps that they are in */
-	int32_t *world_ranks;                /* [ranks]: what they were in the beginning */
+	uint64_t *in_time;           /* [ranks at the start]: steps that a rank contributed to */
+	int32_t *world_ranks;        /* [ranks]: their ranks at the start */
 	FILE *record, *replay;
-	uint64_t lines_read;              /* of replay, read so far */
+	uint64_t lines_read;         /* of replay */
 };
 
 static int gather_world_ranks(struct train_rank *t, struct spare_replicas *s)
@@ -108,7 +108,7 @@ static void log_masks(struct train_rank *t, struct spare_replicas *s, const tutt
 	fprintf(s->record, "\n");
 }
 
-/* The parameters see one more result. */
+/* Applies one more result to the parameters. */
 static void apply(struct train_rank *t, struct spare_replicas *s, const tuttiQuorum_t *q, size_t rows)
 {
 	size_t samples = t->leaves.batch * (size_t)q->count / (size_t)t->nranks;
@@ -122,13 +122,13 @@ static void apply(struct train_rank *t, struct spare_replicas *s, const tuttiQuo
 	s->applied = q->sequence;
 	s->state.version = s->applied;
 	train_spare_state_unlock(&s->state);
-	/* the tail is told as if it were of this rank's rows */
+	/* scales the loss in the tail to this rank's number of rows */
 	t->comm_buffer[t->model.parameters + TRAIN_TAIL_LOSS] *= (float)rows / (float)samples;
 	t->stopping |= tail[TRAIN_TAIL_STOP] > 0.0f;
 	t->step = s->applied - s->sequence_offset;
 }
 
-/* One operation: gives `mine`, or nothing, and takes a result. */
+/* One quorum allreduce: contributes `mine`, or nothing if NULL, and receives a result. */
 static int quorum_allreduce(struct train_rank *t, struct spare_replicas *s, const float *mine, int k, tuttiQuorum_t *q)
 {
 	*q = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
@@ -138,8 +138,8 @@ static int quorum_allreduce(struct train_rank *t, struct spare_replicas *s, cons
 			  t->comm);
 }
 
-/* Results that this rank has not seen are there: takes them one by one, and past those that a
- * copied state has in it, or the next call would be given one of them. */
+/* Receives and applies the results that this rank missed, one by one. Results that a copied state
+ * includes are received too, since otherwise the next call would return one of them. */
 static int catch_up(struct train_rank *t, struct spare_replicas *s, tuttiQuorum_t *q, size_t rows)
 {
 	for (;;) {
@@ -159,8 +159,8 @@ static int catch_up(struct train_rank *t, struct spare_replicas *s, tuttiQuorum_
 	}
 }
 
-/* --replay: was this rank in time in the step that comes next? *ret_k: how many were. A rank that
- * caught up has gone past lines. */
+/* --replay: true if this rank was in time in the next step. *ret_k: number of ranks in time. A rank that
+ * caught up skips lines. */
 static bool was_in_time(struct train_rank *t, struct spare_replicas *s, int *ret_k)
 {
 	uint64_t line = s->applied - s->sequence_offset - t->first_step + 1;
@@ -185,18 +185,18 @@ static int spare_step(struct train_rank *t, const struct train_batch *batch)
 	struct spare_replicas *s = t->strategy_state;
 	int k = (int)s->k, rc = train_gradient(t, batch, NULL);
 	bool in_time = was_in_time(t, s, &k);
-	uint64_t waiting_ns = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	tuttiQuorum_t q;
 
 	if (!rc)
 		rc = quorum_allreduce(t, s, in_time ? t->comm_buffer : NULL, k, &q);
 	if (!rc)
 		rc = catch_up(t, s, &q, batch->rows);
-	train_add_exposed(t, waiting_ns);
+	train_add_exposed(t, wait_begin);
 	return rc;
 }
 
-/* Those that are left: a communicator of their own, whose operations count from 1. */
+/* Restarts on a communicator of the survivors, whose operations count from 1. */
 static int restart(struct train_rank *t, struct spare_replicas *s)
 {
 	int rc;
@@ -208,8 +208,8 @@ static int restart(struct train_rank *t, struct spare_replicas *s)
 	return rc ? rc : train_spare_state_open(&s->state, t);
 }
 
-/* All who are alive meet, and learn from the mask who is not:
- * those go on in a communicator of their own. */
+/* A quorum of all live ranks, whose mask shows the dead ranks; after a death the survivors continue on
+ * a communicator of their own. */
 static int spare_settle(struct train_rank *t, bool last)
 {
 	struct spare_replicas *s = t->strategy_state;
@@ -223,7 +223,7 @@ static int spare_settle(struct train_rank *t, bool last)
 		return rc;
 	if (last && s->record && (fflush(s->record) || ferror(s->record)))
 		return train_fail(TRAIN_FAILED,
-				     "--record %s: cannot be written to its end: %m",
+				     "--record %s: cannot be written completely: %m",
 				     t->config->record);
 	s->sequence_offset++;
 	train_spare_state_lock(&s->state);
@@ -236,8 +236,7 @@ static int spare_settle(struct train_rank *t, bool last)
 	return rc ? rc : restart(t, s);
 }
 
-/* Rank 0, which added up, died: those that are left go on
- * from the newest total that any of them has. */
+/* Rank 0, the root of the sums, died: the survivors continue from the newest state among them. */
 static int spare_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct spare_replicas *s = t->strategy_state;
@@ -265,7 +264,7 @@ static void spare_tell(const struct train_rank *t)
 
 const struct train_strategy_ops train_strategy_spare = {
 	.name = "spare",
-	.help = "the first --k gradients that come make a step",
+	.help = "backup workers: the first --k gradients of a step are used",
 	.local_replicas = true,
 	.fault_tolerant = true,
 	.open = spare_open,

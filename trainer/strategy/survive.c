@@ -1,4 +1,4 @@
-/* survive.c - after a death: a communicator of the ranks that are left (survive.h) */
+/* survive.c - recovery after a death: a communicator of the survivors (survive.h) */
 #include "trainer/strategy/survive.h"
 
 #include "trainer/strategy/strategy.h"
@@ -16,7 +16,7 @@ bool train_is_recoverable(tuttiComm_t comm)
 	if (broken != tuttiSuccess)
 		return broken == tuttiRemoteError || broken == tuttiTimeout;
 	tuttiCommCount(comm, &nranks);
-	for (int r = 0; r < nranks; r++) { /* messages may tell of a death before collectives do */
+	for (int r = 0; r < nranks; r++) { /* messages may report a death before collectives do */
 		tuttiRankState_t state = tuttiRankAlive;
 
 		tuttiCommRankState(comm, r, &state);
@@ -31,7 +31,7 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 	tuttiComm_t survivors, previous = NULL;
 	int rc;
 
-	/* the old one stays until all are through: it answers those whom a death kept behind */
+	/* the previous communicator stays until the barrier: it serves ranks that a death delayed */
 	do {
 		rc = train_check(tuttiCommShrink(*comm, NULL, 0, &survivors, NULL, TUTTI_SHRINK_DEFAULT),
 				*comm);
@@ -84,7 +84,7 @@ int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 	else if (!(rc = train_regroup(t)))
 		rc = train_catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)
-		printf("step %" PRIu64 "  %d of %d ranks died; %d go on\n", *ret_done + 1,
+		printf("step %" PRIu64 "  %d of %d ranks died; %d continue\n", *ret_done + 1,
 		       before - t->nranks, before, t->nranks);
 	return rc;
 }
