@@ -2,10 +2,10 @@
 #include "trainer/train.h"
 
 #include "trainer/checkpoint.h"
-#include "trainer/rank/fault.h"
 #include "trainer/metrics.h"
-#include "trainer/replicas.h"
+#include "trainer/rank/fault.h"
 #include "trainer/rank/schedule.h"
+#include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
 

@@ -1,10 +1,10 @@
 /* train_config.c - the table of tutti-train's options (train_config.h); tools/options.c reads it */
 #include "trainer/train_config.h"
 
+#include "tools/options.h"
 #include "trainer/data/data.h"
 #include "trainer/device/device.h"
 #include "trainer/model/model.h"
-#include "tools/options.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdio.h>

@@ -5,19 +5,19 @@
  * status: 0 success, 1 failure, 2 bad usage or value. A training ended by a signal finishes its step,
  * then dies of that signal.
  */
-#include "trainer/strategy/arrival_order.h"
+#include "tools/output.h"
+#include "tools/spawn.h"
+#include "trainer/base/fail.h"
 #include "trainer/checkpoint.h"
-#include "trainer/train_config.h"
 #include "trainer/data/data.h"
 #include "trainer/device/device.h"
-#include "trainer/base/fail.h"
-#include "trainer/rank/fault.h"
 #include "trainer/metrics.h"
-#include "tools/spawn.h"
-#include "tools/output.h"
 #include "trainer/option_check.h"
+#include "trainer/rank/fault.h"
+#include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/train.h"
+#include "trainer/train_config.h"
 #include "trainer/trainer.h"
 
 #include <inttypes.h>

@@ -4,8 +4,8 @@
  * The matrix product is gemm.c's: the result is the same on every processor, instruction set and C
  * library. One thread; ranks provide the parallelism. Row of the table in device.c.
  */
-#include "trainer/device/device_host.h"
 #include "trainer/base/fail.h"
+#include "trainer/device/device_host.h"
 
 #include <stdlib.h>
 #include <string.h>

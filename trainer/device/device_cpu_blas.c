@@ -5,8 +5,8 @@
  * processor (0.3.21 treats processors newer than itself as a Prescott and loses a factor of 5). The bits
  * depend on the processor and on the division of rows among ranks. Row of the table in device.c.
  */
-#include "trainer/device/device_host.h"
 #include "trainer/base/fail.h"
+#include "trainer/device/device_host.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

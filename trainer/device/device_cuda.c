@@ -7,9 +7,9 @@
  * the GPU through a pinned bounce buffer, in pieces. The first error is recorded and returned by sync. Row
  * of the table in device.c.
  */
-#include "trainer/device/device_cuda.h"
-#include "trainer/base/fail.h"
 #include "tools/cuda_device.h"
+#include "trainer/base/fail.h"
+#include "trainer/device/device_cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
 #ifndef TRAIN_DEVICE_CUDA_H
 #define TRAIN_DEVICE_CUDA_H
 
-#include "trainer/device/cublas.h"
-#include "trainer/device/train_kernels.h"
-#include "trainer/device/device.h"
 #include "gpu/cuda.h"
+#include "trainer/device/cublas.h"
+#include "trainer/device/device.h"
+#include "trainer/device/train_kernels.h"
 
 enum { TRAIN_CUDA_BOUNCE_BYTES = 1 << 20 };
 

@@ -4,8 +4,8 @@
  *
  * Row of the table in model.c; calls dense.c.
  */
-#include "trainer/model/dense.h"
 #include "trainer/base/fail.h"
+#include "trainer/model/dense.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ struct train_buckets {
 	struct train_rank *t;
 	pthread_t thread;
 	bool threaded;
-	/* guards the members from ready to first_ns; the others change between steps only */
+	/* guards the members below; during a step the thread alone uses t->comm and partials */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	size_t ready, summed; /* gradients from here on are final; are summed */

@@ -5,10 +5,10 @@
  * have sent BYE or are dead; the death of all workers is a failure. --record writes the order of pushes
  * and pulls; --replay repeats the order, for the same bits.
  */
-#include "trainer/strategy/arrival_order.h"
 #include "trainer/rank/fault.h"
-#include "trainer/strategy/ps.h"
 #include "trainer/rank/schedule.h"
+#include "trainer/strategy/arrival_order.h"
+#include "trainer/strategy/ps.h"
 #include "trainer/strategy/ps_store.h"
 #include "trainer/strategy/strategy.h"
 
@@ -332,7 +332,7 @@ static bool any_worker(const struct ps_server *s)
 }
 
 /* After the last worker: a worker that ended has reported the result; if all died, the server reports. */
-static int end_state(struct ps_server *s)
+static int server_result(struct ps_server *s)
 {
 	for (int w = 0; w < s->workers; w++) {
 		tuttiRankState_t state = tuttiRankDead;
@@ -389,7 +389,7 @@ static int serve(struct ps_server *s)
 		else
 			rc = train_check(result, s->t->world);
 	}
-	return rc ? rc : end_state(s);
+	return rc ? rc : server_result(s);
 }
 
 int train_ps_server_run(struct train_rank *t, struct train_ps *ps)

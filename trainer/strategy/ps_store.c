@@ -1,8 +1,8 @@
 /* ps_store.c - parameters and their optimizer in host memory (ps_store.h) */
 #include "trainer/strategy/ps_store.h"
 
-#include "trainer/device/device_host.h"
 #include "trainer/base/fail.h"
+#include "trainer/device/device_host.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,10 +12,10 @@
  *
  * Source: TensorFlow's CentralStorageStrategy.
  */
+#include "trainer/strategy/gradient_sum.h"
 #include "trainer/strategy/ps_store.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
-#include "trainer/strategy/gradient_sum.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -101,7 +101,7 @@ static int downpour_serve(struct train_rank *t)
 	return train_ps_server_run(t, &d->ps);
 }
 
-static void downpour_tell(const struct train_rank *t)
+static void downpour_report(const struct train_rank *t)
 {
 	const struct downpour_state *d = t->strategy_state;
 
@@ -130,5 +130,5 @@ const struct train_strategy_ops train_strategy_downpour = {
 	.settle = downpour_settle,
 	.serve = downpour_serve,
 	.state = downpour_state,
-	.report = downpour_tell,
+	.report = downpour_report,
 };

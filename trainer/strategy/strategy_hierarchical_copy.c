@@ -15,8 +15,8 @@
  *
  * Source: TensorFlow's HierarchicalCopyAllReduce, written for two groups of four GPUs.
  */
-#include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
 

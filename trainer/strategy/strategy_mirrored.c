@@ -20,8 +20,8 @@
  * Li et al. 2020, PyTorch distributed.
  */
 #include "trainer/strategy/bucket_sums.h"
-#include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  *
  * Row of the table in strategy.c.
  */
-#include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/strategy.h"
 
 static int one_open(struct train_rank *t)
 {

@@ -60,7 +60,7 @@ static int async_settle(struct train_rank *t, bool last)
 }
 
 static int async_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void async_tell(const struct train_rank *t) { train_ps_report(t->strategy_state); }
+static void async_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int async_state(struct train_rank *t, float *host)
 {
@@ -82,5 +82,5 @@ const struct train_strategy_ops train_strategy_ps_async = {
 	.settle = async_settle,
 	.serve = async_serve,
 	.state = async_state,
-	.report = async_tell,
+	.report = async_report,
 };

@@ -151,7 +151,7 @@ static int strategy_serve(struct train_rank *t)
 	return train_ps_server_run(t, &s->ps);
 }
 
-static void strategy_tell(const struct train_rank *t)
+static void strategy_report(const struct train_rank *t)
 {
 	const struct ps_strategy_state *s = t->strategy_state;
 
@@ -180,5 +180,5 @@ const struct train_strategy_ops train_strategy_ps_strategy = {
 	.settle = strategy_settle,
 	.serve = strategy_serve,
 	.state = strategy_state,
-	.report = strategy_tell,
+	.report = strategy_report,
 };

@@ -57,7 +57,7 @@ static int sync_settle(struct train_rank *t, bool last)
 }
 
 static int sync_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void sync_tell(const struct train_rank *t) { train_ps_report(t->strategy_state); }
+static void sync_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int sync_state(struct train_rank *t, float *host)
 {
@@ -78,5 +78,5 @@ const struct train_strategy_ops train_strategy_ps_sync = {
 	.settle = sync_settle,
 	.serve = sync_serve,
 	.state = sync_state,
-	.report = sync_tell,
+	.report = sync_report,
 };

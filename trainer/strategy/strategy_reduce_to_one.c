@@ -14,8 +14,8 @@
  *
  * Source: TensorFlow's ReductionToOneDevice.
  */
-#include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
 

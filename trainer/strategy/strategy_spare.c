@@ -252,7 +252,7 @@ static int spare_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 	return rc ? rc : restart(t, s);
 }
 
-static void spare_tell(const struct train_rank *t)
+static void spare_report(const struct train_rank *t)
 {
 	const struct spare_replicas *s = t->strategy_state;
 
@@ -272,5 +272,5 @@ const struct train_strategy_ops train_strategy_spare = {
 	.step = spare_step,
 	.settle = spare_settle,
 	.rejoin = spare_rejoin,
-	.report = spare_tell,
+	.report = spare_report,
 };
