@@ -1,10 +1,10 @@
 /*
  * checkpoint.h - checkpoints: save a training, resume it with any number of ranks
  *
- * A checkpoint is one file: a header, the parameters, the optimizer state, and a hash of all of them.
- * It is written to a temporary file, synced and renamed, so a death at any time leaves a complete
- * checkpoint, the new or the old one. The content does not depend on the number of ranks or servers.
- * Called by train_main.c, trainer.c, train.c.
+ * A checkpoint is one file: a header, the parameters, the optimizer state, and a hash of all of
+ * them. It is written to a temporary file, synced and renamed, so a death at any time leaves a
+ * complete checkpoint, the new or the old one. The content does not depend on the number of
+ * ranks or servers. Called by train_main.c, trainer.c, train.c.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

@@ -120,39 +120,39 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static void show_progress(struct train_metrics *m, const struct train_step_record *n)
+static void show_progress(struct train_metrics *m, const struct train_step_record *r)
 {
 	uint64_t now = train_time_ns();
 
-	if (n->evaluated)
+	if (r->evaluated)
 		fprintf(stderr, "\r\033[K");
 	else if (now - m->shown_ns > SHOW_EVERY_MS * UINT64_C(1000000)) {
 		fprintf(stderr,
 			"\rstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 			"  loss %.4f  %.0f samples/s\033[K",
-			n->step, n->steps, n->epoch, n->epochs, n->loss, n->mean_samples_per_s);
+			r->step, r->steps, r->epoch, r->epochs, r->loss, r->mean_samples_per_s);
 		m->shown_ns = now;
 	}
 }
 
-static void write_csv(FILE *to, const struct train_step_record *n)
+static void write_csv(FILE *to, const struct train_step_record *r)
 {
-	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
-		n->samples_per_s);
-	if (n->evaluated)
-		fprintf(to, ",%.6f,%.9g\n", n->accuracy, n->test_loss);
+	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", r->step, r->epoch, r->loss,
+		r->samples_per_s);
+	if (r->evaluated)
+		fprintf(to, ",%.6f,%.9g\n", r->accuracy, r->test_loss);
 	else
 		fprintf(to, ",,\n");
 }
 
-static void write_json(FILE *to, const struct train_step_record *n)
+static void write_json(FILE *to, const struct train_step_record *r)
 {
 	fprintf(to,
 		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
 		"\"samples_per_s\":%.0f,\"step_ms\":%.3f,\"exposed_ms\":%.3f",
-		n->step, n->epoch, n->loss, n->rate, n->samples_per_s, n->step_ms, n->exposed_ms);
-	if (n->evaluated)
-		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", n->accuracy, n->test_loss);
+		r->step, r->epoch, r->loss, r->rate, r->samples_per_s, r->step_ms, r->exposed_ms);
+	if (r->evaluated)
+		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", r->accuracy, r->test_loss);
 	fprintf(to, "}\n");
 }
 
@@ -174,23 +174,23 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
-void train_metrics_write(struct train_metrics *m, struct train_rank *t, const struct train_step_record *n)
+void train_metrics_write(struct train_metrics *m, struct train_rank *t, const struct train_step_record *r)
 {
 	if (!m->on)
 		return;
 	if (m->terminal)
-		show_progress(m, n);
+		show_progress(m, r);
 	if (m->file[TRAIN_FILE_CSV])
-		write_csv(m->file[TRAIN_FILE_CSV], n);
+		write_csv(m->file[TRAIN_FILE_CSV], r);
 	if (m->file[TRAIN_FILE_JSONL])
-		write_json(m->file[TRAIN_FILE_JSONL], n);
+		write_json(m->file[TRAIN_FILE_JSONL], r);
 	if (m->file[TRAIN_FILE_HASHES])
-		write_hashes(m->file[TRAIN_FILE_HASHES], t, n->step);
-	if (!n->evaluated)
+		write_hashes(m->file[TRAIN_FILE_HASHES], t, r->step);
+	if (!r->evaluated)
 		return;
 	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
-	       n->step, n->epoch, n->epochs, n->test_loss, n->accuracy, n->mean_samples_per_s);
+	       r->step, r->epoch, r->epochs, r->test_loss, r->accuracy, r->mean_samples_per_s);
 	fflush(stdout);
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i])

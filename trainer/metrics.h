@@ -1,6 +1,6 @@
 /*
- * metrics.h - rank 0's output during the training: lines on stdout, progress on a terminal, CSV, JSON
- * lines, hashes
+ * metrics.h - rank 0's output during the training: lines on stdout, progress on a terminal, CSV,
+ * JSON lines, hashes
  *
  * Called by train.c; on other ranks every call does nothing.
  */

@@ -1,4 +1,5 @@
-/* settings_match.c - check that all ranks were given the same data and options (settings_match.h) */
+/* settings_match.c - check that all ranks were given the same data and options
+ * (settings_match.h) */
 #include "trainer/settings_match.h"
 
 #include "trainer/replicas.h"
@@ -30,7 +31,8 @@ static void add_number(struct setting *settings, size_t *n, const char *option, 
 	add_text(settings, n, option, text);
 }
 
-/* All settings that determine the result. The library compares those that determine data movement. */
+/* All settings that determine the result. The library compares those that determine data
+ * movement. */
 static size_t list_settings(const struct train_rank *t, struct setting *settings)
 {
 	const struct train_config *c = t->config;

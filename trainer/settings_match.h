@@ -9,8 +9,8 @@
 
 #include "trainer/rank/rank.h"
 
-/* Call by all ranks. Returns 0 | TRAIN_USAGE: the error names an option that differs and this rank's
- * value | TRAIN_FAILED. */
+/* Call by all ranks. Returns 0 | TRAIN_USAGE: the error names an option that differs and this
+ * rank's value | TRAIN_FAILED. */
 int train_settings_match(const struct train_rank *t);
 
 #endif

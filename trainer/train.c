@@ -106,7 +106,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 		     struct train_result *result)
 {
 	const struct train_config *c = t->config;
-	bool own = t->strategy->local_replicas;
+	bool local = t->strategy->local_replicas;
 	bool evaluate =
 		last || due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
 	bool save = c->save && (last || due(record->step, c->save_every));
@@ -116,7 +116,7 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 	if (t->strategy->settle && (evaluate || save))
 		rc = t->strategy->settle(t, last);
 	count_bytes(t, result, true);
-	if (!rc && (last || (!own && due(record->step, c->check_replicas)) || (own && evaluate)))
+	if (!rc && (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
 		rc = train_replicas_check(t, record->step, &result->hash);
 	if (!rc && evaluate) {
 		record->evaluated = true;
@@ -141,8 +141,8 @@ static int suggest_shrink(void)
 			     text);
 }
 
-/* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of the
- * common state. */
+/* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of
+ * the common state. */
 static int recover(struct train_rank *t, struct train_progress *p, uint64_t done, struct train_step_record *record,
 		 struct train_result *result, uint64_t *ret_done)
 {

@@ -1,9 +1,9 @@
 /*
  * train_main.c - tutti-train: read the options, load the data, start the ranks, train
  *
- * The data is loaded and validated once, before ranks are forked, so local ranks share its memory. Exit
- * status: 0 success, 1 failure, 2 bad usage or value. A training ended by a signal finishes its step,
- * then dies of that signal.
+ * The data is loaded and validated once, before ranks are forked, so local ranks share its
+ * memory. Exit status: 0 success, 1 failure, 2 bad usage or value. A training ended by a signal
+ * finishes its step, then dies of that signal.
  */
 #include "tools/output.h"
 #include "tools/spawn.h"
@@ -93,8 +93,8 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	return rc;
 }
 
-/* Ranks started by a launcher: join, determine the rank on the host, select the device, and create the
- * communicator that uses it. */
+/* Ranks started by a launcher: join, determine the rank on the host, select the device, and
+ * create the communicator that uses it. */
 static int join_env(const struct train_device_ops *device, const char *name, tuttiConfig_t *config,
 		    tuttiComm_t *ret_comm)
 {

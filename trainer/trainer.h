@@ -8,7 +8,8 @@
 
 #include "trainer/rank/rank.h"
 
-/* train_rank_open - build a rank from an open communicator; the strategy's open distributes parameters
+/* train_rank_open - build a rank from an open communicator; the strategy's open distributes
+ * parameters
  *
  *   world        owned by the trainer from now on, destroyed by train_rank_close
  *   config,data  must outlive the trainer

@@ -1,8 +1,8 @@
 /*
  * fail.h - error codes and the error text of the trainer
  *
- * The first function that knows the cause sets one sentence with the values; its callers pass the code
- * up; main prints the sentence and exits with -code.
+ * The first function that knows the cause sets one sentence with the values; its callers pass
+ * the code up; main prints the sentence and exits with -code.
  */
 #ifndef TRAIN_FAIL_H
 #define TRAIN_FAIL_H

@@ -2,8 +2,9 @@
  * data_fashion.c - Fashion-MNIST: 70,000 images of clothes, 28 x 28, 10 classes (Xiao, Rasul,
  * Vollgraf 2017)
  *
- * Debian's package dataset-fashion-mnist has the four IDX files. The loader also reads other sets of
- * ten classes in the same four files, such as MNIST. Row of the table in data.c; calls idx.c.
+ * Debian's package dataset-fashion-mnist has the four IDX files. The loader also reads other
+ * sets of ten classes in the same four files, such as MNIST. Row of the table in data.c; calls
+ * idx.c.
  */
 #include "trainer/data/data.h"
 

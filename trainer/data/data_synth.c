@@ -1,9 +1,10 @@
 /*
- * data_synth.c - synthetic images of Fashion-MNIST's shape, for hosts without the data set and for tests
+ * data_synth.c - synthetic images of Fashion-MNIST's shape, for hosts without the data set and
+ * for tests
  *
- * Every class has two prototypes, smooth random pictures. A sample is a prototype of its class, blended
- * with a random other prototype, so that classes overlap, plus noise. All values depend on the seed
- * alone. Row of the table in data.c.
+ * Every class has two prototypes, smooth random pictures. A sample is a prototype of its class,
+ * blended with a random other prototype, so that classes overlap, plus noise. All values depend
+ * on the seed alone. Row of the table in data.c.
  */
 #include "trainer/data/data.h"
 

@@ -1,9 +1,10 @@
 /*
  * sampler.h - assignment of samples to steps, independent of the number of ranks
  *
- * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut into
- * global batches; the samples after the last full batch are not used in that epoch. leaves.h assigns
- * the rows of a batch to ranks: the shares are consecutive and may be empty. Called by train.c.
+ * An epoch is a permutation of the training set that depends on (seed, epoch) alone. It is cut
+ * into global batches; the samples after the last full batch are not used in that epoch.
+ * leaves.h assigns the rows of a batch to ranks: the shares are consecutive and may be empty.
+ * Called by train.c.
  */
 #ifndef TRAIN_SAMPLER_H
 #define TRAIN_SAMPLER_H

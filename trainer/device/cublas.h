@@ -1,8 +1,9 @@
 /*
  * cublas.h - the cuBLAS functions that the trainer uses: one table, filled by dlopen
  *
- * The declarations are our own; names and numbers are cuBLAS's. Matrices are column-major. Called by
- * device_cuda.c; tests/fakes/cuda/ has a fake libcublas.so.13 of the same functions without a GPU.
+ * The declarations are our own; names and numbers are cuBLAS's. Matrices are column-major.
+ * Called by device_cuda.c; tests/fakes/cuda/ has a fake libcublas.so.13 of the same functions
+ * without a GPU.
  */
 #ifndef TRAIN_CUBLAS_H
 #define TRAIN_CUBLAS_H

@@ -1,11 +1,12 @@
 /*
  * device.h - a compute device: memory, the matrix product, and a few element-wise loops
  *
- * A device is one file device_NAME.c with a struct train_device_ops at its end, and one row of the
- * table in device.c. Pointers are to device memory unless their names begin or end with host; only the
- * operations access device memory, unless the device has separate_memory == false. All calls come from
- * the rank's one thread, take effect in call order, and may be asynchronous: get waits for the data
- * that it reads. Called by models, rank.c, gradient.c and strategies (which name no device).
+ * A device is one file device_NAME.c with a struct train_device_ops at its end, and one row of
+ * the table in device.c. Pointers are to device memory unless their names begin or end with
+ * host; only the operations access device memory, unless the device has separate_memory ==
+ * false. All calls come from the rank's one thread, take effect in call order, and may be
+ * asynchronous: get waits for the data that it reads. Called by models, rank.c, gradient.c and
+ * strategies (which name no device).
  */
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H
@@ -34,9 +35,9 @@ struct train_device_ops {
 	bool separate_memory; /* the host cannot access device memory and must copy (put, get) */
 	bool tutti_aware;     /* the library accepts pointers to this separate memory */
 
-	/* Selects the rank's device by `name` before the rank joins, in its thread, so that the library
-	 * accepts its memory. local_rank: rank among the ranks of the host. NULL: nothing to select.
-	 * Returns 0 | TRAIN_USAGE (not on this host). */
+	/* Selects the rank's device by `name` before the rank joins, in its thread, so that the
+	 * library accepts its memory. local_rank: rank among the ranks of the host. NULL:
+	 * nothing to select. Returns 0 | TRAIN_USAGE (not on this host). */
 	int (*select)(const char *name, int local_rank);
 
 	/* Sets d->state. Returns 0 | TRAIN_FAILED | TRAIN_USAGE (not on this host). */
@@ -53,9 +54,10 @@ struct train_device_ops {
 	 * NULL: operations are synchronous. */
 	int (*sync)(struct train_device *d);
 
-	/* Communication overlap of a tutti_aware device. comm_stream: a stream for library calls;
-	 * comm_stream_after_compute: its later calls run after all operations submitted so far;
-	 * comm_stream_sync: waits for its calls, returns 0 | TRAIN_FAILED. NULL: use host streams. */
+	/* Communication overlap of a tutti_aware device. comm_stream: a stream for library
+	 * calls; comm_stream_after_compute: its later calls run after all operations submitted
+	 * so far; comm_stream_sync: waits for its calls, returns 0 | TRAIN_FAILED. NULL: use
+	 * host streams. */
 	void *(*comm_stream)(struct train_device *d);
 	void (*comm_stream_after_compute)(struct train_device *d);
 	int (*comm_stream_sync)(struct train_device *d);
@@ -85,18 +87,19 @@ struct train_device_ops {
 	/* Copies within device memory; to == from is a no-op */
 	void (*copy)(struct train_device *d, void *to, const void *from, size_t bytes);
 
-	/* im2col for convolutions of window x window (odd) with zero padding. patches[planes * window *
-	 * window + 1][rows * side * side]: line (plane, dy, dx) holds each pixel's neighbor at that
-	 * offset; the last line holds ones, for a bias. */
+	/* im2col for convolutions of window x window (odd) with zero padding. patches[planes *
+	 * window * window + 1][rows * side * side]: line (plane, dy, dx) holds each pixel's
+	 * neighbor at that offset; the last line holds ones, for a bias. */
 	void (*unfold)(struct train_device *d, struct train_planes p, size_t window, const float *x,
 		       float *patches);
-	/* Adjoint of unfold (col2im): each pixel of x = the sum of its copies, in order of (dy, dx) */
+	/* Adjoint of unfold (col2im): each pixel of x = the sum of its copies, in order of (dy,
+	 * dx) */
 	void (*fold)(struct train_device *d, struct train_planes p, size_t window, const float *patches,
 		     float *x);
 
 	/* Max pooling of each 2 x 2 pixels, with ReLU: from y[planes][rows][side][side] to
-	 * x[rows][planes][side / 2][side / 2]; argmax[shape of x] = index of the maximum, 4 for none.
-	 * pool_back: dy = the gradient of y for x's gradient dx; side is y's, and even. */
+	 * x[rows][planes][side / 2][side / 2]; argmax[shape of x] = index of the maximum, 4 for
+	 * none. pool_back: dy = the gradient of y for x's gradient dx; side is y's, and even. */
 	void (*pool)(struct train_device *d, struct train_planes p, const float *y, float *x,
 		     uint8_t *argmax);
 	void (*pool_back)(struct train_device *d, struct train_planes p, const float *dx,
@@ -105,8 +108,8 @@ struct train_device_ops {
 	/* dy = 0 where y <= 0 */
 	void (*relu_back)(struct train_device *d, size_t count, const float *y, float *dy);
 
-	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] are replaced
-	 * by their gradient of that sum. */
+	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] are
+	 * replaced by their gradient of that sum. */
 	void (*loss)(struct train_device *d, size_t rows, size_t classes, const uint8_t *host_labels,
 		     float *logits, float *loss);
 
@@ -115,8 +118,8 @@ struct train_device_ops {
 			const float *gradient, float *velocity, float *weight);
 };
 
-/* X-list of the compute operations without the matrix product; declares functions PREFIX_gather ... and
- * fills their members of the table. */
+/* X-list of the compute operations without the matrix product; declares functions PREFIX_gather
+ * ... and fills their members of the table. */
 #define TRAIN_DEVICE_COMPUTE(X, prefix)                                                                  \
 	X(prefix, gather) X(prefix, bias) X(prefix, bias_back) X(prefix, add) X(prefix, blend)     \
 	X(prefix, unfold) X(prefix, fold) X(prefix, pool) X(prefix, pool_back)                     \

@@ -1,9 +1,10 @@
 /*
  * device_cpu_blas.c - device cpu-blas: the processor, with OpenBLAS's matrix product
  *
- * OpenBLAS is loaded on demand, so that its environment can be set first: one thread, and kernels of this
- * processor (0.3.21 treats processors newer than itself as a Prescott and loses a factor of 5). The bits
- * depend on the processor and on the division of rows among ranks. Row of the table in device.c.
+ * OpenBLAS is loaded on demand, so that its environment can be set first: one thread, and
+ * kernels of this processor (0.3.21 treats processors newer than itself as a Prescott and loses
+ * a factor of 5). The bits depend on the processor and on the division of rows among ranks. Row
+ * of the table in device.c.
  */
 #include "trainer/base/fail.h"
 #include "trainer/device/device_host.h"

@@ -1,11 +1,11 @@
 /*
  * device_cuda.c - device cuda: a GPU, through the table of the CUDA driver (gpu/cuda.h)
  *
- * All operations are submitted to one stream and run asynchronously. Library calls have a communication
- * stream of their own, ordered by events. Matrix products are cuBLAS's, in plain float without TF32; with
- * --canonical they are our own kernel's, and all bits are those of --device cpu. Small data is copied to
- * the GPU through a pinned bounce buffer, in pieces. The first error is recorded and returned by sync. Row
- * of the table in device.c.
+ * All operations are submitted to one stream and run asynchronously. Library calls have a
+ * communication stream of their own, ordered by events. Matrix products are cuBLAS's, in plain
+ * float without TF32; with --canonical they are our own kernel's, and all bits are those of
+ * --device cpu. Small data is copied to the GPU through a pinned bounce buffer, in pieces. The
+ * first error is recorded and returned by sync. Row of the table in device.c.
  */
 #include "tools/cuda_device.h"
 #include "trainer/base/fail.h"

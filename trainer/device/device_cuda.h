@@ -45,7 +45,8 @@ struct train_cuda_state {
 /* Records a driver error rc if it is the first; operations do nothing after an error. */
 void train_cuda_check(struct train_cuda_state *c, int rc, const char *operation);
 
-/* Bounce buffer space, at most TRAIN_CUDA_BOUNCE_BYTES; waits for earlier copies before it is reused. */
+/* Bounce buffer space, at most TRAIN_CUDA_BOUNCE_BYTES; waits for earlier copies before it is
+ * reused. */
 char *train_cuda_bounce_alloc(struct train_device *d, size_t bytes);
 void train_cuda_copy_in(struct train_device *d, tt_cuptr to, const char *from, size_t bytes);
 

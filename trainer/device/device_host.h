@@ -1,9 +1,9 @@
 /*
  * device_host.h - operations of devices that compute in host memory: all but the matrix product
  *
- * Members of struct train_device_ops for device_cpu.c and device_cpu_blas.c (TRAIN_HOST_OPS), called by
- * device_sim.c. Every sum has one fixed order (rows and classes from 0 upwards), and exp and log are our
- * own, so the bits depend on the operands alone.
+ * Members of struct train_device_ops for device_cpu.c and device_cpu_blas.c (TRAIN_HOST_OPS),
+ * called by device_sim.c. Every sum has one fixed order (rows and classes from 0 upwards), and
+ * exp and log are our own, so the bits depend on the operands alone.
  */
 #ifndef TRAIN_DEVICE_HOST_H
 #define TRAIN_DEVICE_HOST_H

@@ -1,8 +1,8 @@
 /*
  * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
  *
- * A convolution is a matrix product with patches (im2col). A line of patches is the image shifted by
- * (dy, dx), so unfold copies it row by row.
+ * A convolution is a matrix product with patches (im2col). A line of patches is the image
+ * shifted by (dy, dx), so unfold copies it row by row.
  */
 #include "trainer/device/device_host.h"
 

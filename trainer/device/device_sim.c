@@ -1,10 +1,10 @@
 /*
  * device_sim.c - device sim: a simulated accelerator with separate memory and explicit copies
  *
- * It computes like cpu. Its pointers are tagged with a bit that makes them invalid: code that accesses
- * them on the host faults at once, as with a real device's memory. Copies in both directions are counted.
- * A strategy that runs here needs no change for a device with separate memory. Row of the table in
- * device.c.
+ * It computes like cpu. Its pointers are tagged with a bit that makes them invalid: code that
+ * accesses them on the host faults at once, as with a real device's memory. Copies in both
+ * directions are counted. A strategy that runs here needs no change for a device with separate
+ * memory. Row of the table in device.c.
  */
 #include "trainer/device/device_host.h"
 

@@ -1,10 +1,11 @@
 /*
  * gemm.c - the product of two float matrices, bit-reproducible (gemm.h)
  *
- * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix multiplication):
- * both operands are packed into panels that the innermost tile reads sequentially, sized so that b's
- * panel stays in L1 and a's block in L2. Between blocks of k a tile is stored to c and loaded again,
- * which is exact: the chain of multiply-adds continues unchanged.
+ * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
+ * multiplication): both operands are packed into panels that the innermost tile reads
+ * sequentially, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a
+ * tile is stored to c and loaded again, which is exact: the chain of multiply-adds continues
+ * unchanged.
  *
  * A new instruction set is one more inclusion of gemm_tile.h and one row of `isas`.
  */

@@ -1,9 +1,9 @@
 /*
  * gemm.h - the product of two float matrices, bit-reproducible
  *
- * Every element of the result is ONE chain of fused multiply-adds over k, from 0 upwards. The bits
- * therefore depend neither on the instruction set nor on the tiling nor on the division of rows among
- * ranks. Called by device_cpu.c.
+ * Every element of the result is ONE chain of fused multiply-adds over k, from 0 upwards. The
+ * bits therefore depend neither on the instruction set nor on the tiling nor on the division of
+ * rows among ranks. Called by device_cpu.c.
  */
 #ifndef TRAIN_GEMM_H
 #define TRAIN_GEMM_H
@@ -21,8 +21,8 @@ struct train_matrix {
 	bool transposed;
 };
 
-/* isa: avx512, avx2, scalar, or NULL for the best of this processor. Returns NULL without memory, or
- * if the processor lacks the instructions. Not thread-safe. */
+/* isa: avx512, avx2, scalar, or NULL for the best of this processor. Returns NULL without
+ * memory, or if the processor lacks the instructions. Not thread-safe. */
 struct train_gemm *train_gemm_open(const char *isa);
 void train_gemm_close(struct train_gemm *g);
 

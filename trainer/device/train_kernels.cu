@@ -1,12 +1,12 @@
 /*
- * train_kernels.cu - the trainer's GPU kernels: element-wise loops, and a matrix product with the
- * processor's bits
+ * train_kernels.cu - the trainer's GPU kernels: element-wise loops, and a matrix product with
+ * the processor's bits
  *
- * Launched by device_cuda_compute.c. nvcc compiles the file to a fat binary that tutti-train embeds; the
- * fake driver of the tests compiles it as C, where a block is one thread. One thread computes each result,
- * in the order of device_host.c: no atomics, no contraction (-fmad=false), own exp and log (exact.c).
- * All bits are therefore those of --device cpu if matrix products are those of the gemm kernel below
- * (--canonical) instead of cuBLAS's.
+ * Launched by device_cuda_compute.c. nvcc compiles the file to a fat binary that tutti-train
+ * embeds; the fake driver of the tests compiles it as C, where a block is one thread. One thread
+ * computes each result, in the order of device_host.c: no atomics, no contraction (-fmad=false),
+ * own exp and log (exact.c). All bits are therefore those of --device cpu if matrix products are
+ * those of the gemm kernel below (--canonical) instead of cuBLAS's.
  */
 #include "trainer/device/train_kernels.h"
 
@@ -101,8 +101,8 @@ KERNEL(descend, train_cuda_descend)
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* x[rows][planes][side][side] to y[line][rows][side][side]; a line is (plane, down, right), the last
- * line holds ones */
+/* x[rows][planes][side][side] to y[line][rows][side][side]; a line is (plane, down, right), the
+ * last line holds ones */
 KERNEL(unfold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;

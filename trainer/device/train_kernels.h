@@ -1,8 +1,9 @@
 /*
- * train_kernels.h - parameter structs of the trainer's GPU kernels (train_kernels.cu), shared with the host
+ * train_kernels.h - parameter structs of the trainer's GPU kernels (train_kernels.cu), shared
+ * with the host
  *
- * Read by nvcc as C++ and by C compilers. Addresses are device memory. Each kernel implements the
- * operation of its name in device.h.
+ * Read by nvcc as C++ and by C compilers. Addresses are device memory. Each kernel implements
+ * the operation of its name in device.h.
  */
 #ifndef TRAIN_CUDA_KERNELS_H
 #define TRAIN_CUDA_KERNELS_H
@@ -16,8 +17,8 @@ struct train_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t
 struct train_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
 struct train_cuda_add { const float *from; float *to; uint64_t count; };
 struct train_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
-/* unfold, fold: x is x, y is patches; pool, pool_back: x is x, y is y. Fewer than 2^32 elements, since
- * 64-bit division is slow. */
+/* unfold, fold: x is x, y is patches; pool, pool_back: x is x, y is y. Fewer than 2^32 elements,
+ * since 64-bit division is slow. */
 struct train_cuda_planes { float *x, *y; uint8_t *argmax; uint32_t rows, planes, side, window; };
 struct train_cuda_relu_back { const float *y; float *dy; uint64_t count; };
 struct train_cuda_loss {

@@ -137,8 +137,8 @@ static size_t rows_of_piece(const struct train_model *m, const struct dense_laye
 	return floats / layer->outputs ? floats / layer->outputs : 1;
 }
 
-/* The layer's gradients, from the end down: the bias, then the rows of the weights in pieces. The cut
- * into pieces does not change the bits. */
+/* The layer's gradients, from the end down: the bias, then the rows of the weights in pieces.
+ * The cut into pieces does not change the bits. */
 static int layer_gradients(struct train_model *m, struct dense_piece *p, size_t rows,
 			   const struct train_leaf_sum *sum, float *gradients,
 			   const struct train_ready *ready)

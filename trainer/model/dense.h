@@ -1,8 +1,8 @@
 /*
  * dense.h - a stack of fully connected layers: y = x W + b, with ReLU (max(y, 0)) between layers
  *
- * The implementation of model_linear.c (one layer) and model_mlp.c (several); the functions have the
- * types of struct train_model_ops.
+ * The implementation of model_linear.c (one layer) and model_mlp.c (several); the functions have
+ * the types of struct train_model_ops.
  */
 #ifndef TRAIN_DENSE_H
 #define TRAIN_DENSE_H

@@ -1,18 +1,19 @@
 /*
  * leaves.h - the summation order of gradients (--canonical), independent of the number of ranks
  *
- * A global batch is cut into leaves of a fixed number of samples. The gradient of a leaf depends on
- * its samples alone, and the sum over all leaves is one fixed expression. The bits of the sum therefore
- * depend neither on the number of ranks that share the leaves nor on the path of the partial sums.
+ * A global batch is cut into leaves of a fixed number of samples. The gradient of a leaf depends
+ * on its samples alone, and the sum over all leaves is one fixed expression. The bits of the sum
+ * therefore depend neither on the number of ranks that share the leaves nor on the path of the
+ * partial sums.
  *
  *	tree     ((l0+l1)+(l2+l3))+..., the perfect binary tree, cut off after the last leaf
  *	chain    ((l0+l1)+l2)+..., from left to right
  *	fixed64  every leaf as 64-bit integers (fixed64.h), in any order
  *	off      one leaf per rank; the bits depend on the number of ranks and on the algorithm
  *
- * A node is a run of leaves whose sum is a subexpression: a rank can compute it alone. A rank's leaves
- * are consecutive, and so are their nodes. Called by models (train_leaves_each, in the backward pass),
- * rank.c and gradient_sum.c.
+ * A node is a run of leaves whose sum is a subexpression: a rank can compute it alone. A rank's
+ * leaves are consecutive, and so are their nodes. Called by models (train_leaves_each, in the
+ * backward pass), rank.c and gradient_sum.c.
  */
 #ifndef TRAIN_LEAVES_H
 #define TRAIN_LEAVES_H
@@ -72,7 +73,8 @@ struct train_leaf_sum {
 
 enum { TRAIN_SUM_LEVELS = 32, TRAIN_SUM_PIECE = 32768 };
 
-/* Computes out[count] = the sum over `rows` rows from `row` on, counted from the rank's first row. */
+/* Computes out[count] = the sum over `rows` rows from `row` on, counted from the rank's first
+ * row. */
 typedef void train_leaf_fn(void *arg, size_t row, size_t rows, float *out);
 
 /* Calls fn for each leaf of the rank and sums into place[count] of each node; count is at most

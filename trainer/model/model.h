@@ -1,11 +1,11 @@
 /*
  * model.h - a model: a function of parameters in one flat array, and its gradient
  *
- * A model is one file model_NAME.c with a struct train_model_ops at its end, and one row of the table
- * in model.c. Parameters and gradients are flat arrays of the same layout: tensor after tensor, in
- * the order of the forward pass. The backward pass therefore finishes gradients from the end of the
- * array downwards, and one index separates final gradients from the others. Called by trainer.c and
- * gradient.c; calls the device and leaves.c.
+ * A model is one file model_NAME.c with a struct train_model_ops at its end, and one row of the
+ * table in model.c. Parameters and gradients are flat arrays of the same layout: tensor after
+ * tensor, in the order of the forward pass. The backward pass therefore finishes gradients from
+ * the end of the array downwards, and one index separates final gradients from the others.
+ * Called by trainer.c and gradient.c; calls the device and leaves.c.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
@@ -25,7 +25,7 @@ struct train_model {
 	const struct train_model_ops *ops;
 	struct train_device *device;
 	size_t inputs, classes; /* pixels of a sample, outputs */
-	size_t max_rows;        /* greatest number of samples of a pass; any number below is valid, 0 too */
+	size_t max_rows;        /* greatest number of samples of a pass; 0 is valid too */
 	size_t parameters;      /* floats of all tensors */
 	size_t piece;           /* greatest number of gradients that backward sums at once */
 	size_t leaf;            /* samples of a leaf; without --canonical, of a block of rows */
@@ -36,7 +36,8 @@ struct train_model {
 
 /* Callback of the backward pass: gradients have become final. */
 struct train_ready {
-	/* The gradients from `from` to the end are final. Returns 0, or a code that ends the pass. */
+	/* The gradients from `from` to the end are final. Returns 0, or a code that ends the
+	 * pass. */
 	int (*fn)(void *arg, size_t from);
 	void *arg;
 	size_t grain; /* approximate number of floats between two calls */
@@ -50,18 +51,18 @@ struct train_model_size {
 struct train_model_ops {
 	const char *name, *syntax, *help;
 
-	/* Adds the tensors (train_model_add) and sets m->state. `shape` is the text behind the name and
-	 * a colon in --model, or NULL. Returns 0 | TRAIN_USAGE (bad shape) | TRAIN_FAILED (memory); close
-	 * is called after a failure too. */
+	/* Adds the tensors (train_model_add) and sets m->state. `shape` is the text behind the
+	 * name and a colon in --model, or NULL. Returns 0 | TRAIN_USAGE (bad shape) |
+	 * TRAIN_FAILED (memory); close is called after a failure too. */
 	int (*open)(struct train_model *m, const char *shape);
 	void (*close)(struct train_model *m);
 
 	/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
 	float *(*forward)(struct train_model *m, const float *parameters, const float *x, size_t rows);
 
-	/* After forward of the same rows: gradients = sums over the rows, cut into nodes by sum; sum
-	 * NULL: one sum over all rows. Overwrites dlogits. ready may be NULL. Returns 0 | the code of
-	 * ready->fn. */
+	/* After forward of the same rows: gradients = sums over the rows, cut into nodes by sum;
+	 * sum NULL: one sum over all rows. Overwrites dlogits. ready may be NULL. Returns 0 |
+	 * the code of ready->fn. */
 	int (*backward)(struct train_model *m, const float *parameters, const float *x, size_t rows,
 			float *dlogits, const struct train_leaf_sum *sum, float *gradients,
 			const struct train_ready *ready);

@@ -1,15 +1,15 @@
 /*
- * model_cnn.c - a small convolutional network: two 5 x 5 convolutions, each with ReLU and 2 x 2 max
- * pooling, and a fully connected layer
+ * model_cnn.c - a small convolutional network: two 5 x 5 convolutions, each with ReLU and 2 x 2
+ * max pooling, and a fully connected layer
  *
  *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
  *
- * Convolutions process one leaf of samples at a time, since their patches (im2col) are 25 times as large
- * as the images. A convolution's bias is the weight of a patch line of ones, so a convolution is one
- * matrix product. Row of the table in model.c; calls leaves.c.
+ * Convolutions process one leaf of samples at a time, since their patches (im2col) are 25 times
+ * as large as the images. A convolution's bias is the weight of a patch line of ones, so a
+ * convolution is one matrix product. Row of the table in model.c; calls leaves.c.
  *
- * Source: LeCun, Bottou, Bengio, Haffner 1998,
- * Gradient-based learning applied to document recognition.
+ * Source: LeCun, Bottou, Bengio, Haffner 1998, Gradient-based learning applied to document
+ * recognition.
  */
 #include "trainer/base/fail.h"
 #include "trainer/model/model.h"

@@ -1,6 +1,6 @@
 /*
- * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, with ReLU (max(y, 0))
- * between them
+ * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, with ReLU
+ * (max(y, 0)) between them
  *
  * Row of the table in model.c; calls dense.c.
  */

@@ -1,8 +1,9 @@
 /*
- * comm_stream.c - a stream for communication overlap: library calls during the backward pass (rank.h)
+ * comm_stream.c - a stream for communication overlap: library calls during the backward pass
+ * (rank.h)
  *
- * Called by strategies. If comm_buffer is device memory, the device provides the stream and orders it
- * with its computation; otherwise the stream is a host stream of the library.
+ * Called by strategies. If comm_buffer is device memory, the device provides the stream and
+ * orders it with its computation; otherwise the stream is a host stream of the library.
  */
 #include "trainer/rank/rank.h"
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Finds "RANK mark VALUE" in a comma-separated list. rank < 0: only parses. Returns 1 if found, 0 if not,
- * -1 if the list is malformed. */
+/* Finds "RANK mark VALUE" in a comma-separated list. rank < 0: only parses. Returns 1 if found,
+ * 0 if not, -1 if the list is malformed. */
 static int lookup(const char *list, char mark, int rank, double *ret_value)
 {
 	int found = 0;

@@ -20,8 +20,8 @@ int train_fault_check_steps(const struct train_rank *t);
 /* A gradient begins at begin_ns: sets its simulated time t->pace_ns. */
 void train_fault_begin(struct train_rank *t, uint64_t begin_ns);
 
-/* Sleeps until the simulated time at which the gradients from `from` on are final; from = t->floats:
- * until the end of the forward pass. */
+/* Sleeps until the simulated time at which the gradients from `from` on are final; from =
+ * t->floats: until the end of the forward pass. */
 void train_fault_delay(struct train_rank *t, size_t from);
 
 /* Kills this process if --kill names its step; a server's steps are its updates. */

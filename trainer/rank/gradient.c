@@ -164,8 +164,8 @@ void train_parameters_set(struct train_rank *t, const float *from)
 					      t->model.parameters * sizeof(float));
 }
 
-/* Broadcasts a device array of the size of the parameters. comm_buffer is the bounce buffer where the
- * library does not accept device memory. */
+/* Broadcasts a device array of the size of the parameters. comm_buffer is the bounce buffer
+ * where the library does not accept device memory. */
 static int bcast_array(struct train_rank *t, float *array, int root)
 {
 	size_t count = t->model.parameters, bytes = count * sizeof(float);

@@ -1,4 +1,5 @@
-/* rank.c - one rank of a training: its share of the batch, gradients and communication buffer (rank.h) */
+/* rank.c - one rank of a training: its share of the batch, gradients and communication buffer
+ * (rank.h) */
 #include "trainer/rank/rank.h"
 
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /*
  * rank.h - one rank of a training: its state, gradients, parameters and communication buffer
  *
- * trainer.c opens a rank, train.c runs its steps, a strategy defines a step. A device may have memory
- * that the host cannot access. Strategies therefore use t->comm_buffer, which train_gradient fills and
- * train_descend reads, and the result of train_parameters_map. Both are memory of t->comm_device, whose
- * operations add and copy there. comm_device is the device if the library accepts device memory and if
- * only collectives and device operations touch the buffer (train_strategy_ops.collectives_only);
- * otherwise comm_device is the host.
+ * trainer.c opens a rank, train.c runs its steps, a strategy defines a step. A device may have
+ * memory that the host cannot access. Strategies therefore use t->comm_buffer, which
+ * train_gradient fills and train_descend reads, and the result of train_parameters_map. Both are
+ * memory of t->comm_device, whose operations add and copy there. comm_device is the device if
+ * the library accepts device memory and if only collectives and device operations touch the
+ * buffer (train_strategy_ops.collectives_only); otherwise comm_device is the host.
  */
 #ifndef TRAIN_RANK_H
 #define TRAIN_RANK_H
@@ -25,7 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The tail: floats behind the gradients in their array, summed over the ranks with the gradients. */
+/* The tail: floats behind the gradients in their array, summed over the ranks with the
+ * gradients. */
 enum { TRAIN_TAIL_LOSS, TRAIN_TAIL_STOP, TRAIN_TAIL };
 
 enum { TRAIN_EVALUATE_ROWS = 256 }; /* test samples of one forward pass */
@@ -37,7 +38,7 @@ struct train_rank {
 	tuttiComm_t comm;             /* the workers; without servers the same as world */
 	int rank, nranks;             /* among the workers; servers are numbered from nranks */
 	int servers, first_server;    /* number of servers; rank of the first in world */
-	int world_rank;               /* rank in world at the start, as in --slow, --kill, messages */
+	int world_rank;               /* initial rank in world: --slow, --kill, messages */
 	struct train_device device;
 	struct train_model model;
 	struct train_sampler sampler;
@@ -54,13 +55,13 @@ struct train_rank {
 	struct train_device host;     /* owner of a comm_buffer that copies a device's gradients */
 	tuttiStream_t comm_stream;    /* NULL until train_comm_stream_open */
 	float *host_parameters;       /* host copy of a separate device memory, else NULL */
-	int64_t *fixed_sum;           /* fixed64.h: shape of comm_buffer's first node; allocated on use */
-	int32_t *exponent;            /* fixed64.h: one for each tensor and each float of the tail */
+	int64_t *fixed_sum;           /* fixed64.h: shape of a node; allocated on use */
+	int32_t *exponent;            /* fixed64.h: of each tensor and float of the tail */
 	float *x;                     /* device memory, images of a batch */
 	uint8_t *labels;              /* labels of a batch */
 	float rate;                   /* learning rate of this step */
 	uint64_t first_step;          /* steps done before by the resumed training */
-	uint64_t step;                /* current step, from 1; a strategy that takes several sets it */
+	uint64_t step;                /* current step, from 1; spare may advance it */
 	bool stopping;                /* local_replicas: set by the strategy in the last step */
 	double pace_ns;               /* fault.h: simulated time of this gradient; 0: real time */
 	uint64_t begin_ns, slept_ns;  /* start of this gradient; time slept in it */
@@ -87,7 +88,8 @@ static inline bool train_comm_on_device(const struct train_rank *t)
 	return t->comm_device->ops->separate_memory;
 }
 
-/* train_rank_partition - compute this rank's share of the batch and allocate gradients and comm_buffer
+/* train_rank_partition - compute this rank's share of the batch and allocate gradients and
+ * comm_buffer
  *
  *   Call      after every change of t->comm
  *   Returns   0 | TRAIN_FAILED (no memory) */
@@ -132,13 +134,13 @@ void train_parameters_unmap(struct train_rank *t);
 void train_parameters_set_host(struct train_rank *t, const float *host);
 void train_parameters_set(struct train_rank *t, const float *from);
 
-/* Broadcasts the parameters of rank 0 (or root) to every worker, with the velocity: always by _from,
- * otherwise after a resume. Returns 0 | TRAIN_FAILED. */
+/* Broadcasts the parameters of rank 0 (or root) to every worker, with the velocity: always by
+ * _from, otherwise after a resume. Returns 0 | TRAIN_FAILED. */
 int train_parameters_bcast(struct train_rank *t);
 int train_parameters_bcast_from(struct train_rank *t, int root);
 
-/* Accuracy and mean loss on the test set. Call by all workers; each evaluates its share. Returns 0 |
- * TRAIN_FAILED. */
+/* Accuracy and mean loss on the test set. Call by all workers; each evaluates its share. Returns
+ * 0 | TRAIN_FAILED. */
 int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss);
 
 /* Converts a result of the library: 0 | TRAIN_FAILED with the library's error text. */

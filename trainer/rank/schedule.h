@@ -1,5 +1,5 @@
-/* schedule.h - the learning rate of each step: --schedule, --warmup. Called by train.c, fault.c and the
- * parameter servers. */
+/* schedule.h - the learning rate of each step: --schedule, --warmup. Called by train.c, fault.c
+ * and the parameter servers. */
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
 

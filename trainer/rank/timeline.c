@@ -78,7 +78,8 @@ static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
 	return rc;
 }
 
-/* Rank 0's part. If the file cannot be opened, it first receives all spans, then reports the error. */
+/* Rank 0's part. If the file cannot be opened, it first receives all spans, then reports the
+ * error. */
 static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
 {
 	FILE *to = fopen(path, "we");

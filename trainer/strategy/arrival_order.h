@@ -1,6 +1,6 @@
 /*
- * arrival_order.h - the order in which a server received messages: recorded by --record, repeated by
- * --replay
+ * arrival_order.h - the order in which a server received messages: recorded by --record,
+ * repeated by --replay
  *
  * Called by ps_server.c, ps_worker.c and strategy_spare.c, and by train_main.c before ranks are
  * started.
@@ -31,8 +31,9 @@ int train_arrival_order_open(struct train_arrival_order *a, const struct train_r
 /* Returns 0 | TRAIN_FAILED: the record is incomplete. */
 int train_arrival_order_close(struct train_arrival_order *a);
 
-/* The first line of a record holds the numbers of workers and steps. A replay of another training would
- * wait for messages that never arrive. check_head returns 0 | TRAIN_USAGE with both numbers. */
+/* The first line of a record holds the numbers of workers and steps. A replay of another
+ * training would wait for messages that never arrive. check_head returns 0 | TRAIN_USAGE with
+ * both numbers. */
 void train_arrival_order_write_head(FILE *record, const struct train_rank *t, int workers);
 int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t, int workers);
 

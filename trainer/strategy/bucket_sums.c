@@ -1,4 +1,5 @@
-/* bucket_sums.c - sums over leaves per gradient bucket, overlapped with the backward pass (bucket_sums.h) */
+/* bucket_sums.c - sums over leaves per gradient bucket, overlapped with the backward pass
+ * (bucket_sums.h) */
 #include "trainer/strategy/bucket_sums.h"
 
 #include "trainer/strategy/gradient_sum.h"
@@ -19,7 +20,7 @@ struct train_buckets {
 	bool stop;
 	int rc;               /* result of this step */
 	uint64_t first_ns;    /* start of this step's first sum */
-	size_t requested, bucket; /* floats; requested size, and rounded to a multiple of the ranks */
+	size_t requested, bucket; /* floats; bucket: a multiple of the ranks */
 	int ranks;            /* ranks that partials was allocated for */
 	struct train_partials partials;
 };

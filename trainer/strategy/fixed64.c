@@ -7,7 +7,8 @@
 
 enum { NOT_FINITE = 1 << 20, ALL_ZERO = -(1 << 20) };
 
-/* The tensor of element `at`; each element of the tail counts as a tensor. *ret_end: the tensor's end. */
+/* The tensor of element `at`; each element of the tail counts as a tensor. *ret_end: the
+ * tensor's end. */
 static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 {
 	const struct train_model *m = &t->model;

@@ -18,7 +18,8 @@ static size_t bytes_of(const struct train_rank *t)
 	return is_fixed64(t) ? sizeof(int64_t) : sizeof(float);
 }
 
-/* The nodes that are sent for a run of leaves: with fixed64 one, since the integers are summed before. */
+/* The nodes that are sent for a run of leaves: with fixed64 one, since the integers are summed
+ * before. */
 static size_t nodes_of(const struct train_rank *t, struct train_node run, struct train_node *node)
 {
 	if (!is_fixed64(t))
@@ -107,8 +108,8 @@ static int fold(struct train_rank *t, struct train_partials *p)
 	return train_device_sync(p->on);
 }
 
-/* Gathers one node of every worker by a collective, which works on device memory in place; sends would
- * copy through host memory. */
+/* Gathers one node of every worker by a collective, which works on device memory in place; sends
+ * would copy through host memory. */
 static int gather_all(struct train_rank *t, struct train_partials *p, int root)
 {
 	for (int worker = 0; worker < t->nranks; worker++, p->n++) {

@@ -31,29 +31,29 @@ struct train_partials {
 int train_partials_open(struct train_rank *t, struct train_partials *p, size_t count);
 void train_partials_close(struct train_partials *p);
 
-/* Call in each step before the first gather: converts comm_buffer to the type that is sent. Returns 0 |
- * TRAIN_FAILED. */
+/* Call in each step before the first gather: converts comm_buffer to the type that is sent.
+ * Returns 0 | TRAIN_FAILED. */
 int train_partials_begin(struct train_rank *t);
 
-/* Worker `root`, one of workers first..last-1, receives their nodes and folds them; the others of them
- * send. Returns 0 | TRAIN_FAILED. */
+/* Worker `root`, one of workers first..last-1, receives their nodes and folds them; the others
+ * of them send. Returns 0 | TRAIN_FAILED. */
 int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first, int last);
 
-/* Worker `from` sends its partial sums, those of workers first..last-1, to worker `to`, which folds them
- * with its own. before: they precede worker to's in the order of summation. */
+/* Worker `from` sends its partial sums, those of workers first..last-1, to worker `to`, which
+ * folds them with its own. before: they precede worker to's in the order of summation. */
 struct train_partials_move {
 	int from, to, first, last;
 	bool before;
 };
 int train_partials_send(struct train_rank *t, struct train_partials *p, struct train_partials_move m);
 
-/* Like train_sum_gradients for `count` floats from `first` on; count is a multiple of the number of
- * workers and stays within sum.stride. p was opened for a worker's part of them. Not for fixed64, whose
- * exponents need all leaves. */
+/* Like train_sum_gradients for `count` floats from `first` on; count is a multiple of the number
+ * of workers and stays within sum.stride. p was opened for a worker's part of them. Not for
+ * fixed64, whose exponents need all leaves. */
 int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t first, size_t count);
 
-/* Converts the one node of p to floats in comm_buffer's first node, for the library's calls. Returns 0 |
- * TRAIN_FAILED. */
+/* Converts the one node of p to floats in comm_buffer's first node, for the library's calls.
+ * Returns 0 | TRAIN_FAILED. */
 int train_partials_store(struct train_rank *t, struct train_partials *p);
 
 #endif

@@ -14,8 +14,8 @@
 /* Message tags, each with its payload and the meaning of the message's `version`. */
 enum {
 	TRAIN_PS_INIT = 1, /* worker 0: parameters, then optimizer state; version 0 */
-	TRAIN_PS_HELLO,    /* empty; answered by HELLO: a connection, so each detects the other's death */
-	TRAIN_PS_PUSH,     /* gradients, node after node; version of the parameters they are based on */
+	TRAIN_PS_HELLO,    /* empty; answered by HELLO: each can then detect the other's death */
+	TRAIN_PS_PUSH,     /* gradients, node after node; version of their parameters */
 	TRAIN_PS_PULL,     /* empty; answered by PARAMETERS */
 	TRAIN_PS_SETTLE,   /* empty; answered by SETTLED once all workers have sent it */
 	TRAIN_PS_STATE,    /* empty; answered by STATE: optimizer state */
@@ -30,7 +30,7 @@ enum { TRAIN_PS_STALE_MAX = 64 };
 /* Statistics of a server. Bytes are of parameters and gradients. */
 struct train_ps_stats {
 	uint64_t in_bytes, out_bytes, pushes, dropped, applied;
-	uint64_t stale_sum, stale_most;   /* staleness: others' updates between a pull and its push */
+	uint64_t stale_sum, stale_most;   /* staleness: updates between a pull and its push */
 	uint64_t gap_most;                /* steps between the fastest worker and the slowest */
 	uint64_t stale[TRAIN_PS_STALE_MAX];  /* histogram: pushes by staleness; the last: or more */
 };
@@ -60,8 +60,8 @@ struct train_ps {
 int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rule rule);
 void train_ps_close(struct train_rank *t, struct train_ps *ps);
 
-/* Sends `nodes` arrays of gradients, `stride` floats from one to the next, to the servers; with `sync`
- * the tail too. Returns 0 | TRAIN_FAILED. */
+/* Sends `nodes` arrays of gradients, `stride` floats from one to the next, to the servers; with
+ * `sync` the tail too. Returns 0 | TRAIN_FAILED. */
 int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 	       size_t stride);
 

@@ -1,9 +1,10 @@
 /*
- * ps_server.c - a parameter server: processes messages from any worker in order of arrival (ps.h)
+ * ps_server.c - a parameter server: processes messages from any worker in order of arrival
+ * (ps.h)
  *
- * One thread, one message at a time; no lock is held during transfers. The server ends when all workers
- * have sent BYE or are dead; the death of all workers is a failure. --record writes the order of pushes
- * and pulls; --replay repeats the order, for the same bits.
+ * One thread, one message at a time; no lock is held during transfers. The server ends when all
+ * workers have sent BYE or are dead; the death of all workers is a failure. --record writes the
+ * order of pushes and pulls; --replay repeats the order, for the same bits.
  */
 #include "trainer/rank/fault.h"
 #include "trainer/rank/schedule.h"
@@ -194,8 +195,8 @@ static void apply(struct ps_server *s, int worker, uint64_t version)
 			drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
 }
 
-/* Synchronous: stores a push at the worker's position. Nodes are in rank order, so the order of arrival
- * does not change the bits. */
+/* Synchronous: stores a push at the worker's position. Nodes are in rank order, so the order of
+ * arrival does not change the bits. */
 static void store_push(struct ps_server *s, int worker)
 {
 	struct train_rank *t = s->t;
@@ -251,8 +252,8 @@ static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Marks dead workers as gone, so that no other worker waits for them. With ps-sync a death is a failure,
- * since a step needs all workers. */
+/* Marks dead workers as gone, so that no other worker waits for them. With ps-sync a death is a
+ * failure, since a step needs all workers. */
 static int check_workers(struct ps_server *s)
 {
 	int rc = TRAIN_OK;
@@ -277,7 +278,8 @@ static int check_workers(struct ps_server *s)
 	return rc;
 }
 
-/* Receives the next message, in the order of --replay if given. tuttiInProgress: none within POLL_MS. */
+/* Receives the next message, in the order of --replay if given. tuttiInProgress: none within
+ * POLL_MS. */
 static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 {
 	size_t capacity = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
@@ -331,7 +333,8 @@ static bool any_worker(const struct ps_server *s)
 	return false;
 }
 
-/* After the last worker: a worker that ended has reported the result; if all died, the server reports. */
+/* After the last worker: a worker that ended has reported the result; if all died, the server
+ * reports. */
 static int server_result(struct ps_server *s)
 {
 	for (int w = 0; w < s->workers; w++) {
@@ -347,8 +350,8 @@ static int server_result(struct ps_server *s)
 			     s->number, s->workers);
 }
 
-/* Receives the initial parameters, then a HELLO from every worker: over the direct connection the server
- * detects a worker's death even if all ranks that would forward the news die too. */
+/* Receives the initial parameters, then a HELLO from every worker: over the direct connection
+ * the server detects a worker's death even if all ranks that would forward the news die too. */
 static int initialize(struct ps_server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);

@@ -1,9 +1,9 @@
 /*
  * shards.h - the placement of parameters on servers
  *
- * A piece is a range of the parameter array on one server; a server's shard is the concatenation of its
- * pieces. The placement is a function of the model and the number of servers, so every rank computes it
- * alone. Called by ps_worker.c and ps_server.c.
+ * A piece is a range of the parameter array on one server; a server's shard is the concatenation
+ * of its pieces. The placement is a function of the model and the number of servers, so every
+ * rank computes it alone. Called by ps_worker.c and ps_server.c.
  */
 #ifndef TRAIN_SHARDS_H
 #define TRAIN_SHARDS_H
@@ -25,9 +25,9 @@ struct train_shards {
 /* Equal ranges of the array. Returns 0 | TRAIN_FAILED (no memory). */
 int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers);
 
-/* Whole variables, the largest first, each on the server with the smallest shard so far. A variable
- * larger than a quarter of a server's fair share is cut into as many parts as there are servers. Returns
- * 0 | TRAIN_FAILED (no memory). */
+/* Whole variables, the largest first, each on the server with the smallest shard so far. A
+ * variable larger than a quarter of a server's fair share is cut into as many parts as there are
+ * servers. Returns 0 | TRAIN_FAILED (no memory). */
 int train_shards_of_variables(struct train_shards *s, const struct train_model *m, int servers);
 void train_shards_close(struct train_shards *s);
 

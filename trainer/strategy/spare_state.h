@@ -31,8 +31,8 @@ void train_spare_state_close(struct train_spare_state *s);
 void train_spare_state_lock(struct train_spare_state *s);
 void train_spare_state_unlock(struct train_spare_state *s);
 
-/* On another rank: requests the state until it includes result `least`; *ret_version is its version.
- * Returns 0 | TRAIN_FAILED. */
+/* On another rank: requests the state until it includes result `least`; *ret_version is its
+ * version. Returns 0 | TRAIN_FAILED. */
 int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, uint64_t least,
 			 uint64_t *ret_version);
 

@@ -1,10 +1,10 @@
 /*
  * strategy.h - parallel training strategies
  *
- * A strategy is one file strategy_NAME.c with a struct train_strategy_ops at its end, and one row of the
- * table in strategy.c. It defines one step in terms of train_gradient, train_descend, gradient_sum.h,
- * shards.h and the calls of tutti.h; it names no device, transport or socket. Called by train.c and
- * trainer.c.
+ * A strategy is one file strategy_NAME.c with a struct train_strategy_ops at its end, and one
+ * row of the table in strategy.c. It defines one step in terms of train_gradient, train_descend,
+ * gradient_sum.h, shards.h and the calls of tutti.h; it names no device, transport or socket.
+ * Called by train.c and trainer.c.
  */
 #ifndef TRAIN_STRATEGY_H
 #define TRAIN_STRATEGY_H
@@ -19,35 +19,37 @@ enum train_optimizer {
 struct train_strategy_ops {
 	const char *name, *help;
 	enum train_optimizer optimizer;
-	/* workers have different parameters until settle; the tail is the sum over the worker's rows */
+	/* workers have different parameters until settle; the tail is the sum over the worker's
+	 * rows */
 	bool local_replicas;
 	bool leaves;     /* supports sums over leaves (--canonical) */
-	/* comm_buffer is used by library calls and comm_device's operations only, so it may be device
-	 * memory */
+	/* comm_buffer is used by library calls and comm_device's operations only, so it may be
+	 * device memory */
 	bool collectives_only;
 	bool fault_tolerant;   /* continues after deaths of workers */
 	const char *no_shrink; /* reason why --on-failure shrink is refused; NULL: supported */
 
-	/* Distributes rank 0's parameters, sets t->strategy_state. Called on workers and servers.
-	 * Returns 0 | TRAIN_USAGE (unsuitable number of ranks, ...) | TRAIN_FAILED; after a failure close
-	 * is called if strategy_state is set. */
+	/* Distributes rank 0's parameters, sets t->strategy_state. Called on workers and
+	 * servers. Returns 0 | TRAIN_USAGE (unsuitable number of ranks, ...) | TRAIN_FAILED;
+	 * after a failure close is called if strategy_state is set. */
 	int (*open)(struct train_rank *t);
 	void (*close)(struct train_rank *t);
 
-	/* One step: updates t->parameters; afterwards the tail of comm_buffer's first node holds the
-	 * sums over all workers (local_replicas: over its rows). Returns 0 | TRAIN_FAILED. */
+	/* One step: updates t->parameters; afterwards the tail of comm_buffer's first node holds
+	 * the sums over all workers (local_replicas: over its rows). Returns 0 | TRAIN_FAILED. */
 	int (*step)(struct train_rank *t, const struct train_batch *batch);
 
-	/* Makes the parameters of all workers equal, before an evaluation, a checkpoint and the end.
-	 * Called by every worker. last: no step follows. NULL: they always are equal. */
+	/* Makes the parameters of all workers equal, before an evaluation, a checkpoint and the
+	 * end. Called by every worker. last: no step follows. NULL: they always are equal. */
 	int (*settle)(struct train_rank *t, bool last);
 
-	/* The loop of a server, until the workers have settled for the last time. NULL: no servers. */
+	/* The loop of a server, until the workers have settled for the last time. NULL: no
+	 * servers. */
 	int (*serve)(struct train_rank *t);
 
-	/* --on-failure shrink, after a death: shrinks the communicator (survive.h) and agrees with the
-	 * others on the state to continue from. done, ret_done as in train_recover. NULL: the
-	 * strategy has no state beyond struct train_rank. */
+	/* --on-failure shrink, after a death: shrinks the communicator (survive.h) and agrees
+	 * with the others on the state to continue from. done, ret_done as in train_recover.
+	 * NULL: the strategy has no state beyond struct train_rank. */
 	int (*rejoin)(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
 	/* For a checkpoint, on rank 0 after settle: host[parameters] = optimizer state. NULL: the

@@ -12,8 +12,8 @@
  *				parameters = start = Nesterov(start, outer gradient)
  *
  * Momentum stays with its rank; since averaging is linear, H = 1 is then mathematically equal to
- * mirrored. The strategy sends 1/H of mirrored's bytes. Before a check, an evaluation and the end the ranks
- * average as well (easgd: they adopt the center). Row of the table in strategy.c.
+ * mirrored. The strategy sends 1/H of mirrored's bytes. Before a check, an evaluation and the
+ * end the ranks average as well (easgd: they adopt the center). Row of the table in strategy.c.
  *
  * Sources: McDonald et al. 2010, Distributed training strategies for the structured perceptron;
  * Zhang, Choromanska, LeCun 2015, Elastic averaging SGD; Stich 2019, Local SGD converges fast;
@@ -190,8 +190,8 @@ static int average_settle(struct train_rank *t, bool last)
 	return rc;
 }
 
-/* A rank with one more average than others broadcasts its parameters, center and extra to them. Ranks
- * with the same number of averages keep their own. */
+/* A rank with one more average than others broadcasts its parameters, center and extra to them.
+ * Ranks with the same number of averages keep their own. */
 static int share_newest(struct train_rank *t, struct average_state *a, uint64_t averages[2])
 {
 	size_t n = t->model.parameters;
@@ -220,7 +220,7 @@ static int share_newest(struct train_rank *t, struct average_state *a, uint64_t 
 static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	struct average_state *a = t->strategy_state;
-	uint64_t averages[3]; /* greatest number; complement of the first rank with it; steps done */
+	uint64_t averages[3]; /* greatest number; ~first rank with it; steps done */
 	int rc = train_regroup(t);
 
 	averages[0] = a->averages;

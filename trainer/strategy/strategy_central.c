@@ -1,5 +1,6 @@
 /*
- * strategy_central.c - central storage: one host has the parameters and the optimizer, devices compute
+ * strategy_central.c - central storage: one host has the parameters and the optimizer, devices
+ * compute
  *
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
@@ -7,8 +8,8 @@
  *		rank 0: parameters = descend(parameters, total / global batch), on the host, once
  *		every device copies the parameters from the host
  *
- * Devices have no optimizer. Under --on-failure shrink only rank 0's death ends the training. Row of the
- * table in strategy.c.
+ * Devices have no optimizer. Under --on-failure shrink only rank 0's death ends the training.
+ * Row of the table in strategy.c.
  *
  * Source: TensorFlow's CentralStorageStrategy.
  */

@@ -10,8 +10,8 @@
  *		parameters = descend(parameters, accumulated / global batch)
  *				--adagrad: each divided by the root of its sum of squares
  *
- * Within an epoch the workers' shares are disjoint and cover the training set. The death of a worker does
- * not stop the others. Row of the table in strategy.c; calls ps_worker.c.
+ * Within an epoch the workers' shares are disjoint and cover the training set. The death of a
+ * worker does not stop the others. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Source: Dean et al. 2012, Large scale distributed deep networks.
  */

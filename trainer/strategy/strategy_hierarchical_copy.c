@@ -1,5 +1,6 @@
 /*
- * strategy_hierarchical_copy.c - two groups of ranks, each with a main rank that rotates per bucket
+ * strategy_hierarchical_copy.c - two groups of ranks, each with a main rank that rotates per
+ * bucket
  *
  *	each step:
  *		gradients = gradient(parameters, my share of the batch)
@@ -10,8 +11,8 @@
  *			each main copies the total to its group
  *		parameters = descend(parameters, total / global batch)
  *
- * With an odd number of ranks the second group has one more. Only two sums cross between the groups,
- * which pays off where the link between them is slow. Row of the table in strategy.c.
+ * With an odd number of ranks the second group has one more. Only two sums cross between the
+ * groups, which pays off where the link between them is slow. Row of the table in strategy.c.
  *
  * Source: TensorFlow's HierarchicalCopyAllReduce, written for two groups of four GPUs.
  */

@@ -1,6 +1,6 @@
 /*
- * strategy_mirrored.c - synchronous data parallelism: a replica per rank, gradients are allreduced in
- * every step
+ * strategy_mirrored.c - synchronous data parallelism: a replica per rank, gradients are
+ * allreduced in every step
  *
  *	parameters = broadcast(rank 0's parameters)
  *	each step:
@@ -10,14 +10,15 @@
  *		wait for all buckets
  *		parameters = descend(parameters, gradients / global batch)
  *
- * With --canonical a bucket is summed over leaves instead: every rank sums a part of it, then all parts
- * are allgathered. With fixed64, and on a device whose memory the host cannot access, this happens after
- * the backward pass. All replicas apply the same bits to the same bits, so they stay equal. --algo selects
- * the algorithm of the sums: reduction to one device, hierarchical copies, rings and trees are this
- * strategy over other plans of the library. Row of the table in strategy.c.
+ * With --canonical a bucket is summed over leaves instead: every rank sums a part of it, then
+ * all parts are allgathered. With fixed64, and on a device whose memory the host cannot access,
+ * this happens after the backward pass. All replicas apply the same bits to the same bits, so
+ * they stay equal. --algo selects the algorithm of the sums: reduction to one device,
+ * hierarchical copies, rings and trees are this strategy over other plans of the library. Row of
+ * the table in strategy.c.
  *
- * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018, Horovod;
- * Li et al. 2020, PyTorch distributed.
+ * Sources: Goyal et al. 2017, Accurate, large minibatch SGD; Sergeev and Del Balso 2018,
+ * Horovod; Li et al. 2020, PyTorch distributed.
  */
 #include "trainer/strategy/bucket_sums.h"
 #include "trainer/strategy/gradient_sum.h"
@@ -57,8 +58,8 @@ static void mirrored_close(struct train_rank *t)
 	free(m);
 }
 
-/* Submits every final bucket to the stream. All ranks cut the array into the same buckets, so their calls
- * are in the same order. */
+/* Submits every final bucket to the stream. All ranks cut the array into the same buckets, so
+ * their calls are in the same order. */
 static int allreduce_ready(void *arg, size_t from)
 {
 	struct train_rank *t = arg;

@@ -12,11 +12,11 @@
  *						steps ahead of the slowest
  *		push(gradient(parameters, my share of the batch), v)
  *
- * The death of a worker does not stop the others. --record and --replay repeat a training with the same
- * order of arrivals. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. --record and --replay repeat a training with
+ * the same order of arrivals. Row of the table in strategy.c; calls ps_worker.c.
  *
- * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More effective
- * distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
+ * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More
+ * effective distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
  * Staleness-aware async-SGD.
  */
 #include "trainer/strategy/ps.h"

@@ -1,5 +1,6 @@
 /*
- * strategy_ps_strategy.c - asynchronous parameter servers, whole variables, workers of several devices
+ * strategy_ps_strategy.c - asynchronous parameter servers, whole variables, workers of several
+ * devices
  *
  *	placement: whole variables, the largest first, each on the server with the smallest shard so
  *		far; a variable larger than a quarter of a server's fair share is cut
@@ -9,8 +10,9 @@
  *		push(g), every variable to its server
  *	server, for its variables, on each push: as ps-async
  *
- * The death of a worker does not stop the others. A worker that loses a device continues with the other
- * devices; the first of them talks to the servers. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. A worker that loses a device continues with
+ * the other devices; the first of them talks to the servers. Row of the table in strategy.c;
+ * calls ps_worker.c.
  *
  * Source: TensorFlow's ParameterServerStrategy.
  */
@@ -115,8 +117,8 @@ static int one_step(struct train_rank *t, struct ps_strategy_state *s, const str
 	return rc;
 }
 
-/* A device of this worker died. Survivors may be one step apart: all abandon the current step and agree on
- * the greatest. */
+/* A device of this worker died. Survivors may be one step apart: all abandon the current step
+ * and agree on the greatest. */
 static int recover_worker(struct train_rank *t, struct ps_strategy_state *s)
 {
 	int rc = train_shrink(&s->devices, &s->device, &s->ndevices);

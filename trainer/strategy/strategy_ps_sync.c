@@ -10,12 +10,12 @@
  *		push(gradient(parameters, my share of the batch))
  *		parameters = pull()
  *
- * The sums are those of reduce-to-one in the same order, so the bits are equal. A step is as slow as the
- * slowest worker, and a server receives workers * shard bytes in each. Row of the table in strategy.c;
- * calls ps_worker.c.
+ * The sums are those of reduce-to-one in the same order, so the bits are equal. A step is as
+ * slow as the slowest worker, and a server receives workers * shard bytes in each. Row of the
+ * table in strategy.c; calls ps_worker.c.
  *
- * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al. 2014,
- * Scaling distributed machine learning with the parameter server.
+ * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al.
+ * 2014, Scaling distributed machine learning with the parameter server.
  */
 #include "trainer/strategy/ps.h"
 #include "trainer/strategy/strategy.h"

@@ -9,8 +9,8 @@
  *			broadcast(total)
  *		parameters = descend(parameters, total / global batch)
  *
- * A bucket has --bucket-kb; the root rotates, so that no rank's link carries all traffic. Row of the
- * table in strategy.c.
+ * A bucket has --bucket-kb; the root rotates, so that no rank's link carries all traffic. Row of
+ * the table in strategy.c.
  *
  * Source: TensorFlow's ReductionToOneDevice.
  */

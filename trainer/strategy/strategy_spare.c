@@ -7,11 +7,11 @@
  *		parameters = descend(parameters, total / samples of these k)
  *		while results newer than my parameters exist: descend by them as well
  *
- * No rank is a backup permanently: a rank that is late in one step may be in time in the next. All
- * replicas apply the same totals in the same order, so replicas with the same number of results are
- * equal. A rank that is too late to receive every result copies rank 0's state. The training continues
- * without dead ranks, unless rank 0 dies. --record and --replay repeat which ranks were in time. Row of
- * the table in strategy.c; calls spare_state.c.
+ * No rank is a backup permanently: a rank that is late in one step may be in time in the next.
+ * All replicas apply the same totals in the same order, so replicas with the same number of
+ * results are equal. A rank that is too late to receive every result copies rank 0's state. The
+ * training continues without dead ranks, unless rank 0 dies. --record and --replay repeat which
+ * ranks were in time. Row of the table in strategy.c; calls spare_state.c.
  *
  * Source: Chen, Monga, Bengio, Jozefowicz 2016, Revisiting distributed synchronous SGD.
  */
@@ -29,7 +29,7 @@ struct spare_replicas {
 	struct train_spare_state state; /* copy of rank 0's, for ranks that missed results */
 	float *total;
 	uint64_t applied;            /* newest result that the parameters include */
-	uint64_t sequence_offset;    /* of t->comm: results that are no steps, minus steps before it */
+	uint64_t sequence_offset;    /* results of t->comm that are no steps, minus earlier steps */
 	int64_t k;
 	uint64_t *in_time;           /* [ranks at the start]: steps that a rank contributed to */
 	int32_t *world_ranks;        /* [ranks]: their ranks at the start */
@@ -159,8 +159,8 @@ static int catch_up(struct train_rank *t, struct spare_replicas *s, tuttiQuorum_
 	}
 }
 
-/* --replay: true if this rank was in time in the next step. *ret_k: number of ranks in time. A rank that
- * caught up skips lines. */
+/* --replay: true if this rank was in time in the next step. *ret_k: number of ranks in time. A
+ * rank that caught up skips lines. */
 static bool was_in_time(struct train_rank *t, struct spare_replicas *s, int *ret_k)
 {
 	uint64_t line = s->applied - s->sequence_offset - t->first_step + 1;
@@ -208,8 +208,8 @@ static int restart(struct train_rank *t, struct spare_replicas *s)
 	return rc ? rc : train_spare_state_open(&s->state, t);
 }
 
-/* A quorum of all live ranks, whose mask shows the dead ranks; after a death the survivors continue on
- * a communicator of their own. */
+/* A quorum of all live ranks, whose mask shows the dead ranks; after a death the survivors
+ * continue on a communicator of their own. */
 static int spare_settle(struct train_rank *t, bool last)
 {
 	struct spare_replicas *s = t->strategy_state;

@@ -31,7 +31,8 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 	tuttiComm_t survivors, previous = NULL;
 	int rc;
 
-	/* the previous communicator stays until the barrier: it serves ranks that a death delayed */
+	/* the previous communicator stays until the barrier: it serves ranks that a death
+	 * delayed */
 	do {
 		rc = train_check(tuttiCommShrink(*comm, NULL, 0, &survivors, NULL, TUTTI_SHRINK_DEFAULT),
 				*comm);

@@ -1,8 +1,9 @@
 /*
- * survive.h - recovery after a death: the surviving ranks form a communicator and agree on their state
+ * survive.h - recovery after a death: the surviving ranks form a communicator and agree on their
+ * state
  *
- * For --on-failure shrink and for fault-tolerant strategies. Called by train.c and strategies; calls
- * tuttiCommShrink.
+ * For --on-failure shrink and for fault-tolerant strategies. Called by train.c and strategies;
+ * calls tuttiCommShrink.
  */
 #ifndef TRAIN_SURVIVE_H
 #define TRAIN_SURVIVE_H
@@ -12,7 +13,8 @@
 /* True if a death or a timeout of another rank broke comm, rather than a local error. */
 bool train_is_recoverable(tuttiComm_t comm);
 
-/* Replaces *comm by a communicator of the survivors. Call by all of them. Returns 0 | TRAIN_FAILED. */
+/* Replaces *comm by a communicator of the survivors. Call by all of them. Returns 0 |
+ * TRAIN_FAILED. */
 int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
 
 /* train_recover - shrink t->comm and continue from the newest state of a survivor
@@ -23,8 +25,8 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
  *   Returns   0 | TRAIN_FAILED, also if further ranks die meanwhile */
 int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
-/* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers; world stays,
- * for messages. Call by all of them. */
+/* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers;
+ * world stays, for messages. Call by all of them. */
 int train_regroup(struct train_rank *t);
 /* The first rank whose parameters include the most steps broadcasts them, with its velocity. */
 int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done);
