@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algorithms/algorithms.h"
 #include "algorithms/forms.h"
 
 /* What an inner algorithm does before and after the hosts talk; others than these reduce and

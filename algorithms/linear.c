@@ -101,13 +101,13 @@ static void scatter(struct tt_builder *b, const char *argument)
 
 #define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
-const struct tt_algorithm tt_reduce_scatter_direct = {
+const struct tt_algorithm tt_reduce_scatter_linear = {
 	.collective = TT_REDUCE_SCATTER, .name = "direct", .in_place = true,
 	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE, .build = reduce_scatter,
 };
 
-const struct tt_algorithm tt_allgather_direct = {
+const struct tt_algorithm tt_allgather_linear = {
 	.collective = TT_ALLGATHER,
 	.name = "direct",
 	.help = "few ranks: one step",
@@ -115,7 +115,7 @@ const struct tt_algorithm tt_allgather_direct = {
 	.build = allgather,
 };
 
-const struct tt_algorithm tt_broadcast_direct = {
+const struct tt_algorithm tt_broadcast_linear = {
 	.collective = TT_BROADCAST,
 	.name = "direct",
 	.help = "few ranks: one step",
@@ -123,7 +123,7 @@ const struct tt_algorithm tt_broadcast_direct = {
 	.build = broadcast,
 };
 
-const struct tt_algorithm tt_alltoall_direct = {
+const struct tt_algorithm tt_alltoall_linear = {
 	.collective = TT_ALLTOALL,
 	.name = "direct",
 	.help = "every pair exchanges its blocks",
@@ -131,7 +131,7 @@ const struct tt_algorithm tt_alltoall_direct = {
 	.build = alltoall,
 };
 
-const struct tt_algorithm tt_gather_direct = {
+const struct tt_algorithm tt_gather_linear = {
 	.collective = TT_GATHER,
 	.name = "direct",
 	.help = "every rank sends to the root",
@@ -139,7 +139,7 @@ const struct tt_algorithm tt_gather_direct = {
 	.build = gather,
 };
 
-const struct tt_algorithm tt_scatter_direct = {
+const struct tt_algorithm tt_scatter_linear = {
 	.collective = TT_SCATTER,
 	.name = "direct",
 	.help = "the root sends to every rank",

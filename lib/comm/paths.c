@@ -234,7 +234,7 @@ static void look_at_roads(tuttiComm_t c)
 
 int tt_paths_open(tuttiComm_t c)
 {
-	struct tt_placement_facts paths;
+	struct tt_connectivity paths;
 	/* a tile must not end within an element */
 	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
@@ -242,14 +242,14 @@ int tt_paths_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->over_tcp = insists_on(c, &tt_tcp) || insists_on(c, &tt_verbs);
-	paths = (struct tt_placement_facts){ .nranks = c->nranks, .one_host = c->one_host,
+	paths = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->one_host,
 				   .over_tcp = c->over_tcp, .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
-		.message_bytes = tile_bytes ? tile_bytes : tt_placement_message_bytes(&paths),
+		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&paths),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.cma = c->cma,
 		.crowded = c->crowded,

@@ -40,7 +40,7 @@ struct walk {
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
 	const char *name = r->comm->algo;
-	const struct tt_algorithm *a = tt_plan_is_free(name, r->collective)
+	const struct tt_algorithm *a = tt_plan_is_auto(name, r->collective)
 					       ? NULL
 					       : tt_algorithm_look(r->collective, name);
 
@@ -286,7 +286,7 @@ int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *pro
 		const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
-	const struct tt_placement_facts paths = { .nranks = r->comm->nranks };
+	const struct tt_connectivity paths = { .nranks = r->comm->nranks };
 	struct walk w = { .program = program, .plan = program->kept->plan, .request = r,
 			  .d = r->comm->gpu, .stream = stream, .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), most;

@@ -31,7 +31,7 @@ static void stream_lines(char *dst, const char *src, size_t bytes)
 	_mm_sfence();
 }
 
-void tt_copy_past(void *dst, const void *src, size_t bytes)
+void tt_copy_nontemporal(void *dst, const void *src, size_t bytes)
 {
 	size_t head = -(uintptr_t)dst % TT_LINE, lines;
 
@@ -45,7 +45,7 @@ void tt_copy_past(void *dst, const void *src, size_t bytes)
 	memcpy((char *)dst + head + lines, (const char *)src + head + lines, bytes - head - lines);
 }
 #else
-void tt_copy_past(void *dst, const void *src, size_t bytes)
+void tt_copy_nontemporal(void *dst, const void *src, size_t bytes)
 {
 	memcpy(dst, src, bytes);
 }

@@ -40,7 +40,7 @@ bool tt_registered_find(const void *start, size_t bytes,
 	return i != NULL;
 }
 
-void tt_registered_watcher(struct tt_registered_watcher *w)
+void tt_registered_watch(struct tt_registered_watcher *w)
 {
 	pthread_mutex_lock(&lock);
 	w->next = watches;

@@ -91,12 +91,12 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *what, stru
 		return rc;
 	}
 	ret->world.topology = &ret->topology;
-	ret->world.paths = (struct tt_placement_facts){ .nranks = (int)what->np,
+	ret->world.paths = (struct tt_connectivity){ .nranks = (int)what->np,
 					      .one_host = ret->topology.nhosts == 1,
 					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)what->cores, .card = (uint8_t)card };
+					      .cores = (int)what->cores, .nic_class = (uint8_t)card };
 	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes
-						    : tt_placement_message_bytes(&ret->world.paths);
+						    : tt_connectivity_message_bytes(&ret->world.paths);
 	return 0;
 }
 

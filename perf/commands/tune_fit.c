@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "mem/reduce.h"
 #include "perf/commands/tune.h"
@@ -110,7 +110,7 @@ static void set_world(const struct tool_tune *t, const struct tool_tune_run *run
 				    .cost = cost,
 				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
 					       t->cores, run->card } };
-	w->message_bytes = tt_placement_message_bytes(&w->paths);
+	w->message_bytes = tt_connectivity_message_bytes(&w->paths);
 }
 
 /* A sample, ready to be simulated again and again. */
@@ -179,7 +179,7 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 				  .topology = &topology };
 	struct tt_call_facts facts = {
 		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
-		.card = run->card, .nic_only = true
+		.nic_class = run->card, .nic_only = true
 	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))
