@@ -26,7 +26,7 @@ void tt_registered_remove(struct tt_registered *l);
 /* Does a range contain [start, start + bytes)? found, unless NULL, is called with that range, which
  * stays registered until found returns (the lock is held). */
 bool tt_registered_find(const void *start, size_t bytes,
-		     void (*found)(void *arg, const struct tt_registered *l), void *arg);
+			void (*found)(void *arg, const struct tt_registered *l), void *arg);
 
 /* going: called for each removed range, on the removing thread, with the lock held; must not call
  * functions of this file. */
