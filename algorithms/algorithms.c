@@ -82,7 +82,8 @@ const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, cons
 
 	for (int i = 0; tt_algorithms[i] && !a; i++)
 		if (has_name(i, collective, name)) {
-			tt_algorithm_argument(tt_algorithms[i], name, &argument);    /* sets the error */
+			/* sets the error text */
+			tt_algorithm_argument(tt_algorithms[i], name, &argument);
 			return NULL;
 		}
 	if (!a)

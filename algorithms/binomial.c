@@ -3,9 +3,9 @@
  *
  * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ..., as far as the
  * distance is below the lowest set bit of v (the root: below n); their subtrees have 1, 2, 4 ...
- * ranks. A rank combines its own value and its children's, in that order, in one step, and sends the
- * result to its parent: v without its lowest set bit. Broadcast runs down the same tree, the largest
- * subtree first.
+ * ranks. A rank combines its own value and its children's, in that order, in one step, and sends
+ * the result to its parent: v without its lowest set bit. Broadcast runs down the same tree, the
+ * largest subtree first.
  *
  *   n = 4:        0          reduce: 2: g2+g3;  0: g0 + g1 + (g2+g3)
  *                / \

@@ -2,9 +2,9 @@
  * bruck.c - allgather in log2 n steps for any n
  *
  * In step k every rank sends its first 2^k blocks or fewer, its own block first, to rank - 2^k, and
- * receives as many from rank + 2^k. After the step a rank has twice as many blocks: its own and those
- * of the next ranks. Blocks are received into their final position, so no rotation is needed at the
- * end; blocks of a step that wrap around the end of the buffer are two messages.
+ * receives as many from rank + 2^k. After the step a rank has twice as many blocks: its own and
+ * those of the next ranks. Blocks are received into their final position, so no rotation is needed
+ * at the end; blocks of a step that wrap around the end of the buffer are two messages.
  *
  *   n = 4, blocks of rank 1:  1  |  1 2 (from 2)  |  1 2 3 0 (from 3: 3, and 0)
  *

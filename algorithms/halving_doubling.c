@@ -3,9 +3,9 @@
  *
  * Reduce-scatter by recursive halving: a rank and its partner at distance p/2 split the parts that
  * they share; each sends the partner's half and adds the received half to its own; then the same at
- * distance p/4 with half the parts, and so on. Allgather by recursive doubling reverses these steps.
- * p is the largest power of two not above n; of the first 2(n-p) ranks the even ones are folded into
- * the odd ones before and get the result after.
+ * distance p/4 with half the parts, and so on. Allgather by recursive doubling reverses these
+ * steps. p is the largest power of two not above n; of the first 2(n-p) ranks the even ones are
+ * folded into the odd ones before and get the result after.
  *
  *   n = 4, parts a b c d:
  *      rank 0   abcd --cd-> 2, +ab --b-> 1, +a | --a-> 1, ab --ab-> 2, abcd
@@ -93,7 +93,7 @@ static void allreduce(struct tt_builder *b, const char *argument)
 		tt_step_send(b, b->rank - 1, tt_all(b));
 }
 
-/* A member ends with its own part and that of the rank folded into it, which it sends to that rank. */
+/* A member ends with its own part and the part of the rank folded into it, which it sends there. */
 void tt_halving_reduce_scatter(struct tt_builder *b)
 {
 	struct tt_fold f = tt_fold_of(b->n, b->rank);

@@ -129,7 +129,7 @@ static int hosts_of(const struct tt_shape *shape)
 	return level_of(shape) ? level_of(shape)->nhosts : 1;
 }
 
-/* Number of rails: ranks of a host that exchange with other hosts, the size of the smallest host. */
+/* Number of rails (ranks of a host that exchange with other hosts): size of the smallest host. */
 static int rails_of(const struct tt_topology *t, const struct inner_form *form)
 {
 	int *size = form->rails ? calloc((size_t)t->nhosts, sizeof(*size)) : NULL,
@@ -150,7 +150,8 @@ static struct tt_cut outer_cut(const struct half *outer, int nhosts)
 {
 	struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = nhosts };
 
-	return outer->algorithm->cut ? outer->algorithm->cut(&shape, outer->argument) : (struct tt_cut){ 1, 1 };
+	return outer->algorithm->cut ? outer->algorithm->cut(&shape, outer->argument)
+				     : (struct tt_cut){ 1, 1 };
 }
 
 static struct tt_cut cut(const struct tt_shape *shape, const char *argument)

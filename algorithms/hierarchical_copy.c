@@ -1,5 +1,5 @@
 /*
- * hierarchical_copy.c - two groups of devices with one main device each, rotating from block to block
+ * hierarchical_copy.c - two groups of devices, each with a main device that rotates by block
  *
  * The ranks are split in the middle: 0..h-1 and h..n-1, h = n/2. The buffer is cut into n blocks.
  * Block i has two mains: rank i in its own group, and the rank with the same index in the other

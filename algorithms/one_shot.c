@@ -1,5 +1,5 @@
 /*
- * one_shot.c - every rank sends its buffer to all others: one step, for small messages and few ranks
+ * one_shot.c - every rank sends its buffer to all others: one step, small messages, few ranks
  *
  * Each rank sums all contributions itself, in rank order, directly from the messages, so all ranks
  * get the same bits without a second step. n = 2: an exchange, which moves no more bytes than any
@@ -13,7 +13,7 @@
  *                  and one more for each further seven
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
- *                  operations in MPICH; the name is from NVIDIA TensorRT-LLM and vLLM, which use the
+ *                  operations in MPICH; name from NVIDIA TensorRT-LLM and vLLM, which use the
  *                  algorithm between GPUs
  */
 #include "algorithms/forms.h"

@@ -2,9 +2,9 @@
  * recursive_doubling.c - exchange of the whole buffer with partners at doubling distances: fewest
  * steps for small messages
  *
- * In step k, a rank and the rank whose number differs in bit k exchange their sums and both add, the
- * lower rank's operand first, so both hold the same bits of twice as many ranks. n not a power of
- * two, p the largest power of two below n: of the first 2(n - p) ranks, the even ones send their
+ * In step k, a rank and the rank whose number differs in bit k exchange their sums and both add,
+ * the lower rank's operand first, so both hold the same bits of twice as many ranks. n not a power
+ * of two, p the largest power of two below n: of the first 2(n - p) ranks, the even ones send their
  * values to the odd ones before, and get the result after.
  *
  *   n = 4:     0   1   2   3          0: (g0+g1) + (g2+g3)

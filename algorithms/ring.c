@@ -3,8 +3,8 @@
  *
  * Allreduce is reduce-scatter, then allgather. The buffer is cut into n parts. In n - 1 steps each
  * rank sends the sum of one part to the next rank, which adds its own values; then rank r has the
- * whole sum of part r. In n - 1 more steps the sums travel around the ring. Reduce and broadcast cut
- * the ring open at the root: a chain through which tiles are pipelined.
+ * whole sum of part r. In n - 1 more steps the sums travel around the ring. Reduce and broadcast
+ * cut the ring open at the root: a chain through which tiles are pipelined.
  *
  *   n = 4, steps of rank 0 by part (s: sends, +: receives and adds, r: receives):
  *

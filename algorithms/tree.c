@@ -81,8 +81,8 @@ static void up_and_down(struct tt_builder *b, int tree)
 			tt_step_send(b, ranks[i], s);
 }
 
-/* The second lane starts after the steps so far of the first; later steps of the first lane wait for
- * both trees. */
+/* The second lane starts after the steps so far of the first; later steps of the first lane wait
+ * for both trees. */
 static void build(struct tt_builder *b, const char *argument)
 {
 	uint32_t lane = b->lane;

@@ -17,7 +17,7 @@
  *                  and one more for each further seven
  *   restrictions   none
  *   source         Barnett et al. 1994: Interprocessor collective communication library (InterCom);
- *                  the name is from NVIDIA TensorRT-LLM and vLLM, which use the algorithm between GPUs
+ *                  name from NVIDIA TensorRT-LLM and vLLM, which use the algorithm between GPUs
  */
 #include "algorithms/forms.h"
 

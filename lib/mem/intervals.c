@@ -1,10 +1,10 @@
 /*
  * intervals.c - interval set (intervals.h): a treap by start, each node with the largest end below
  *
- * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996. Priorities are a hash
- * of the node's address, so equal programs build equal trees. Of all ranges that start at or before
- * an address, the one with the largest end contains every range that any of them contains; so a
- * search follows one path from the root.
+ * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996. Priorities are a
+ * hash of the node's address, so equal programs build equal trees. Of all ranges that start at or
+ * before an address, the one with the largest end contains every range that any of them contains;
+ * so a search follows one path from the root.
  */
 #include "mem/intervals.h"
 

@@ -1,11 +1,11 @@
 /*
  * memory.c - memory of tuttiMemAlloc: buffers that other processes of the host can map
  *
- * Called by api, and by transports that let peers read buffers. Each allocation is a memfd, so ranks
- * of the same host can map it, and the kernel frees the memory when the last process with the memfd
- * exits. A list of allocations lets tuttiMemFree refuse foreign pointers instead of unmapping other
- * memory. If no memfd can be made, an allocation is private memory. Allocations are registered
- * memory until freed, so NICs may keep them registered (registered.h).
+ * Called by api, and by transports that let peers read buffers. Each allocation is a memfd, so
+ * ranks of the same host can map it, and the kernel frees the memory when the last process with the
+ * memfd exits. A list of allocations lets tuttiMemFree refuse foreign pointers instead of unmapping
+ * other memory. If no memfd can be made, an allocation is private memory. Allocations are
+ * registered memory until freed, so NICs may keep them registered (registered.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards allocatio
 static struct allocation *allocations;
 static uint64_t numbers;
 
-/* Bytes that can be allocated without the out-of-memory killer; SIZE_MAX if the kernel does not tell. */
+/* Bytes that can be allocated without the out-of-memory killer; unknown: nearly SIZE_MAX. */
 static size_t available(void)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
@@ -99,8 +99,8 @@ free_allocation:
 	return tt_fail(TT_SYSTEM, "no memory for %zu bytes", bytes);
 }
 
-/* A peer may still have the memory mapped, and even be reading: punching a hole frees the memory and
- * keeps the peer's mapping readable (zeros). */
+/* A peer may still have the memory mapped, and even be reading: punching a hole frees the memory
+ * and keeps the peer's mapping readable (zeros). */
 static void release(struct allocation *p)
 {
 	tt_registered_remove(&p->registered);

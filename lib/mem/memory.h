@@ -10,7 +10,7 @@
 
 /* Window: one allocation, as another process can map it. */
 struct tt_window {
-	/* number: never reused in this process; inode: lets a peer check that it opened the right file */
+	/* number: never reused in this process; inode: by which a peer checks the file it opened */
 	uint64_t number, bytes, inode;
 	int fd;
 };

@@ -21,7 +21,7 @@
 typedef void tt_reduce_fn(void *dst, void *dst2, const void *const *src, int nsrc, size_t count);
 
 size_t tt_type_bytes(tuttiDataType_t type);
-const char *tt_type_name(tuttiDataType_t type);       /* as in nccl-tests: float, half, f8e4m3 ... */
+const char *tt_type_name(tuttiDataType_t type);       /* of nccl-tests: float, half, f8e4m3 */
 const char *tt_op_name(tuttiRedOp_t op);              /* sum prod max min avg band bor bxor */
 bool tt_type_is_integer(tuttiDataType_t type);
 
@@ -51,8 +51,8 @@ void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tutt
 void tt_average_factors(uint32_t n, tuttiDataType_t type, double *ret_times, double *ret_over);
 void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type);
 
-/* Conversion of one element to and from double, for checkers and tests. Conversions round to nearest
- * even; fp8 saturates. */
+/* Conversion of one element to and from double, for checkers and tests. Conversions round to
+ * nearest even; fp8 saturates. */
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type);
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);
 

@@ -149,8 +149,9 @@ INTEGER(Uint32, u32v, u32v)
 INTEGER(Int64, i64v, u64v)
 INTEGER(Uint64, u64v, u64v)
 
-/* If neither operand is less, both are equal or one is a NaN. Then min is x | y: x = y, or -0 of two
- * zeros, or a NaN. For max the same holds except max(-0, +0) = +0, so equal operands give x & y. */
+/* If neither operand is less, both are equal or one is a NaN. Then min is x | y: x = y, or -0 of
+ * two zeros, or a NaN. For max the same holds except max(-0, +0) = +0, so equal operands
+ * give x & y. */
 #define FLOATING(name, V)							\
 	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
 	{									\

@@ -2,8 +2,8 @@
  * reduce_loop.h - the reduction loop for one type: included by reduce_kernels.h once per TYPE
  *
  * Defined before and undefined here: TYPE (Int8 ...), BYTES of an element, PARTS of struct acc in
- * use, KERNELS (kernels to generate). Needs widen_TYPE, narrow_TYPE and combine_TYPE. op and, for two
- * sources, nsrc are constants wherever `loop` is inlined, so constant folding specializes each
+ * use, KERNELS (kernels to generate). Needs widen_TYPE, narrow_TYPE and combine_TYPE. op and, for
+ * two sources, nsrc are constants wherever `loop` is inlined, so constant folding specializes each
  * kernel.
  */
 #define PASTE2(a, b) a##_##b
@@ -91,7 +91,7 @@ INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned c
 	}
 }
 
-/* Two sources, the most common case, have their own loop, which keeps both addresses in registers. */
+/* Two sources, the most common case, have a loop that keeps both addresses in registers. */
 #define KERNEL(op)										\
 	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc,	\
 			size_t count)								\

@@ -1,5 +1,5 @@
 /*
- * reduce_scale.c - an array times a number (premultiplied sums) or divided by one; scaling for averages
+ * reduce_scale.c - an array times a number (premultiplied sums) or divided by one; averages
  *
  * Called by run. Floats use the kernels of the instruction set in force; integers use loops here.
  */

@@ -1,8 +1,8 @@
 /*
  * reduce_vector.h - vectors of W bytes by compiler extensions, and conversions of small floats
  *
- * Included by reduce_{scalar,avx2,avx512}.c, which define W before, under their own instruction set.
- * A file with HAVE_BYTE_MASKS then defines load_part and store_part, a file with HAVE_F16C
+ * Included by reduce_{scalar,avx2,avx512}.c, which define W before, under their own instruction
+ * set. A file with HAVE_BYTE_MASKS then defines load_part and store_part, a file with HAVE_F16C
  * half_widen and half_narrow; each then includes reduce_kernels.h.
  */
 #include "mem/reduce_types.h"
@@ -138,7 +138,7 @@ INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 	u32v sign = (code >> (f->bits - 1)) << 31;
 	u32v shifted = magnitude << (23 - f->mantissa);
 	u32v normal = shifted + ((127 - f->bias) << 23);
-	/* exponent 0 means exponent 1 without the leading bit: add that bit and subtract it again */
+	/* exponent 0 means exponent 1 without the leading bit: add the bit, then subtract it */
 	u32v least = splat((128 - f->bias) << 23);
 	u32v tiny = (u32v)((f32v)(shifted + least) - (f32v)least);
 

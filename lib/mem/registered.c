@@ -1,4 +1,4 @@
-/* registered.c - ranges of registered memory, their watchers, and one lock for both (registered.h) */
+/* registered.c - ranges of registered memory and their watchers, under one lock (registered.h) */
 #include <pthread.h>
 
 #include "mem/registered.h"

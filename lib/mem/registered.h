@@ -15,7 +15,7 @@
 struct tt_registered {
 	struct tt_interval range;
 	uint64_t number;                 /* never reused in this process */
-	void *ctx;                       /* device memory: a CUDA context for queries; NULL: host memory */
+	void *ctx;                       /* CUDA context of device memory; NULL: host memory */
 };
 
 /* Add a range. The caller owns l until tt_registered_remove. */

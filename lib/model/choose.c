@@ -6,8 +6,8 @@
  * agreed on enter, and only integers, so all ranks choose the same algorithm. One choice serves a
  * size class. Up to EXACT ranks, a few tiles of every plan are simulated. Above, the same algorithm
  * is simulated on three smaller groups, each half of the one before, and the differences between
- * them are extrapolated: the differences stay equal in an algorithm of log n steps, double in one of
- * n steps, and halve for bytes that grow as (n - 1) / n.
+ * them are extrapolated: the differences stay equal in an algorithm of log n steps, double in one
+ * of n steps, and halve for bytes that grow as (n - 1) / n.
  *
  * Called by run (plan_cache.c), tuttiCommDescribe and the tools.
  */
@@ -17,7 +17,7 @@
 #include "algorithms/algorithms.h"
 #include "model/choose.h"
 
-/* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated tiles per tile in flight */
+/* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated rounds of tiles in flight */
 enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -243,7 +243,8 @@ static int predict(const struct choice *f, struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 	const struct tt_cost *cost = f->call->cost ? f->call->cost : &tt_cost_builtin;
 	enum tt_link_class link =
-		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp, (enum tt_link_class)f->nic_class);
+		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp,
+			      (enum tt_link_class)f->nic_class);
 	int rc = f->shape->nranks <= EXACT ? exactly(f, c) : extrapolate(f, c);
 
 	c->applies = !rc;
@@ -254,7 +255,7 @@ static int predict(const struct choice *f, struct tt_candidate *c)
 	return 0;
 }
 
-/* Variants differ only on several hosts with several ranks each; elsewhere they repeat other entries. */
+/* Variants matter only on several hosts with several ranks each; elsewhere they repeat others. */
 static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 {
 	const struct tt_topology *t = s->topology && s->topology->nhosts == 1 && s->topology->groups
@@ -273,8 +274,9 @@ static void weigh(const struct choice *f, struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 	bool crowded = f->call->cores && f->shape->nranks > f->call->cores;
 
-	c->in_place = c->algorithm->in_place && f->bytes >= TT_SINGLE_COPY_BYTES && !f->call->over_tcp &&
-		      !crowded && (!t || t->nhosts == 1) && f->shape->nranks <= TT_SINGLE_COPY_RANKS;
+	c->in_place = c->algorithm->in_place && f->bytes >= TT_SINGLE_COPY_BYTES &&
+		      !f->call->over_tcp && !crowded && (!t || t->nhosts == 1) &&
+		      f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }
 

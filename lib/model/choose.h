@@ -14,7 +14,7 @@ struct tt_call_facts {
 	size_t bytes;                    /* of the larger buffer */
 	bool over_tcp;                   /* tcp or verbs was asked for, also inside hosts */
 	bool nic_only;                   /* verbs was asked for: no tcp path */
-	uint8_t nic_class;               /* of the NICs between all hosts (tt_link_class); 0: none */
+	uint8_t nic_class;               /* link class of the NICs of all hosts; 0: none */
 	int cores;                       /* of the host with the fewest for its ranks; 0: enough */
 	size_t message_bytes;            /* 0: as run chooses */
 	const struct tt_cost *cost;      /* NULL: the built-in table */

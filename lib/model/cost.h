@@ -23,28 +23,29 @@ enum tt_link_class {
 	TT_LINK_SOFT,
 	TT_LINK_CLASSES
 };
-#define TT_NO_NIC TT_LINK_SHM           /* no NIC, where a class of NICs is asked for */
+#define TT_NO_NIC TT_LINK_SHM           /* no NIC, in place of a NIC's link class */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds a byte, 0 if a cost is negligible. */
 struct tt_link_cost {
-	uint64_t latency_ps;             /* from the sender's last store until a polling receiver sees it */
+	/* from the sender's last store until a polling receiver sees it */
+	uint64_t latency_ps;
 	uint64_t send_ps, recv_ps;       /* CPU time of each message */
-	/* CPU time a byte, beside copying and reducing: misses to another core's cache, kernel copies */
+	/* CPU time a byte, without copying and reducing: misses to other cores, kernel copies */
 	uint64_t send_fs, recv_fs;
 	uint64_t link_fs;                /* one direction of one link */
 	uint64_t host_fs;                /* all links of a host together, each direction */
 	uint64_t window;                 /* most unread messages of a link and channel */
-	/* messages above large_bytes take large_ps longer: payload apart from the header, rendezvous */
+	/* messages above large_bytes take large_ps longer: their payload is apart from the header */
 	uint64_t large_bytes, large_ps;
 };
 
 struct tt_core_cost {
 	uint64_t call_ps, step_ps;       /* of each call; of each message of a step */
 	uint64_t switch_ps;              /* context switch, on hosts with more ranks than cores */
-	uint64_t copy_fs, reduce_fs;     /* in the core's own caches; reduce: each operand after the first */
+	uint64_t copy_fs, reduce_fs;     /* in cache; reduce: each operand after the first */
 	uint64_t far_copy_fs, far_reduce_fs;     /* out of cache */
-	uint64_t memory_fs;              /* out of cache, all cores of the host together: lower bound */
+	uint64_t memory_fs;              /* out of cache, all cores of the host: lower bound */
 	uint64_t cache_bytes;            /* of a core's own caches */
 };
 
@@ -82,7 +83,7 @@ uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class
 /* Prices of moving bytes on one core in a call, with caches and memory bandwidth shared out. */
 struct tt_prices {
 	uint64_t copy_fs, reduce_fs;
-	/* share of bytes written by other ranks of the host that lie in another core's cache, in 1/1000 */
+	/* 1/1000 of the bytes from other ranks of the host that are in another core's cache */
 	uint64_t remote_permille;
 };
 /* footprint: bytes that a core touches in the call. ranks, cores: of the host. */

@@ -171,7 +171,8 @@ static int read_names(const struct text_position *at, char **word, struct tt_fac
 	return 0;
 }
 
-static int read_factor(const struct text_position *at, char **word, int nwords, struct tt_cost *cost)
+static int read_factor(const struct text_position *at, char **word, int nwords,
+		       struct tt_cost *cost)
 {
 	struct tt_factor f, *more;
 	double n, bytes, factor;
@@ -206,7 +207,8 @@ static int read_factor(const struct text_position *at, char **word, int nwords, 
 	return 0;
 }
 
-static int read_constant(const struct text_position *at, char **word, int nwords, struct tt_cost *cost)
+static int read_constant(const struct text_position *at, char **word, int nwords,
+			 struct tt_cost *cost)
 {
 	const struct tt_cost_row *row = tt_cost_table, *end = tt_cost_table + tt_cost_rows;
 

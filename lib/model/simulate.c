@@ -94,14 +94,16 @@ static bool advance_rank(struct tt_sim *sim, uint32_t rank, uint64_t *ret_next_p
 		uint32_t c = (r->next_cursor + i) % sim->ncursors;
 
 		if (r->cursor[c].wake_ps <= r->now_ps && tt_sim_advance(sim, rank, c)) {
-			r->next_cursor = c;      /* as in run: stay with a cursor while it advances */
+			/* as in run: stay with a cursor while it advances */
+			r->next_cursor = c;
 			return true;
 		}
 	}
 	for (uint32_t i = 0; i < sim->ncursors; i++)
 		next = r->cursor[i].wake_ps < next ? r->cursor[i].wake_ps : next;
 	*ret_next_ps = next;
-	return next <= r->now_ps;                        /* a lane woke a cursor that was already tried */
+	/* a lane woke a cursor that was already tried */
+	return next <= r->now_ps;
 }
 
 /* Runs the rank until it cannot advance, or another rank has an earlier clock. */
@@ -302,7 +304,7 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 			*ret_result = whole;
 		return rc;
 	}
-	/* The simulated tiles fill the pipeline, so each further tile takes as long as the last ones. */
+	/* the simulated tiles fill the pipeline: each further tile takes as long as the last ones */
 	rc = run_once(sim, bytes, walked / 2, &half);
 	if (rc)
 		return rc;

@@ -1,4 +1,4 @@
-/* simulate_heap.h - priority queue of the events of a simulation, earliest first; for simulate.c only */
+/* simulate_heap.h - priority queue of events, earliest first; for simulate.c only */
 #ifndef TT_SIMULATE_HEAP_H
 #define TT_SIMULATE_HEAP_H
 

@@ -53,14 +53,14 @@ struct tt_sim_rank {
 	uint32_t first[TT_MAX_LANES + 1];        /* [lane] its first record in steps */
 	uint32_t npeers;
 	int *peer;                               /* [npeers] */
-	uint16_t *mirror;                        /* [npeers] index of this rank in the peer's list */
+	uint16_t *mirror;                        /* [npeers] own index in the peer's list */
 	uint8_t *class;                          /* [npeers] tt_link_class */
 	uint64_t *link_free_ps, *sent_bytes;     /* [npeers] */
 	struct tt_sim_queue *queue;              /* [nqueues], npeers * ncursors */
 	struct tt_sim_cursor *cursor;            /* [ncursors] */
 	uint64_t now_ps, wake_ps, busy_ps, part_ps[TT_PARTS];
 	uint64_t idle_ps;                        /* end of the last work */
-	uint64_t dispatch;                       /* the host's dispatch in which the rank ran last */
+	uint64_t dispatch;                       /* number of the rank's last dispatch */
 	uint32_t nqueues, nfinished, next_cursor;
 	int host, next_ready;
 	enum tt_sim_state state;
@@ -87,7 +87,7 @@ struct tt_sim {
 	uint64_t messages[TT_LINK_CLASSES], events;
 	struct tt_sim_event *heap;
 	size_t nheap, heap_room;
-	bool on_slots;                   /* the call uses shared-memory slots: one post reaches all */
+	bool on_slots;                   /* shared-memory slots: one post reaches all ranks */
 	bool failed;                     /* out of memory */
 };
 
@@ -97,7 +97,8 @@ int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *algorithm, const
 void tt_sim_plans_free(struct tt_sim *sim);
 
 /* simulate_step.c: execute the next message of a cursor, if possible at the rank's time. True:
- * executed, the rank's clock has advanced; false: wait and wake_ps of the cursor have the reason. */
+ * executed, the rank's clock has advanced; false: wait and wake_ps of the cursor have the
+ * reason. */
 bool tt_sim_advance(struct tt_sim *sim, uint32_t rank, uint32_t cursor);
 
 /* simulate.c: a message, or room for one, that this cursor of rank waits for is available at

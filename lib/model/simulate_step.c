@@ -120,7 +120,8 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 		bool memory = r->class[s->wire[i]] == TT_LINK_SHM;
 
 		messages += l->recv_ps;
-		moved += tt_sim_bytes_ps(bytes, l->recv_fs) * (memory ? price->remote_permille : 1000) / 1000;
+		moved += tt_sim_bytes_ps(bytes, l->recv_fs) *
+			 (memory ? price->remote_permille : 1000) / 1000;
 		lands |= !has_slots(r, s->wire[i]);
 	}
 	if (s->to != TT_SIM_NONE) {
@@ -131,8 +132,8 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 		reduced = tt_sim_bytes_ps(bytes, price->reduce_fs) * (s->nsrc - 1u);
 		moved += stores(s, slot) > 1 ? tt_sim_bytes_ps(bytes, price->copy_fs) : 0;
 	} else if (!lands || slot) { /* sockets receive into the block itself */
-		moved +=
-			(sim->on_slots ? 1 : stores(s, slot)) * tt_sim_bytes_ps(bytes, price->copy_fs);
+		moved += (sim->on_slots ? 1 : stores(s, slot)) *
+			 tt_sim_bytes_ps(bytes, price->copy_fs);
 	}
 	parts[TT_PART_MESSAGES] += messages;
 	parts[TT_PART_BYTES] += moved;
@@ -140,7 +141,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	return messages + moved + reduced;
 }
 
-/* Arrival of a message that is sent at from_ps; occupies the link and the networks of both hosts. */
+/* Arrival of a message sent at from_ps; occupies the link and the networks of both hosts. */
 static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes,
 		      uint64_t from_ps)
 {

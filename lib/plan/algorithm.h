@@ -10,20 +10,19 @@
 
 #include "plan/builder.h"
 
-/* Every function pointer may be NULL; its comment says what NULL means. */
 struct tt_algorithm {
 	enum tt_collective collective;
 	const char *name;                /* as --algo takes it */
-	const char *help;                /* one line: for which sizes and ranks the algorithm is good */
+	const char *help;                /* one line: suitable sizes and numbers of ranks */
 	const char *source;              /* author, year, title */
 	const char *argument;            /* default argument of "name:argument"; NULL: takes none */
 	const char *form;                /* form of other arguments, for messages: "INNER/OUTER" */
 	/* further arguments that auto tries on several hosts, separated by blanks; NULL: none */
 	const char *variants;
 	bool in_place;                   /* can run by single copy (local/single_copy.c) */
-	/* takes - is the argument valid? NULL: only the default argument is. */
+	/* takes - is the argument valid? NULL: only the default argument. */
 	bool (*takes)(const char *argument);
-	/* explain - report the wrong part of an argument by tt_fail. NULL: the message names `form`. */
+	/* explain - report the wrong part of an argument by tt_fail. NULL: the error names form. */
 	void (*explain)(const char *argument);
 	/* refuses - NULL if a plan can be built for the shape, else the reason as a sentence.
 	 * NULL: every shape is allowed. */

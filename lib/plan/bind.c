@@ -4,8 +4,8 @@
 #include "plan/bind.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-/* On crowded hosts (ranks share cores), fewer context switches outweigh overlap. 4 ranks on 2 cores,
- * time relative to tiles of 128 KiB: allreduce of 1 MiB 0.86, reduce (a chain, less overlap) 1.05. */
+/* On crowded hosts (ranks share cores), fewer context switches outweigh overlap. Time of 4 ranks on
+ * 2 cores relative to tiles of 128 KiB: allreduce of 1 MiB 0.86, reduce (a chain) 1.05. */
 #define CROWDED_TILE (256u << 10)
 #define MIXED_TILE (256u << 10)     /* bytes in flight that fill a long queue in a switch */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
@@ -17,8 +17,8 @@ size_t tt_connectivity_message_bytes(const struct tt_connectivity *p)
 	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;
 }
 
-/* Few ranks gain from many tiles in flight, since the copies of both sides overlap; with many peers,
- * or sockets, more tiles only evict each other from the cache. */
+/* Few ranks gain from many tiles in flight, since the copies of both sides overlap; with many
+ * peers, or sockets, more tiles only evict each other from the cache. */
 static uint32_t tiles_in_flight(const struct tt_connectivity *p, uint32_t nlanes)
 {
 	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;

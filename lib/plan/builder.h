@@ -62,7 +62,7 @@ struct tt_builder {
 	uint32_t first, per_part;                  /* first block of the group, blocks of a part */
 	uint32_t nblocks;                          /* of the plan; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
-	uint32_t nlayers, layer[TT_LAYERS];        /* [use] 1 + its layer of scratch, 0 not in use */
+	uint32_t nlayers, layer[TT_LAYERS];        /* [use] 1 + layer of scratch, 0 unused */
 	tt_ref *where;                             /* [nblocks] current value, or TT_REF_NONE */
 	bool *sent;                                /* [nblocks] was the current value sent? */
 	bool aside;                                /* the next result goes to scratch */

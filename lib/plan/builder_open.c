@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- first and last locations of blocks ------------------------------------------------------- */
+/* ---- first and last locations of blocks ------------------------------------------------------ */
 
 static enum tt_rule rule_of(enum tt_collective c)
 {
@@ -66,8 +66,8 @@ struct tt_span tt_part(const struct tt_builder *b, int i)
 struct tt_span tt_parts(struct tt_builder *b, uint32_t first, uint32_t count)
 {
 	if (first > b->parts || count > b->parts - first) {
-		tt_builder_fail(b, TT_INTERNAL, "parts %u..%u are out of range: the group has %u", first,
-				first + count - 1, b->parts);
+		tt_builder_fail(b, TT_INTERNAL, "parts %u..%u are out of range: the group has %u",
+				first, first + count - 1, b->parts);
 		return (struct tt_span){ b->first, 0 };
 	}
 	return (struct tt_span){ b->first + first * b->per_part, count * b->per_part };
@@ -212,7 +212,8 @@ int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
 		tt_step_copy(b, (struct tt_span){ 0, b->nblocks });
 		for (uint32_t i = 0; i < b->nblocks; i++)
 			if (b->where[i] == TT_REF_NONE && tt_builder_home(b, i) != TT_REF_NONE)
-				tt_builder_fail(b, TT_INTERNAL, "block %u has no value at the end", i);
+				tt_builder_fail(b, TT_INTERNAL, "block %u has no value at the end",
+						i);
 	}
 	if (!b->error && !(plan = malloc(sizeof(*plan))))
 		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan");

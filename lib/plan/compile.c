@@ -111,7 +111,8 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 {
 	uint32_t most[3] = { 0, 0, 0 };
 
-	for (const struct tt_step *s = p->steps; s < p->steps + p->nsteps; s += tt_step_records(s)) {
+	for (const struct tt_step *s = p->steps, *end = s + p->nsteps; s < end;
+	     s += tt_step_records(s)) {
 		extend(most, s->dst, s->nblocks);
 		for (int i = 0; i < s->nsrc; i++)
 			extend(most, tt_step_source(s, i), s->nblocks);

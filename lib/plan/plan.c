@@ -30,8 +30,8 @@ static int check_shape(const struct tt_algorithm *a, const struct tt_shape *s)
 
 	if (s->nranks < 1 || s->rank < 0 || s->rank >= s->nranks || s->root < 0 ||
 	    s->root >= s->nranks)
-		return tt_fail(TT_ARG, "rank %d of %d with root %d is out of range; no plan", s->rank, s->nranks,
-			       s->root);
+		return tt_fail(TT_ARG, "rank %d of %d with root %d is out of range; no plan",
+			       s->rank, s->nranks, s->root);
 	if (a->collective != s->collective)
 		return tt_fail(TT_ARG, "algorithm %s is for %s, not for %s", a->name,
 			       tt_collective_name(a->collective),

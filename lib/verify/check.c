@@ -271,7 +271,8 @@ static int compare(const struct tt_check *c, tt_expr *results, bool first, const
 
 /* Proves one set of plans out of place and in place. *results: results to compare with; NULL: set
  * to the results of this set. */
-static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs, tt_expr **results)
+static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs,
+		 tt_expr **results)
 {
 	struct tt_check c;
 	bool first = !*results;

@@ -4,7 +4,7 @@
  * check.c            opens a proof, runs its parts out of place and in place, judges the results
  * check_steps.c      heads, lanes and steps are well formed
  * check_messages.c   each lane of each pair of ranks receives as many messages as are sent
- * check_order.c      no data race: two steps of a rank that touch one block, one writing, are ordered
+ * check_order.c      steps of a rank have no data races
  * check_run.c        the symbolic run of all ranks: values, messages, deadlock
  * check_expr.c       the values: hash-consed expressions over the ranks' input blocks
  * expand.c           the same plan with steps of single blocks only
@@ -36,7 +36,7 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan);
  * and contributions to one block only. */
 typedef uint32_t tt_expr;
 #define TT_EXPR_NOTHING 0u               /* value of a block never written */
-#define TT_EXPR_PASSED UINT32_MAX        /* value written by a passing step, which need not store it */
+#define TT_EXPR_PASSED UINT32_MAX        /* value of a passing step, possibly not stored */
 
 struct tt_exprs;
 int tt_exprs_open(int nranks, uint32_t blocks, struct tt_exprs **ret_table);
@@ -72,7 +72,7 @@ struct tt_check_rank {
 	uint32_t base[3];                /* cell of in[0], out[0], scratch[0] */
 	uint32_t nout, ncells;
 	tt_expr *value;                  /* [ncells] */
-	uint32_t *writer;                /* [ncells] last writer, step << 3 | lane; UINT32_MAX none */
+	uint32_t *writer;                /* [ncells] step << 3 | lane; UINT32_MAX none */
 	uint16_t *in_flight;             /* [ncells] messages in flight that still read the cell */
 	uint32_t at[TT_MAX_LANES];       /* current step of each lane */
 	/* result that the current step of the lane has yet to send, NULL if it has not received */
@@ -83,11 +83,11 @@ struct tt_check_rank {
 struct tt_check {
 	struct tt_plan *const *plans;
 	int nranks;
-	uint32_t classes;                /* blocks with equal index modulo classes have equal length */
+	uint32_t classes;                /* equal index modulo classes: equal length */
 	bool in_place;
 	const char *placement;           /* "" or " (in place)", for error texts */
 	struct tt_check_rank *ranks;
-	uint16_t *peer_index;            /* [from * nranks + to] index of `to` in the peers of `from` */
+	uint16_t *peer_index;            /* [from * nranks + to] index in the peers of from */
 	uint32_t nlanes;                 /* of the rank with the most lanes */
 	size_t nchannels;
 	struct tt_check_channel *channels;

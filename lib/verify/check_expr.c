@@ -3,9 +3,9 @@
  *
  * A leaf is (rank, block of in); its number encodes both, so a leaf needs no memory. A combination
  * is looked up by a hash of its children, so two blocks hold the same bits on every input exactly
- * if their expressions have the same number. (a + b) + c, a + (b + c) and the n-ary a + b + c, which
- * rounds once, are three expressions. Each combination has a bit set of its ranks; a combination
- * with a rank twice or with different blocks is refused.
+ * if their expressions have the same number. (a + b) + c, a + (b + c) and the n-ary a + b + c,
+ * which rounds once, are three expressions. Each combination has a bit set of its ranks; a
+ * combination with a rank twice or with different blocks is refused.
  *
  * Called by check.c and check_run.c.
  */

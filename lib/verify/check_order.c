@@ -1,10 +1,11 @@
 /*
- * check_order.c - data races: two steps of a rank that touch a block, one of them writing, are ordered
+ * check_order.c - data races: steps of a rank that access one block, one writing, are ordered
  *
- * Only lanes and waits order steps, never timing or the steps of other ranks. Each step has a vector
- * clock: the number of steps of each lane that are finished whenever the step starts. Steps are
- * visited in one order that lanes and waits allow. Each block has its last write and the reads since
- * then; the clock of an access must be past these. If no such order exists, the waits form a cycle.
+ * Only lanes and waits order steps, never timing or the steps of other ranks. Each step has a
+ * vector clock: the number of steps of each lane that are finished whenever the step starts. Steps
+ * are visited in one order that lanes and waits allow. Each block has its last write and the reads
+ * since then; the clock of an access must be past these. If no such order exists, the waits form a
+ * cycle.
  *
  * Called by check.c, out of place and in place: in place, blocks of in and out share memory.
  */
@@ -79,7 +80,7 @@ static int touch_all(const struct order *o, const struct clock *now, uint32_t la
 	return TT_OK;
 }
 
-/* Clock at the start of a step: that of its lane, merged with that of the step that it waits for. */
+/* Clock at the start of a step: the clocks of its lane and of the step it waits for, merged. */
 static struct clock *clock_of(const struct order *o, uint32_t lane, uint32_t step, uint32_t before)
 {
 	const struct tt_step *s = tt_lane_step(o->plan, lane, step);

@@ -5,8 +5,7 @@
  * The rules of the run are the strictest that hold for all transports:
  *   - between two ranks, a lane has at most one message in flight;
  *   - a message stays in flight until the receiver's step receives it; until then nothing may write
- *     the sender's blocks (those of dst, or of the source if the step has no dst); the sender's lane
- *     continues;
+ *     the sender's blocks (dst, or the source if the step has no dst); the sender's lane continues;
  *   - a step that receives and sends receives first, which makes room for its senders, and sends
  *     as soon as the channel is free.
  * A step runs when all its conditions hold, and no other step can make a condition false again. So
@@ -18,9 +17,9 @@
  * no wait: message k has room as soon as k - 2 is received, and here k - 2 is received before an
  * earlier step of the lane sends k - 1. So a link needs two slots, or one for transports that post.
  *
- * One tile stands for any number of tiles, run in sequence or interleaved: a step waits only for its
- * own tile or an earlier one (the lane, the one message), and each tile receives all messages that
- * it sends.
+ * One tile stands for any number of tiles, run in sequence or interleaved: a step waits only for
+ * its own tile or an earlier one (the lane, the one message), and each tile receives all messages
+ * that it sends.
  *
  * Called by check.c, after check_steps.c and check_messages.c, out of place and in place.
  */
@@ -36,7 +35,7 @@ struct blocker { enum why why; int rank; uint32_t lane, cell; };
 
 struct symbolic_run {
 	struct tt_check *c;
-	int *queue;                      /* ring buffer of ranks that may advance; each at most once */
+	int *queue;                      /* ring buffer of ranks that may advance, each once */
 	bool *queued;
 	int head, length;
 	size_t payload;                  /* blocks of c->payload in use */
@@ -111,8 +110,8 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 	return TT_OK;
 }
 
-/* Received messages must be as long as the step's own blocks; blocks read and blocks written must be
- * the same or disjoint. */
+/* Received messages must be as long as the step's own blocks; blocks read and blocks written must
+ * be the same or disjoint. */
 static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];

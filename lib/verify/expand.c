@@ -30,8 +30,8 @@ static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 		to->wait_lane = TT_NO_LANE;
 }
 
-/* Expands the row that begins at `s`, block by block, to `to` (NULL: only counts). Returns the number
- * of new records; *ret_end: end of the row; *ret_last: index of its last step among the new
+/* Expands the row that begins at `s`, block by block, to `to` (NULL: only counts). Returns the
+ * number of new records; *ret_end: end of the row; *ret_last: index of its last step among the new
  * records. */
 static uint32_t expand_row(struct tt_step *to, const struct tt_step *s,
 			   const struct tt_step **ret_end, uint32_t *ret_last)

@@ -1,5 +1,5 @@
 /*
- * print_dot.c - plans as a graph for Graphviz: a box per rank, in it a box per lane, a node per step
+ * print_dot.c - plans as a graph for Graphviz: boxes are ranks, inner boxes lanes, nodes steps
  *
  * Solid arrows: order within a lane. Dashed: waits. Blue, if all ranks are printed: messages.
  */

@@ -1,5 +1,7 @@
 /*
- * print_goal.c - plans as a GOAL schedule, the input of LogGOPSim (Hoefler, Schneider, Lumsdaine 2010)
+ * print_goal.c - plans as a GOAL schedule, the input of LogGOPSim
+ *
+ * Source: Hoefler, Schneider, Lumsdaine 2010.
  *
  * A block is one byte of a message, and one unit of `calc` for each copy or combination within a
  * rank; tags are lanes. A step becomes its receives, then a calc, then its send. The next step of

@@ -5,8 +5,8 @@
  *
  *   algorithm, collective     strings; nranks, rank, root: numbers
  *   rule                      "even": in and out are nblocks blocks of one even split, whose last
- *                             blocks may be short or empty; "equal": all blocks have one length, the
- *                             numbers of blocks of in and out may differ
+ *                             blocks may be short or empty; "equal": all blocks have one length, in
+ *                             and out may have different numbers of blocks
  *   nblocks, in_blocks, out_blocks, scratch_blocks
  *                             even: scratch block i is as long as block i modulo nblocks
  *   peers                     ranks that this rank sends to or receives from
@@ -23,16 +23,17 @@
  *   dst       {"buf": "out" | "scratch", "block": number, "nblocks": number} or null
  *   srcs      operands in order:
  *             {"buf": "in" | "out" | "scratch", "block": number} or {"wire": rank}
- *   wait      null, or {"lane": number, "step": number}: the step starts after that step is finished
+ *   wait      null, or {"lane": number, "step": number}: starts after that step
  *   passing   true: no step reads dst afterwards, so dst need not be stored; only `to` needs the
  *             value
  *   turns     true: the step is interleaved with the next one: if nblocks are too many for one
  *             message, the first message of each step goes first, then the second of each ...
  *
- * Lanes run concurrently, each in order. Message k from rank a to rank b in lane l is message k that
- * b receives from a in lane l. Nothing else is ordered. A step that receives and sends receives
- * first. In place, in and out share memory: block b of both (allreduce, reduce, broadcast), in[0] is
- * out[rank] (allgather, gather at root), out[0] is in[rank] (reduce_scatter, scatter at root).
+ * Lanes run concurrently, each in order. Message k from rank a to rank b in lane l is message k
+ * that b receives from a in lane l. Nothing else is ordered. A step that receives and sends
+ * receives first. In place, in and out share memory: block b of both (allreduce, reduce,
+ * broadcast), in[0] is out[rank] (allgather, gather at root), out[0] is in[rank] (reduce_scatter,
+ * scatter at root).
  */
 #include "verify/print.h"
 

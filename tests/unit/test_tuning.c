@@ -299,5 +299,5 @@ static void simulate_idle(int n, const char *words)
 Test(tuning, an_algorithm_that_cannot_end_is_named)
 {
 	simulate_idle(2, "idle: the simulated rank 0 never finishes");
-	simulate_idle(3, "idle: rank 0 has to do with rank 1, but not the other way round");
+	simulate_idle(3, "idle: rank 0 has rank 1 as a peer, but not the other way round");
 }
