@@ -14,7 +14,6 @@
 #define TT_TRANSPORT_H
 
 #include "base/base.h"
-#include "plan/bind.h"
 
 /* TUTTI_IB_...; -1: choose */
 struct tt_verbs_settings {
@@ -94,6 +93,8 @@ enum {
 
 #define TT_SLOT_LINE 56        /* bytes of a small cast in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
+#define TT_SLOT_BYTES (64u << 10)
+#define TT_SLOT_RANKS 8        /* that can cast more than TT_SLOT_SMALL */
 
 struct tt_transport {
 	const char *name, *help;

@@ -12,7 +12,7 @@
 #include "plan/plan.h"
 
 /* Link class of two ranks. SHM: one host. TCP: one host, by tcp. HOSTS: different hosts, by tcp.
- * SLOTS: one post to all ranks of a host (no pair has this class; called "board" in cost files).
+ * SLOTS: one post to all ranks of a host (no pair has this class).
  * VERBS: NICs of the verbs transport. SOFT: the same with a NIC emulated by software. */
 enum tt_link_class {
 	TT_LINK_SHM,
@@ -24,6 +24,7 @@ enum tt_link_class {
 	TT_LINK_CLASSES
 };
 #define TT_NO_NIC TT_LINK_SHM           /* no NIC, in place of a NIC's link class */
+#define TT_LINK_SLOTS_NAME "board"      /* public: in cost files and JSON output */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds a byte, 0 if a cost is negligible. */

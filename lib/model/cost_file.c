@@ -63,7 +63,7 @@ const struct tt_cost_row tt_cost_table[] = {
 	LINK_ROWS(TT_LINK_SHM, "shm"),
 	LINK_ROWS(TT_LINK_TCP, "tcp"),
 	LINK_ROWS(TT_LINK_HOSTS, "hosts"),
-	LINK_ROWS(TT_LINK_SLOTS, "board"),
+	LINK_ROWS(TT_LINK_SLOTS, TT_LINK_SLOTS_NAME),
 	LINK_ROWS(TT_LINK_VERBS, "verbs"),
 	LINK_ROWS(TT_LINK_SOFT, "soft"),
 };

@@ -49,6 +49,6 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *path
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
 	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE &&
-	       plan->nranks > 1 && plan->nranks <= TT_SLOT_RANKS && bytes > 0 &&
-	       bytes <= TT_SLOT_BYTES && !strcmp(plan->algorithm, "one-shot");
+	       plan->nranks > 1 && plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 &&
+	       bytes <= TT_EXPRESS_BYTES && !strcmp(plan->algorithm, "one-shot");
 }

@@ -22,10 +22,9 @@ struct tt_connectivity {
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 
-/* Limits of a shared-memory slot: largest message, and most ranks that post more than
- * TT_SLOT_SMALL (transport.h). */
-#define TT_SLOT_BYTES (64u << 10)
-#define TT_SLOT_RANKS 8
+/* Express path over shared-memory slots (local/express.c): most bytes of a call, most ranks. */
+#define TT_EXPRESS_BYTES (64u << 10)
+#define TT_EXPRESS_RANKS 8
 
 /* Single copy (local/single_copy.c): fewest bytes of a call, most ranks of the host. */
 #define TT_SINGLE_COPY_BYTES (64u << 10)
