@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "control/control.h"
 #include "am/am.h"
 #include "base/cores.h"

@@ -235,7 +235,7 @@ static void summarize_paths(tuttiComm_t c)
 
 int tt_paths_open(tuttiComm_t c)
 {
-	struct tt_placement_facts facts;
+	struct tt_connectivity facts;
 	/* a tile must not split an element */
 	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
@@ -243,14 +243,14 @@ int tt_paths_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = (struct tt_placement_facts){ .nranks = c->nranks, .one_host = c->one_host,
+	facts = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->one_host,
 				   .over_tcp = c->over_tcp, .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
-		.message_bytes = tile_bytes ? tile_bytes : tt_placement_message_bytes(&facts),
+		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.cma = c->cma,
 		.crowded = c->crowded,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "control/control_internal.h"
 
 static const char *type_name(unsigned type)

@@ -39,7 +39,7 @@ struct plan_walk {
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
 	const char *name = r->comm->algo;
-	const struct tt_algorithm *a = tt_plan_is_free(name, r->collective)
+	const struct tt_algorithm *a = tt_plan_is_auto(name, r->collective)
 					       ? NULL
 					       : tt_algorithm_look(r->collective, name);
 
@@ -284,7 +284,7 @@ int tt_gpu_run_plan(const struct tt_gpu_call *call, const struct tt_gpu_program 
 		const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
-	const struct tt_placement_facts paths = { .nranks = r->comm->nranks };
+	const struct tt_connectivity paths = { .nranks = r->comm->nranks };
 	struct plan_walk w = { .program = program, .plan = program->cached->plan, .request = r,
 			  .d = r->comm->gpu, .stream = stream, .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), limit;

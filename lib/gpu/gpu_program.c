@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "verify/walk.h"
+#include "plan/plan.h"
 #include "gpu/gpu_call.h"
 
 struct program_message { uint8_t from, to, lane; bool taken; uint32_t slot, word; };

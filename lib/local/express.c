@@ -20,6 +20,8 @@
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
+_Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
+	       "a slot holds every call that the plan binds to slots");
 
 bool tt_express_takes(const struct tt_op *op)
 {

@@ -1,4 +1,4 @@
-/* names.c - collectives by name */
+/* names.c - names of collectives */
 #include "plan/plan.h"
 
 const char *tt_collective_name(enum tt_collective c)

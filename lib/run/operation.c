@@ -30,7 +30,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_placement_facts paths = { .nranks = c->nranks, .one_host = c->one_host,
+	const struct tt_connectivity paths = { .nranks = c->nranks, .one_host = c->one_host,
 					.over_tcp = c->over_tcp, .cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
@@ -124,7 +124,7 @@ int tt_op_bind(struct tt_op *op)
 	if (r->barrier)
 		op->call.op = TT_CALL_BARRIER;
 	op->reduce = tt_reduce_kernel(r->type, r->op);
-	op->past = tt_request_bytes(r) >= TT_PAST_BYTES && !rereads(r);
+	op->past = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES && !rereads(r);
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
 	if (tt_unlikely(!m->bound))
 		bind(op, bytes, &m->binding);
@@ -178,7 +178,7 @@ static void prepare_p2p(struct tt_op *op)
 		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
 	bind(op, bytes ? bytes : 1, &b);
 	cut_tiles(op, &b);
-	op->past = bytes >= TT_PAST_BYTES;
+	op->past = bytes >= TT_NONTEMPORAL_BYTES;
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
 }

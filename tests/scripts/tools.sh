@@ -461,7 +461,7 @@ no_table() {
 	echo "shm.widow 8" >"$tmp/table"
 	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 ||
 		TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
-	grep -q "line 1: there is no constant \"shm.widow\"" "$tmp/err"
+	grep -q "line 1: unknown constant \"shm.widow\"" "$tmp/err"
 }
 point "a wrong table is an error with its line" no_table
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }

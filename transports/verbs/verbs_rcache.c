@@ -98,7 +98,7 @@ void tt_verbs_rcache_open(struct tt_verbs_ep *ep)
 	c->most_bytes = set && set->registered_bytes ? set->registered_bytes : SIZE_MAX;
 	pthread_mutex_init(&c->lock, NULL);
 	c->watch.going = going;
-	tt_registered_watcher(&c->watch);
+	tt_registered_watch(&c->watch);
 }
 
 void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
