@@ -68,6 +68,8 @@ static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 	pthread_mutex_unlock(&mail->lock);
 }
 
+static const struct tt_control_observer observer = { .am_socket = on_socket, .gone = on_gone };
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 static int sleep_ms(uint64_t due)
@@ -187,7 +189,7 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
 	}
-	tt_control_on_am(ctl, on_socket, on_gone, mail);
+	tt_control_observe(ctl, &observer, mail);
 	*ret_mail = mail;
 	return 0;
 }
@@ -238,7 +240,7 @@ void tt_am_close(struct tt_am *mail)
 {
 	if (!mail || mail->pid != getpid())
 		return;
-	tt_control_on_am(mail->ctl, NULL, NULL, NULL);
+	tt_control_unobserve(mail->ctl, &observer, mail);
 	if (mail->threaded)
 		say_goodbye(mail);
 	for (struct tt_am_conn *c = mail->conns; c; c = c->next)

@@ -344,7 +344,7 @@ static void tell_all(struct attempt *a)
 	if (!w.failed)
 		tt_am_decide(a->parent->mail, a->parent->shrinks, w.data, w.have);
 	free(w.data);
-	tt_control_tell_shrunk(a->parent->ctl, a->epoch, &a->in);
+	tt_control_announce_shrunk(a->parent->ctl, a->epoch, &a->in);
 }
 
 /* One try. 0 | 1 somebody died meanwhile: again | < 0 */
@@ -354,7 +354,7 @@ static int try_once(struct attempt *a, const tuttiConfig_t *config, tuttiComm_t 
 	struct tt_env env;
 	int rc = tt_comm_child(parent, config, &env, &c);
 
-	if (!rc && !(rc = tt_control_offer(parent->ctl, &c->ctl, &a->port)))
+	if (!rc && !(rc = tt_control_prepare(parent->ctl, &c->ctl, &a->port)))
 		rc = decide(a);
 	if (rc) {
 		tt_comm_free(c);
