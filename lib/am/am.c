@@ -68,6 +68,8 @@ static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 	pthread_mutex_unlock(&am->lock);
 }
 
+static const struct tt_control_observer observer = { .am_socket = on_socket, .gone = on_gone };
+
 /* ---- the service thread ---------------------------------------------------------------------- */
 
 static int poll_timeout_ms(uint64_t due)
@@ -187,7 +189,7 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
 	}
-	tt_control_on_am(ctl, on_socket, on_gone, am);
+	tt_control_observe(ctl, &observer, am);
 	*ret_am = am;
 	return 0;
 }
@@ -239,7 +241,7 @@ void tt_am_close(struct tt_am *am)
 {
 	if (!am || am->pid != getpid())
 		return;
-	tt_control_on_am(am->ctl, NULL, NULL, NULL);
+	tt_control_unobserve(am->ctl, &observer, am);
 	if (am->threaded)
 		say_goodbye(am);
 	for (struct tt_am_conn *c = am->conns; c; c = c->next)

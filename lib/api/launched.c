@@ -88,7 +88,7 @@ static int check_program(const char *call, int rank, int nranks)
 
 static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiConfig_t *config)
 {
-	job->engine = "the program";
+	job->launcher = "the program";
 	job->local_rank = -1;
 	return join(comm, job, 0, config);
 }

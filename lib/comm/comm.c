@@ -163,6 +163,17 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 	return false;
 }
 
+static const struct tt_control_observer observer = { .broken = wake_all, .lost = lost };
+
+/* The name of an algorithm by its index in the table, for the error texts of control. */
+static const char *algorithm_name(unsigned algorithm)
+{
+	for (unsigned i = 0; tt_algorithms[i]; i++)
+		if (i == algorithm)
+			return tt_algorithms[i]->name;
+	return NULL;
+}
+
 tuttiComm_t tt_comm_alloc(int rank, int nranks)
 {
 	size_t n = (size_t)nranks;
@@ -171,6 +182,7 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	if (!c)
 		return NULL;
 	tt_asymmetric_fence_prepare();
+	tt_call_name_algorithms(algorithm_name);
 	c->magic = TT_COMM_MAGIC;
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
@@ -194,10 +206,8 @@ void tt_comm_free(tuttiComm_t c)
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
-	if (c->ctl) {
-		tt_control_on_broken(c->ctl, NULL, NULL);
-		tt_control_on_awaited(c->ctl, NULL, NULL);
-	}
+	if (c->ctl)
+		tt_control_unobserve(c->ctl, &observer, c);
 	tt_accelerator.close(c);
 	tt_am_close(c->am);
 	tt_paths_close(c);
@@ -239,8 +249,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
 	}
-	tt_control_on_broken(c->ctl, wake_all, c);
-	tt_control_on_awaited(c->ctl, lost, c);
+	tt_control_observe(c->ctl, &observer, c);
 	return 0;
 }
 

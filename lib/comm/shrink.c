@@ -350,7 +350,7 @@ static void publish_decision(struct shrink_attempt *a)
 	if (!w.failed)
 		tt_am_set_decision(a->parent->am, a->parent->shrinks, w.data, w.have);
 	free(w.data);
-	tt_control_tell_shrunk(a->parent->ctl, a->epoch, &a->members);
+	tt_control_announce_shrunk(a->parent->ctl, a->epoch, &a->members);
 }
 
 /* One attempt. 0 | 1 a member died meanwhile: try again | < 0 */
@@ -360,7 +360,7 @@ static int try_once(struct shrink_attempt *a, const tuttiConfig_t *config, tutti
 	struct tt_env env;
 	int rc = tt_comm_child(parent, config, &env, &c);
 
-	if (!rc && !(rc = tt_control_offer(parent->ctl, &c->ctl, &a->port)))
+	if (!rc && !(rc = tt_control_prepare(parent->ctl, &c->ctl, &a->port)))
 		rc = decide(a);
 	if (rc) {
 		tt_comm_free(c);

@@ -29,20 +29,8 @@
 #define TT_PLAN_H
 
 #include "base/base.h"
+#include "base/collective.h"
 
-enum tt_collective {
-	TT_ALLREDUCE,
-	TT_REDUCE,
-	TT_BROADCAST,
-	TT_ALLGATHER,
-	TT_REDUCE_SCATTER,
-	TT_ALLTOALL,
-	TT_GATHER,
-	TT_SCATTER,
-	TT_SENDRECV, /* has no plan: each call is one transient step */
-	TT_COLLECTIVES
-};
-const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
 static inline bool tt_collective_rooted(enum tt_collective c)
 {
 	return c == TT_REDUCE || c == TT_BROADCAST || c == TT_GATHER || c == TT_SCATTER;

@@ -47,8 +47,8 @@ static void *be(void *arg)
 	} else {
 		s->joined_ns = tt_now_ns();
 		pthread_mutex_lock(&s->comm->ctl->lock);
-		s->frames = s->comm->ctl->frames;
-		s->bytes = s->comm->ctl->frame_bytes;
+		s->frames = s->comm->ctl->sent.frames;
+		s->bytes = s->comm->ctl->sent.bytes;
 		pthread_mutex_unlock(&s->comm->ctl->lock);
 	}
 	pthread_barrier_wait(&start.barrier);            /* all have joined */

@@ -24,7 +24,7 @@
 
 static const struct {
 	const char *vars;
-	const char *engine;              /* NULL: it is an error with these words: */
+	const char *launcher;              /* NULL: it is an error with these words: */
 	const char *words;
 	int rank, nranks;
 } cases[] = {
@@ -133,17 +133,17 @@ static int detect(const char *vars, struct tt_job *ret_job)
 Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 30)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct tt_job job = { .engine = "none" };
+		struct tt_job job = { .launcher = "none" };
 		int rc = detect(cases[i].vars, &job);
 
-		if (!cases[i].engine) {
+		if (!cases[i].launcher) {
 			cr_expect_eq(rc, TT_USAGE, "%s: %d", cases[i].vars, rc);
 			cr_expect(strstr(tt_error_text(), cases[i].words), "%s: %s", cases[i].vars,
 				  tt_error_text());
 			continue;
 		}
 		cr_expect_eq(rc, 0, "%s: %s", cases[i].vars, tt_error_text());
-		cr_expect_str_eq(job.engine, cases[i].engine, "%s", cases[i].vars);
+		cr_expect_str_eq(job.launcher, cases[i].launcher, "%s", cases[i].vars);
 		cr_expect(job.rank == cases[i].rank && job.nranks == cases[i].nranks,
 			  "%s: rank %d of %d", cases[i].vars, job.rank, job.nranks);
 	}
@@ -385,7 +385,7 @@ Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-static struct tt_job file_job = { .engine = "tutti", .nranks = 2 };
+static struct tt_job file_job = { .launcher = "tutti", .nranks = 2 };
 static char folder[64] = "/tmp/tutti-test-XXXXXX", path[80];
 
 static struct tt_store open_file(void)
@@ -453,7 +453,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 /* Said at once, by every rank, before anybody waits. */
 static void is_refused(const char *what, const char *says)
 {
-	struct tt_job job = { .engine = "tutti", .nranks = 2, .rank = 1, .path = what };
+	struct tt_job job = { .launcher = "tutti", .nranks = 2, .rank = 1, .path = what };
 	struct tt_store s = { .ops = &tt_store_file, .job = &job };
 
 	cr_expect_eq(s.ops->open(&s), TT_ARG);
@@ -493,7 +493,7 @@ static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
 
 Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
 {
-	struct tt_where where = { .job = "attempts",
+	struct tt_root_endpoint where = { .job = "attempts",
 				  .nports = 1,
 				  .epoch = 4,
 				  .naddresses = 1,
@@ -516,7 +516,7 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
  * the second goes on to the next one, and nobody is mistaken. */
 Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
 {
-	struct tt_where where = {
+	struct tt_root_endpoint where = {
 		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
 	};
 	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };

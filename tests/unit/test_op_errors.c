@@ -212,12 +212,14 @@ static void hook(void *ctx)
 	hooks++;
 }
 
+static const struct tt_control_observer hook_observer = { .broken = hook };
+
 static int raise_or_notice(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit, code;
 
 	hooks = 0;
-	tt_control_on_broken(ctl, hook, NULL);
+	tt_control_observe(ctl, &hook_observer, NULL);
 	if (rank == *(int *)m->arg)
 		tt_control_raise(ctl, TT_SYSTEM, rank, "rank 5: no memory\nfor what it wanted");
 	code = meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);

@@ -26,7 +26,7 @@ _Static_assert(offsetof(struct tt_tcp_link, small) ==
 
 void tt_tcp_note_error(struct tt_tcp_link *l, int error)
 {
-	if (tt_sock_is_wire(error))
+	if (tt_sock_is_network_error(error))
 		l->net_error = error;
 }
 
