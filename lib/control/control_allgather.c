@@ -205,7 +205,7 @@ static int too_late(struct tt_control *ctl)
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
 		snprintf(text, sizeof(text),
-			"rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
+			"rank %d: exchange %llu among all ranks timed out: %s did not take part%s",
 			ctl->rank, (unsigned long long)ctl->gather.number, ranks, other);
 	else
 		snprintf(text, sizeof(text),

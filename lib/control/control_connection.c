@@ -100,7 +100,7 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 	tt_put(&conn->out, bytes, 4);
 	tt_put(&conn->out, kind, 1);
 	tt_put_bytes(&conn->out, data, bytes);
-	if (conn->out.failed) {                  /* out of memory: half a frame must not go out */
+	if (conn->out.failed) {                  /* out of memory: send no partial frame */
 		conn->out.have = before;
 		conn->out.failed = false;
 		return;

@@ -94,8 +94,8 @@ struct tt_rendezvous {
 /* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0.
  * After success the caller joins, and then closes, also after a failed join. Blocks: until
  * deadline_ns. */
-int tt_rendezvous_open(struct tt_rendezvous *launch, const struct tt_env *env, unsigned number,
+int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
 		   uint64_t deadline_ns);
-void tt_rendezvous_close(struct tt_rendezvous *launch);
+void tt_rendezvous_close(struct tt_rendezvous *l);
 
 #endif

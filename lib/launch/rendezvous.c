@@ -73,7 +73,7 @@ static int drop_loopback(const struct tt_job *job, struct tt_root_endpoint *root
 	return n ? 0
 		 : tt_fail(TT_USAGE,
 			   "rank %d: %s, the host of rank 0, is %s here, which is this host itself; rank 0 is on "
-			   "another one: mend /etc/hosts, or set TUTTI_ROOT",
+			   "another one: correct /etc/hosts, or set TUTTI_ROOT",
 			   job->rank, job->host, text);
 }
 

@@ -217,7 +217,7 @@ static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 	if (rc != TT_TIMEOUT)
 		return rc;
 	return tt_fail(TT_TIMEOUT,
-		"rank %d: joining timed out: not all %d ranks came to the launcher's barrier; "
+		"rank %d: joining timed out: not all %d ranks reached the launcher's barrier; "
 		"PMI-1 does not say which",
 				 s->job->rank, s->job->nranks);
 }

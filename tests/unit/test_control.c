@@ -269,7 +269,7 @@ Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 
 	meet_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	while (n < 120) {                        /* more than there are places for guests */
+	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
 		fds[n] = stray(&id, n % 6);
 		n++;
 	}

@@ -445,7 +445,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(chmod(name, 0644), 0);
 	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
-	cr_expect(strstr(tt_error_text(), "others may use it"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "other users use it"), "%s", tt_error_text());
 	root.ops->close(&root);
 	other.ops->close(&other);
 }
