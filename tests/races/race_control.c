@@ -1,9 +1,9 @@
 /*
  * race_control.c - every function of a control at once, ranks as threads, for ThreadSanitizer
  *
- * Each rank's caller makes calls on the board, exchanges, splits, dials and takes, while a second
- * thread of the rank asks, looks at the health and dozes; strays knock. Then one rank breaks the
- * job, or all leave at different times.
+ * Each rank's caller logs calls, exchanges, splits, dials and takes sockets, while a second thread of
+ * the rank waits, asks for missing ranks and checks for failures; strangers connect. Then one rank
+ * breaks the job, or all leave at different times.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 
 struct race_control_watch { struct tt_control *ctl; atomic_bool stop; };
 
-/* What run does while it waits, and what other threads of the program may ask. */
+/* The calls of run while it waits, and of other threads of the program. */
 static void *look_around(void *arg)
 {
 	struct race_control_watch *w = arg;
