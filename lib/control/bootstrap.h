@@ -37,7 +37,7 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 /* Rank is connected in the tree: release its registration; with the last one send the table. */
 void tt_bootstrap_attached(struct tt_control *ctl, int rank);
 /* A connection claimed to be this rank and had another secret. */
-void tt_bootstrap_stranger(struct tt_control *ctl, int claimed);
+void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed);
 /* Have nranks - 1 registrations or declines come? */
 bool tt_bootstrap_seen_all(const struct tt_control *ctl);
 /* "ranks 2, 5 never came" */

@@ -19,8 +19,8 @@
 struct tt_bootstrap {
 	char settings[TT_SETTINGS];
 	/* [nranks] registered; claimed by a connection with another secret */
-	bool *here, *stranger;
-	int nhere, seen;                 /* seen: registrations, refused ones included, and declines */
+	bool *registered, *wrong_secret;
+	int nregistered, seen;                 /* seen: registrations, refused ones included, and declines */
 	uint64_t report_ns, log_ns;      /* time of the next one */
 };
 
@@ -29,15 +29,15 @@ int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 	struct tt_bootstrap *root = calloc(1, sizeof(*root));
 
 	if (root) {
-		root->here = calloc((size_t)ctl->nranks, sizeof(*root->here));
-		root->stranger = calloc((size_t)ctl->nranks, sizeof(*root->stranger));
+		root->registered = calloc((size_t)ctl->nranks, sizeof(*root->registered));
+		root->wrong_secret = calloc((size_t)ctl->nranks, sizeof(*root->wrong_secret));
 	}
 	ctl->join.root = root;
-	if (!root || !root->here || !root->stranger)
+	if (!root || !root->registered || !root->wrong_secret)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
 	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
-	root->here[0] = ctl->join.attached[0] = true;
-	root->nhere = 1;
+	root->registered[0] = ctl->join.attached[0] = true;
+	root->nregistered = 1;
 	root->report_ns = tt_now_ns() + REPORT_NS;
 	root->log_ns = tt_now_ns() + LOG_NS;
 	return 0;
@@ -47,8 +47,8 @@ void tt_bootstrap_close(struct tt_control *ctl)
 {
 	if (!ctl->join.root)
 		return;
-	free(ctl->join.root->here);
-	free(ctl->join.root->stranger);
+	free(ctl->join.root->registered);
+	free(ctl->join.root->wrong_secret);
 	free(ctl->join.root);
 	ctl->join.root = NULL;
 }
@@ -58,10 +58,10 @@ bool tt_bootstrap_seen_all(const struct tt_control *ctl)
 	return ctl->join.root->seen >= ctl->nranks - 1;
 }
 
-void tt_bootstrap_stranger(struct tt_control *ctl, int claimed)
+void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed)
 {
 	if (ctl->join.root && claimed < ctl->nranks)
-		ctl->join.root->stranger[claimed] = true;
+		ctl->join.root->wrong_secret[claimed] = true;
 }
 
 /* ---- checks of a registration ---------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	} else if (r >= ctl->nranks) {
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r,
 			 new->pid, new->name, ctl->nranks - 1);
-	} else if (root->here[r]) {
+	} else if (root->registered[r]) {
 		other = &ctl->peers.business_cards[r];
 		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r,
 			 other->pid, other->name, new->pid, new->name);
@@ -157,7 +157,7 @@ static void name_parent(struct tt_control *ctl, int rank)
 	while (conn && (conn->dead || !conn->registered || conn->peer != rank ||
 			!(conn->roles & TT_ROLE_REGISTER)))
 		conn = conn->next;
-	if (!conn || !parent || !ctl->join.root->here[parent])
+	if (!conn || !parent || !ctl->join.root->registered[parent])
 		return;
 	tt_put_business_card(&w, &ctl->peers.business_cards[parent]);
 	tt_conn_send(ctl, conn, TT_F_PARENT, w.data, w.have);
@@ -214,8 +214,8 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 		return true;
 	}
 	ctl->peers.business_cards[r] = reg.from;
-	ctl->join.root->here[r] = true;
-	ctl->join.root->nhere++;
+	ctl->join.root->registered[r] = true;
+	ctl->join.root->nregistered++;
 	conn->registered = true;
 	if (tt_tree_parent(r) == 0) {
 		conn->roles = TT_ROLE_CHILD;
@@ -241,7 +241,7 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	tt_conn_end(ctl, conn);
 	ctl->join.root->seen++;
 	pthread_cond_broadcast(&ctl->changed);
-	if (!ctl->join.has_table && conn->peer < ctl->nranks && !ctl->join.root->here[conn->peer])
+	if (!ctl->join.has_table && conn->peer < ctl->nranks && !ctl->join.root->registered[conn->peer])
 		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
 	return true;
 }
@@ -250,21 +250,21 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 
 static bool is_absent(const void *ctx, int rank)
 {
-	return !((const struct tt_control *)ctx)->join.root->here[rank];
+	return !((const struct tt_control *)ctx)->join.root->registered[rank];
 }
 
-static bool is_loose(const void *ctx, int rank)
+static bool is_unattached(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
 
-	return ctl->join.root->here[rank] && !ctl->join.attached[rank];
+	return ctl->join.root->registered[rank] && !ctl->join.attached[rank];
 }
 
-static bool is_strange(const void *ctx, int rank)
+static bool has_wrong_secret(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
 
-	return !ctl->join.root->here[rank] && ctl->join.root->stranger[rank];
+	return !ctl->join.root->registered[rank] && ctl->join.root->wrong_secret[rank];
 }
 
 /* The rank that delays the others: connected in the tree, with a child that is not. */
@@ -272,7 +272,7 @@ static int unresponsive(const struct tt_control *ctl)
 {
 	int r = 1;
 
-	while (r < ctl->nranks - 1 && !(is_loose(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
+	while (r < ctl->nranks - 1 && !(is_unattached(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
 		r++;
 	return tt_tree_parent(r);
 }
@@ -285,12 +285,12 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 	text[0] = '\0';
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
-	else if (tt_rank_list(ctl->nranks, is_loose, ctl, ranks, sizeof(ranks)))
+	else if (tt_rank_list(ctl->nranks, is_unattached, ctl, ranks, sizeof(ranks)))
 		have = (size_t)
 			snprintf(text, bytes,
 				 "%s came, but rank %d, their parent in the tree, does not accept their connections",
 				 ranks, unresponsive(ctl));
-	if (have < bytes && tt_rank_list(ctl->nranks, is_strange, ctl, ranks, 100))
+	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
 					 "; a connection as %s had another secret", ranks);
 	if (have < bytes && ctl->listener.trouble[0])

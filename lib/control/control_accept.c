@@ -251,7 +251,7 @@ static void check_proof(struct tt_control *ctl, struct tt_unauth *u)
 		tt_log(TT_LOG_WARN,
 		       "rank %d: a connection as rank %d was refused: it has another secret",
 		       ctl->rank, u->hello.from);
-		tt_bootstrap_stranger(ctl, u->hello.from);
+		tt_bootstrap_wrong_secret(ctl, u->hello.from);
 	}
 }
 

@@ -28,11 +28,11 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
 		const struct tt_status *other = r == ctl->rank ? s : &ctl->status.latest[r];
 		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r], memory_order_acquire);
-		bool wants = false;
+		bool is_awaited = false;
 
 		for (int i = 0; i < other->nwants; i++)
-			wants |= other->want[i].peer == ctl->rank;
-		if (!wants)
+			is_awaited |= other->want[i].peer == ctl->rank;
+		if (!is_awaited)
 			continue;
 		s->pair[s->npairs].peer = r;
 		for (int way = 0; way < 2; way++)
@@ -151,7 +151,7 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 {
 	struct tt_status s;
 	uint64_t now = tt_now_ns(), at;
-	bool wants = false;
+	bool is_awaited = false;
 
 	if (!tt_get_status(data, bytes, ctl->nranks, &s))
 		return false;
@@ -167,10 +167,10 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	compare(ctl, &s);
 	tt_deadlock_compare(ctl, &s);
 	for (int i = 0; i < s.nwants; i++)
-		wants |= s.want[i].peer == ctl->rank;
+		is_awaited |= s.want[i].peer == ctl->rank;
 	if ((s.nwants || s.exchanging || ctl->status.blocked.nwants) && now + CHECK_NS < ctl->deadlock.check_due_ns)
 		ctl->deadlock.check_due_ns = now + CHECK_NS;
-	at = next_send_ns(ctl, s.urgent || wants);
+	at = next_send_ns(ctl, s.urgent || is_awaited);
 	if (at <= now)
 		send_status(ctl, now, false);
 	else if (at < ctl->status.answer_due_ns)
@@ -207,9 +207,9 @@ static void remember(struct tt_control *ctl, const struct tt_blocked *blocked)
 void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked)
 {
 	uint64_t now = tt_now_ns(),
-		 asked = atomic_load_explicit(&ctl->status.asked_ns, memory_order_relaxed);
+		 last_ns = atomic_load_explicit(&ctl->status.asked_ns, memory_order_relaxed);
 
-	if (asked && now - asked < TT_SECOND)
+	if (last_ns && now - last_ns < TT_SECOND)
 		return;
 	atomic_store_explicit(&ctl->status.asked_ns, now, memory_order_relaxed);
 	pthread_mutex_lock(&ctl->lock);

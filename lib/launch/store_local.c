@@ -141,7 +141,7 @@ static void close_local(struct tt_store *s)
 }
 
 /* Returns the bytes of the value, 0: not yet, < 0 */
-static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
+static int query_root(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
 	       char value[TT_STORE_VALUE])
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n = 0;
@@ -175,7 +175,7 @@ static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VA
 	socklen_t bytes = name_of(s, key, &name);
 	int n;
 
-	while (!(n = ask(s, &name, bytes, value))) {
+	while (!(n = query_root(s, &name, bytes, value))) {
 		if (tt_now_ns() > deadline_ns)
 			return tt_fail(TT_TIMEOUT,
 				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "

@@ -132,7 +132,7 @@ static int request(const struct tt_store *s, const char *line, const char *answe
 	return lost(s, reason);
 }
 
-static int ask(const struct tt_store *s, const char *line, const char *answer, char response[LINE])
+static int query(const struct tt_store *s, const char *line, const char *answer, char response[LINE])
 {
 	int rc = request(s, line, answer, response, tt_deadline_ns(ANSWER_MS));
 
@@ -164,9 +164,9 @@ static int begin(struct tt_store *s)
 		atexit(leave);
 	}
 	if (!mpi_was("MPI_Initialized"))
-		rc = ask(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", response);
+		rc = query(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", response);
 	if (!rc)
-		rc = ask(s, "cmd=get_my_kvsname\n", "my_kvsname", response);
+		rc = query(s, "cmd=get_my_kvsname\n", "my_kvsname", response);
 	if (rc)
 		return rc;
 	name = field(response, "kvsname");
@@ -206,7 +206,7 @@ static int put_pmi(struct tt_store *s, const char *key, const char *value)
 	char line[LINE], response[LINE];
 
 	snprintf(line, sizeof(line), "cmd=put kvsname=%s key=%s value=%s\n", pmi.kvs, key, value);
-	return ask(s, line, "put_result", response);
+	return query(s, line, "put_result", response);
 }
 
 static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
@@ -230,7 +230,7 @@ static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALU
 
 	(void)deadline_ns;
 	snprintf(line, sizeof(line), "cmd=get kvsname=%s key=%s\n", pmi.kvs, key);
-	rc = ask(s, line, "get_result", response);
+	rc = query(s, line, "get_result", response);
 	found = rc ? NULL : field(response, "value");
 	snprintf(value, TT_STORE_VALUE, "%s", found ? found : "");
 	return rc || found ? rc : lost(s, "the launcher's answer has no value");

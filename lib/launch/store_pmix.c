@@ -198,7 +198,7 @@ static int await(struct pmix_request *q, char value[TT_STORE_VALUE], uint64_t de
 	return rc;
 }
 
-static int ask(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_once(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
 	struct pmix_request *q = calloc(1, sizeof(*q));
 	struct pmix_proc root = self;
@@ -223,7 +223,7 @@ static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 {
 	int rc;
 
-	while (!(rc = ask(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
+	while (!(rc = get_once(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	return rc > 0 ? 0
 		      : tt_fail(TT_TIMEOUT,
