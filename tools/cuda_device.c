@@ -92,7 +92,7 @@ static int copy_test_open(const struct tt_cuda *cu, struct copy_test *c, size_t 
 		c->from = 0;
 	}
 	if (!rc)
-		rc = cu->stream_create(&c->stream, TT_CU_STREAM_APART);
+		rc = cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (!rc)
 		rc = cu->event_create(&c->begin, 0);
 	if (!rc)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "mem/reduce.h"
 #include "perf/bench/bench.h"
 #include "tools/options.h"

@@ -92,7 +92,7 @@ static int take_gpu(struct bench_thread *t, struct bench_rank *r, struct bench_g
 
 	if (!rc && r->rank == 0)
 		rc = tool_cuda_device_copy_gbps(&r->gpu, &t->copy_gbps, &t->copy_bytes);
-	if (!rc && (rc = r->gpu.cu->stream_create(&r->cu_stream, TT_CU_STREAM_APART)))
+	if (!rc && (rc = r->gpu.cu->stream_create(&r->cu_stream, TT_CU_STREAM_NON_BLOCKING)))
 		rc = tt_cuda_fail(rc, "create a stream on device %d", r->gpu.ordinal);
 	*record = (struct bench_gpu_record){ .failed = rc != 0,
 				      .ordinal = r->gpu.ordinal,

@@ -14,7 +14,7 @@
 #include <hwloc.h>
 #endif
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "gpu/device_kernels.h"
 #include "mem/reduce.h"
@@ -192,8 +192,8 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 	if (c->model_ps != c->predicted_ps)
 		printf("  x %.2f",
 		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
-	printf("%s%s%s%s\n", c->card ? "  by " : "",
-	       c->card ? tt_link_class_name[c->card] : "", c->in_place ? "  in place: weighted by 3/4" : "",
+	printf("%s%s%s%s\n", c->nic_class ? "  by " : "",
+	       c->nic_class ? tt_link_class_name[c->nic_class] : "", c->in_place ? "  in place: weighted by 3/4" : "",
 	       c->extrapolated ? "  extrapolated from fewer ranks" : "");
 }
 
@@ -204,7 +204,7 @@ static int by_cost(const void *a, const void *b)
 
 	if (x->counts_ps != y->counts_ps)
 		return x->counts_ps < y->counts_ps ? -1 : 1;
-	return x->number != y->number ? x->number - y->number : x->card - y->card;
+	return x->number != y->number ? x->number - y->number : x->nic_class - y->nic_class;
 }
 
 static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
@@ -240,7 +240,7 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
 	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
-				       .card = world->world.paths.card, .cores = world->world.cores,
+				       .nic_class = world->world.paths.nic_class, .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
 #include "tools/options.h"

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"

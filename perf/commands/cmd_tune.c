@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"

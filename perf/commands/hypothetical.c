@@ -91,12 +91,12 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options, s
 		return rc;
 	}
 	ret->world.topology = &ret->topology;
-	ret->world.paths = (struct tt_placement_facts){ .nranks = (int)options->np,
+	ret->world.paths = (struct tt_connectivity){ .nranks = (int)options->np,
 					      .one_host = ret->topology.nhosts == 1,
 					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)options->cores, .card = (uint8_t)nic };
+					      .cores = (int)options->cores, .nic_class = (uint8_t)nic };
 	ret->world.message_bytes = options->tile_bytes ? (size_t)options->tile_bytes
-						    : tt_placement_message_bytes(&ret->world.paths);
+						    : tt_connectivity_message_bytes(&ret->world.paths);
 	return 0;
 }
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "verify/check.h"
 
 enum { SHOWN = 3 };                          /* failures printed per algorithm */

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "comm/comm.h"
 
 /* ---- proof of all rows ----------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "mem/reduce.h"
 #include "perf/commands/tune.h"
@@ -109,7 +109,7 @@ static void set_world(const struct tool_tune *t, const struct tool_tune_run *run
 				    .cost = cost,
 				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
 					       t->cores, run->nic } };
-	w->message_bytes = tt_placement_message_bytes(&w->paths);
+	w->message_bytes = tt_connectivity_message_bytes(&w->paths);
 }
 
 /* Simulator of one sample, reused for every evaluation. */
@@ -178,7 +178,7 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 				  .topology = &topology };
 	struct tt_call_facts facts = {
 		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
-		.card = run->nic, .nic_only = true
+		.nic_class = run->nic, .nic_only = true
 	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "tools/spawn.h"
 #include "comm/comm.h"
@@ -150,7 +150,7 @@ static int split_all(struct tune_rank *r)
 			return failed(r, "split");
 		if (r->comm[a]->npaths > 1) {            /* a run measures one path: tcp */
 			r->comm[a]->npaths = 1;
-			r->comm[a]->card = TT_NO_NIC;
+			r->comm[a]->nic_class = TT_NO_NIC;
 		}
 	}
 	return 0;
@@ -204,7 +204,7 @@ static int rank_main(const struct tune_job *job, int rank, int np)
 	job->page->np = r->np;
 	job->page->rank = r->rank;
 	job->page->nhosts = r->base->topology.nhosts;
-	job->page->nic = r->base->npaths == 1 ? r->base->card : TT_NO_NIC;
+	job->page->nic = r->base->npaths == 1 ? r->base->nic_class : TT_NO_NIC;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);

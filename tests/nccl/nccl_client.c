@@ -10,8 +10,8 @@
 
 static const struct test {
 	const char *name;
-	int (*body)(struct seat *seat, const ncclUniqueId *id);
-	struct ranks how;
+	int (*body)(struct client_rank *client, const ncclUniqueId *id);
+	struct client_ranks how;
 	unsigned may_die;
 	const char *claim;
 } tests[] = {
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < NTESTS; i++) {
-		struct ranks how = tests[i].how;
+		struct client_ranks how = tests[i].how;
 		bool chosen = argc < 2, cuda = getenv("NCCL_CLIENT_CUDA");
 		int failed;
 

@@ -49,7 +49,7 @@ if [ -n "$stock" ] && grep -q 'NCCL_VERSION_CODE 228' "$stock/nccl.h"; then
 	printf '#include <limits.h>\n#include <stddef.h>\n#include <nccl.h>\n#include "nccl/nccl_facts.h"\n' |
 		$CC -std=gnu17 -I"$stock" -I"$top_srcdir" -fsyntax-only -xc - >"$tmp/log" 2>&1
 	point $? "the vendor's header has our layouts and numbers" "$(cat "$tmp/log")"
-	$CC -std=gnu17 -DNCCL_HEADER='<nccl.h>' -I"$stock" "$top_srcdir"/tests/nccl/nccl_client*.c -o "$tmp/stock" -L.libs \
+	$CC -std=gnu17 -DNCCL_HEADER='<nccl.h>' -I"$stock" -I"$top_srcdir" "$top_srcdir"/tests/nccl/nccl_client*.c -o "$tmp/stock" -L.libs \
 		-lnccl -lpthread -ldl >"$tmp/log" 2>&1
 	point $? "the client compiles with the vendor's header" "$(cat "$tmp/log")"
 	LD_BIND_NOW=1 timeout 60 "$tmp/stock" collectives one-thread configs >"$tmp/log" 2>&1
@@ -130,7 +130,7 @@ refused() {
 refused NCCL_IB_HCA=mlx5_7:1 'TUTTI_IB_HCA=mlx5_7 names none'
 refused NCCL_IB_DISABLE=1 'TUTTI_IB_HCA==none names none'
 NCCL_DEBUG=VERSION timeout 60 tests/nccl/nccl_client configs >"$tmp/log" 2>&1
-[ "$(grep -c 'NCCL version 2.28.9 is answered by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
+[ "$(grep -c 'NCCL version 2.28.9 is provided by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
 point $? "NCCL_DEBUG=VERSION tells the version and the file, and nothing else" "$(cat "$tmp/log")"
 NCCL_COMM_BLOCKING=0 timeout 60 tests/nccl/nccl_client nonblocking >"$tmp/log" 2>&1
 point $? "NCCL_COMM_BLOCKING is heeded" "$(cat "$tmp/log")"

@@ -79,7 +79,7 @@ env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS
 env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,2)
 crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "where only the first cards reach each other: right"
-says 'host of rank 1 is not reached by verbs over standin1: .*\(retry counter\|no message of it came\)' "the second is found out by the trial"
+says 'host of rank 1 is not reached by verbs over standin1: .*\(retry counter\|no message arrived\)' "the second is found out by the trial"
 says 'channel 1: standin0 port 1' "and both channels run over the first"
 port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FORK=old TUTTI_TEST_VERBS_INLINE=96) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_INLINE=0)
@@ -207,11 +207,11 @@ fault drop 'standin0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s standi
 fault remote-access 'memory may not be written'
 fault local-protection 'not registered'
 fault rnr 'had no receive ready'
-fault flush 'queue pair was stopped, and the card did not say why'
+fault flush 'queue pair was stopped, and the HCA did not say why'
 fault port-down 'standin0 port 1 is down'
 fault device-gone 'standin0 failed or was removed'
 fails "the last message of a call is lost, and its rank has gone on elsewhere" \
-	'is lost: that rank.s card did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
+	'are lost: that rank.s HCA did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
 fails "no memory to lock" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
 fails "a GID that is not there" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
 fails "a card that is not there" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5

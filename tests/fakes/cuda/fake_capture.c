@@ -36,7 +36,7 @@ bool fake_forbidden(void)
 	bool any = false;
 
 	pthread_mutex_lock(&fake_lock);
-	for (struct stream *s = fake_all; s; s = s->next)
+	for (struct fake_stream *s = fake_all; s; s = s->next)
 		if (forbids(s->graph))
 			any = s->graph->spoilt = true;
 	pthread_mutex_unlock(&fake_lock);
@@ -45,7 +45,7 @@ bool fake_forbidden(void)
 
 EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 {
-	struct stream *s = fake_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	struct graph *g;
 
 	ENTER_CONTEXT();
@@ -62,7 +62,7 @@ EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 
 EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
 {
-	struct stream *s = fake_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -73,9 +73,9 @@ EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
 
 static int free_graph(struct graph *g)
 {
-	struct node *next;
+	struct fake_node *next;
 
-	for (struct node *n = g->first; n; n = next) {
+	for (struct fake_node *n = g->first; n; n = next) {
 		next = n->next;
 		free(n);
 	}
@@ -92,7 +92,7 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
 	g = fake_stream(stream)->graph;
-	for (struct stream *s = fake_all; s; s = s->next)
+	for (struct fake_stream *s = fake_all; s; s = s->next)
 		if (s->graph == g)
 			s->graph = NULL;
 	pthread_mutex_unlock(&fake_lock);
@@ -117,8 +117,8 @@ EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned lo
 	g = calloc(1, sizeof(*g));
 	fake_count(A_GRAPH, 1);
 	g->last = &g->first;
-	for (const struct node *n = from->first; n; n = n->next) {
-		struct node *twin = malloc(sizeof(*twin));
+	for (const struct fake_node *n = from->first; n; n = n->next) {
+		struct fake_node *twin = malloc(sizeof(*twin));
 
 		*twin = *n;
 		twin->next = NULL;
@@ -135,7 +135,7 @@ EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
 	int rc = 0;
 
 	ENTER_CONTEXT();
-	for (const struct node *n = g->first; n && !rc; n = n->next)
+	for (const struct fake_node *n = g->first; n && !rc; n = n->next)
 		rc = fake_add(stream, n);
 	return rc;
 }

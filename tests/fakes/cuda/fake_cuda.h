@@ -59,9 +59,9 @@ extern __thread bool fake_is_called;       /* by a stream, as its host function 
 int fake_dead(void);
 
 /* What is made, and must be given back: counted in fake_driver.c for tests (fake_counts.h). */
-enum thing { A_PIECE, A_PAGE, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
+enum fake_object { A_PIECE, A_PAGE, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
 	     AN_EVENT, A_GRAPH, THINGS };
-void fake_count(enum thing thing, int n);
+void fake_count(enum fake_object thing, int n);
 /* The same in functions that need a current context, as the driver's do. */
 #define ENTER_CONTEXT()							\
 	do {								\
@@ -100,10 +100,10 @@ bool fake_take_virtual(char *at);
 bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset);
 
 /* What a stream does, one after the other. */
-enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };
-struct node {
-	struct node *next;
-	enum kind kind;
+enum fake_kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };
+struct fake_node {
+	struct fake_node *next;
+	enum fake_kind kind;
 	uint64_t ticket;                       /* in its stream's connection */
 	void *to;
 	const void *from;
@@ -113,7 +113,7 @@ struct node {
 	void (*fn)(void *arg);
 	void *arg;
 	struct event *event;
-	struct stream *other;                  /* WAIT_STREAM */
+	struct fake_stream *other;                  /* WAIT_STREAM */
 	uint64_t number;                       /* of the record that is made, or waited for */
 	unsigned nops;
 	struct tt_cumemop op[MAX_BATCH];
@@ -134,17 +134,17 @@ void fake_reach(struct event *e, uint64_t number);
 void fake_await(struct event *e, uint64_t number);
 
 struct graph {
-	struct node *first, **last;
+	struct fake_node *first, **last;
 	pthread_t thread;                      /* that captures it */
 	int mode;
 	bool spoilt;                           /* by a call that it forbids */
 };
 
 /* Never freed, since others may still wait for what it was given. */
-struct stream {
-	struct stream *next;
+struct fake_stream {
+	struct fake_stream *next;
 	pthread_t thread;
-	struct node *first, **last;
+	struct fake_node *first, **last;
 	uint64_t given, done;                  /* nodes */
 	struct connection *connection;
 	int device;
@@ -153,14 +153,14 @@ struct stream {
 	struct graph *graph;                   /* capturing */
 };
 
-extern struct stream *fake_all;    /* under the lock */
+extern struct fake_stream *fake_all;    /* under the lock */
 
 /* fake_stream.c: adds a copy of the node to the stream, or to the graph that it is being captured to */
-int fake_add(tt_custream stream, const struct node *node);
-void fake_run(const struct node *node);
-struct stream *fake_stream(tt_custream stream);
+int fake_add(tt_custream stream, const struct fake_node *node);
+void fake_run(const struct fake_node *node);
+struct fake_stream *fake_stream(tt_custream stream);
 /* Waits for the stream; for all that runs on the calling thread's device. */
-int fake_settle(struct stream *s);
+int fake_settle(struct fake_stream *s);
 void fake_idle(void);
 
 /* Kernels, compiled for the host: the library's (fake_kernels.c) and the trainer's (fake_train_kernels.c). A

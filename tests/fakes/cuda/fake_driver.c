@@ -13,10 +13,10 @@
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
 
-static struct context {
+static struct fake_cuda_context {
 	int device;
 } contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
-static __thread struct context *stack[16];
+static __thread struct fake_cuda_context *stack[16];
 static __thread int depth;
 
 static void slow_down(const char *symbol)
@@ -76,7 +76,7 @@ int fake_fault(const char *symbol)
 
 static atomic_int left[THINGS];
 
-void fake_count(enum thing thing, int n)
+void fake_count(enum fake_object thing, int n)
 {
 	atomic_fetch_add(&left[thing], n);
 }

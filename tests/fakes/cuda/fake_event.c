@@ -54,8 +54,8 @@ EXPORT int cuEventDestroy_v2(tt_cuevent event)
 EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 {
 	struct event *e = event;
-	struct stream *s = fake_stream(stream);
-	struct node n = { .kind = RECORD, .event = e };
+	struct fake_stream *s = fake_stream(stream);
+	struct fake_node n = { .kind = RECORD, .event = e };
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -70,8 +70,8 @@ EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flags)
 {
 	struct event *e = event;
-	struct stream *s = fake_stream(stream);
-	struct node n = { .kind = WAIT_EVENT, .event = e };
+	struct fake_stream *s = fake_stream(stream);
+	struct fake_node n = { .kind = WAIT_EVENT, .event = e };
 	bool foreign;
 
 	ENTER_CONTEXT();

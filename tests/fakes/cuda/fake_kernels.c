@@ -2,6 +2,8 @@
  * fake_kernels.c - the stand-in's kernels: those of the library,
  * compiled for the host, one thread a block
  */
+#include "tests/fakes/cuda/fake_cuda.h"
+
 #include "gpu/kernels.cu"
 
 static bool waits(const void *params)

@@ -14,8 +14,8 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-static struct piece {
-	struct piece *next;
+static struct fake_piece {
+	struct fake_piece *next;
 	char *at, *reach;                      /* reach: for streams, NULL: the same */
 	size_t bytes, offset;                  /* offset: in fd */
 	int fd, device;
@@ -25,18 +25,18 @@ static struct piece {
 } *pieces;
 static uint64_t ids;
 
-struct handle { pid_t pid; int fd, device; size_t bytes; };
-_Static_assert(sizeof(struct handle) <= sizeof(struct tt_cuipc), "it fits");
+struct fake_handle { pid_t pid; int fd, device; size_t bytes; };
+_Static_assert(sizeof(struct fake_handle) <= sizeof(struct tt_cuipc), "it fits");
 
-static struct piece *find(const void *p)
+static struct fake_piece *find(const void *p)
 {
-	for (struct piece *x = pieces; x; x = x->next)
+	for (struct fake_piece *x = pieces; x; x = x->next)
 		if ((const char *)p >= x->at && (const char *)p < x->at + x->bytes)
 			return x;
 	return NULL;
 }
 
-static enum thing thing_of(const struct piece *x)
+static enum fake_object thing_of(const struct fake_piece *x)
 {
 	return x->virtual		     ? A_MAPPED
 	       : x->opened		     ? AN_OPENED
@@ -45,9 +45,9 @@ static enum thing thing_of(const struct piece *x)
 					     : A_PIECE;
 }
 
-static void add(struct piece piece)
+static void add(struct fake_piece piece)
 {
-	struct piece *p = malloc(sizeof(*p));
+	struct fake_piece *p = malloc(sizeof(*p));
 
 	*p = piece;
 	fake_count(thing_of(p), 1);
@@ -59,9 +59,9 @@ static void add(struct piece piece)
 }
 
 /* The piece that begins at p, taken out of the list; NULL: there is none of that sort. */
-static struct piece *take(const void *p, bool host, bool registered)
+static struct fake_piece *take(const void *p, bool host, bool registered)
 {
-	struct piece **at, *x;
+	struct fake_piece **at, *x;
 
 	pthread_mutex_lock(&fake_lock);
 	for (at = &pieces; (x = *at); at = &x->next)
@@ -74,7 +74,7 @@ static struct piece *take(const void *p, bool host, bool registered)
 	return x;
 }
 
-static int release(struct piece *x)
+static int release(struct fake_piece *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
@@ -91,7 +91,7 @@ static int release(struct piece *x)
 
 void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
-	add((struct piece){ .at = at,
+	add((struct fake_piece){ .at = at,
 			    .bytes = bytes,
 			    .fd = dup(fd),
 			    .offset = offset,
@@ -107,7 +107,7 @@ bool fake_take_virtual(char *at)
 
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 {
-	struct piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
+	struct fake_piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
 			   .device = fake_device() };
 
 	if (p.device < 0)
@@ -130,7 +130,7 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 
 void *fake_shadow(const void *at)
 {
-	struct piece *x;
+	struct fake_piece *x;
 	void *p = (void *)(uintptr_t)at;
 
 	pthread_mutex_lock(&fake_lock);
@@ -191,7 +191,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	ENTER_FREELY();
 	(void)flags;
-	add((struct piece){
+	add((struct fake_piece){
 		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
 }
@@ -213,7 +213,7 @@ EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned f
 
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_cuptr ptr)
 {
-	struct piece *found, x = { .device = -1 };
+	struct fake_piece *found, x = { .device = -1 };
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -240,7 +240,7 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 
 EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cuptr ptr)
 {
-	struct piece *x;
+	struct fake_piece *x;
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -256,7 +256,7 @@ EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cup
 bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
 {
 	char *p = (char *)(uintptr_t)at;
-	struct piece *x;
+	struct fake_piece *x;
 	bool good;
 
 	pthread_mutex_lock(&fake_lock);
@@ -273,8 +273,8 @@ bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offs
 
 EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 {
-	struct handle h = { .pid = getpid() };
-	struct piece *x;
+	struct fake_handle h = { .pid = getpid() };
+	struct fake_piece *x;
 	bool shareable;
 
 	ENTER_FREELY();
@@ -296,8 +296,8 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 
 EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsigned flags)
 {
-	struct piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
-	struct handle h;
+	struct fake_piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
+	struct fake_handle h;
 	char path[64];
 
 	ENTER_FREELY();

@@ -15,11 +15,11 @@
 #define PRIORITIES 6                   /* 0 to -5 */
 
 __thread unsigned fake_block, fake_blocks;
-struct stream *fake_all;
-static struct stream *legacy;          /* under the lock, as what follows: */
+struct fake_stream *fake_all;
+static struct fake_stream *legacy;          /* under the lock, as what follows: */
 static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
 static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
-static __thread struct stream *per_thread;
+static __thread struct fake_stream *per_thread;
 
 /* ---- what a node does ------------------------------------------------------------------------ */
 
@@ -36,7 +36,7 @@ static void dawdle(void)
 }
 
 /* 32 bits that other streams, processes and the host change meanwhile */
-static void run_batch(const struct node *n)
+static void run_batch(const struct fake_node *n)
 {
 	for (unsigned i = 0; i < n->nops; i++) {
 		atomic_uint *at = (atomic_uint *)(uintptr_t)n->op[i].address;
@@ -73,7 +73,7 @@ static void leave_places(unsigned n, int device)
 	pthread_mutex_unlock(&fake_lock);
 }
 
-static void launch(const struct node *n)
+static void launch(const struct fake_node *n)
 {
 	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
 
@@ -88,7 +88,7 @@ static void launch(const struct node *n)
 	leave_places(places, n->device);
 }
 
-static void await_stream(struct stream *s, uint64_t number)
+static void await_stream(struct fake_stream *s, uint64_t number)
 {
 	pthread_mutex_lock(&fake_lock);
 	while (s->done < number)
@@ -96,7 +96,7 @@ static void await_stream(struct stream *s, uint64_t number)
 	pthread_mutex_unlock(&fake_lock);
 }
 
-void fake_run(const struct node *n)
+void fake_run(const struct fake_node *n)
 {
 	if (fake_dead() && n->kind != RECORD)
 		return;
@@ -135,16 +135,16 @@ void fake_run(const struct node *n)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static bool holds_up(const struct node *n)
+static bool holds_up(const struct fake_node *n)
 {
 	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
 }
 
 /* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
-static struct node *next_node(struct stream *s)
+static struct fake_node *next_node(struct fake_stream *s)
 {
 	const struct connection *c = s->connection;
-	struct node *n;
+	struct fake_node *n;
 
 	while ((n = s->first) ? n->ticket != c->through : !s->stop)
 		pthread_cond_wait(&fake_changed, &fake_lock);
@@ -155,7 +155,7 @@ static struct node *next_node(struct stream *s)
 	return n;
 }
 
-static void pass(struct stream *s)
+static void pass(struct fake_stream *s)
 {
 	s->connection->through++;
 	pthread_cond_broadcast(&fake_changed);
@@ -163,8 +163,8 @@ static void pass(struct stream *s)
 
 static void *work(void *arg)
 {
-	struct stream *s = arg;
-	struct node *n;
+	struct fake_stream *s = arg;
+	struct fake_node *n;
 
 	pthread_mutex_lock(&fake_lock);
 	while ((n = next_node(s))) {
@@ -193,9 +193,9 @@ static unsigned count_connections(void)
 	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
 }
 
-static struct stream *make(bool blocking, unsigned priority)
+static struct fake_stream *make(bool blocking, unsigned priority)
 {
-	struct stream *s = calloc(1, sizeof(*s));
+	struct fake_stream *s = calloc(1, sizeof(*s));
 
 	s->last = &s->first;
 	s->blocking = blocking;
@@ -211,7 +211,7 @@ static struct stream *make(bool blocking, unsigned priority)
 	return s;
 }
 
-struct stream *fake_stream(tt_custream stream)
+struct fake_stream *fake_stream(tt_custream stream)
 {
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -221,7 +221,7 @@ struct stream *fake_stream(tt_custream stream)
 		return stream;
 	pthread_mutex_lock(&making);
 	if (!legacy) {
-		struct stream *s = make(false, 0);
+		struct fake_stream *s = make(false, 0);
 
 		pthread_mutex_lock(&fake_lock);
 		legacy = s;
@@ -232,9 +232,9 @@ struct stream *fake_stream(tt_custream stream)
 }
 
 /* Under the lock */
-static bool put(struct stream *s, const struct node *node)
+static bool put(struct fake_stream *s, const struct fake_node *node)
 {
-	struct node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
+	struct fake_node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
 
 	if (!n)
 		return false;
@@ -251,20 +251,20 @@ static bool put(struct stream *s, const struct node *node)
 }
 
 /* Under the lock: the default stream behind those that were made so, and these behind it */
-static bool put_behind(struct stream *s, struct stream *other)
+static bool put_behind(struct fake_stream *s, struct fake_stream *other)
 {
-	struct node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
+	struct fake_node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
 
 	return other->done == other->given || put(s, &wait);
 }
 
-int fake_add(tt_custream stream, const struct node *node)
+int fake_add(tt_custream stream, const struct fake_node *node)
 {
-	struct stream *s = fake_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	bool ok = true;
 
 	pthread_mutex_lock(&fake_lock);
-	for (struct stream *x = fake_all; x && s == legacy && !s->graph; x = x->next)
+	for (struct fake_stream *x = fake_all; x && s == legacy && !s->graph; x = x->next)
 		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
 	if (s->blocking && !s->graph && legacy)
 		ok = put_behind(s, legacy);
@@ -277,7 +277,7 @@ int fake_add(tt_custream stream, const struct node *node)
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), 0);
 	fake_count(A_STREAM, 1);
 	return 0;
 }
@@ -289,12 +289,12 @@ EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, i
 	ENTER_CONTEXT();
 	if (priority > -PRIORITIES)
 		p = priority > 0 ? 0 : (unsigned)-priority;
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), p);
 	fake_count(A_STREAM, 1);
 	return 0;
 }
 
-int fake_settle(struct stream *s)
+int fake_settle(struct fake_stream *s)
 {
 	uint64_t given;
 	bool capturing;
@@ -312,12 +312,12 @@ int fake_settle(struct stream *s)
 void fake_idle(void)
 {
 	int device = fake_device();
-	struct stream *first;
+	struct fake_stream *first;
 
 	pthread_mutex_lock(&fake_lock);
 	first = fake_all;
 	pthread_mutex_unlock(&fake_lock);
-	for (struct stream *s = first; s; s = s->next)
+	for (struct fake_stream *s = first; s; s = s->next)
 		if (s->device == device)
 			fake_settle(s);
 }
@@ -330,7 +330,7 @@ EXPORT int cuStreamSynchronize(tt_custream stream)
 
 EXPORT int cuStreamQuery(tt_custream stream)
 {
-	struct stream *s = fake_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	bool idle;
 
 	ENTER_FREELY();
@@ -343,7 +343,7 @@ EXPORT int cuStreamQuery(tt_custream stream)
 /* It ends when it is through. */
 EXPORT int cuStreamDestroy_v2(tt_custream stream)
 {
-	struct stream *s = stream;
+	struct fake_stream *s = stream;
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);

@@ -12,7 +12,7 @@ EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
 
 static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+	struct fake_node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
 
 	return fake_add(stream, &n);
 }
@@ -46,7 +46,7 @@ static bool to_be_spoilt(void)
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
+	struct fake_node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
 			  .spoilt = to_be_spoilt() };
 
 	ENTER_CONTEXT();
@@ -67,7 +67,7 @@ EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_cus
 
 EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
 {
-	struct node n = {
+	struct fake_node n = {
 		.kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes
 	};
 
@@ -77,7 +77,7 @@ EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_cu
 
 EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg)
 {
-	struct node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
+	struct fake_node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
 
 	ENTER_CONTEXT();
 	return fake_add(stream, &n);
@@ -86,7 +86,7 @@ EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg
 EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops,
 				 unsigned flags)
 {
-	struct node n = { .kind = BATCH, .nops = count };
+	struct fake_node n = { .kind = BATCH, .nops = count };
 
 	ENTER_CONTEXT();
 	(void)flags;
@@ -159,7 +159,7 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 			  void **params, void **extra)
 {
 	const struct fake_kernel *k = function;
-	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
+	struct fake_node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
 
 	ENTER_CONTEXT();
 	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;

@@ -75,7 +75,7 @@ uint64_t read_at(const struct shared_mr *mr, uint64_t at)
 
 uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes)
 {
-	struct shared *s = shared();
+	struct fake_shared *s = shared();
 
 	if (!mr || !mr->held)
 		return read_at(mr, at);
@@ -89,7 +89,7 @@ uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes)
 /* Those of this process that are of mr (NULL: all) leave; flushed: they get where they belong. */
 static void end_landings(const struct shared_mr *mr, bool flushed)
 {
-	struct shared *s = shared();
+	struct fake_shared *s = shared();
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < s->nlandings; i++) {

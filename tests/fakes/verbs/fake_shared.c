@@ -16,7 +16,7 @@
 
 /* ---- what all processes share ---------------------------------------------------------------- */
 
-static struct shared *all;
+static struct fake_shared *all;
 
 static void map_file(void)
 {
@@ -43,7 +43,7 @@ static void map_file(void)
 	close(fd);
 }
 
-struct shared *shared(void)
+struct fake_shared *shared(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -90,7 +90,7 @@ int refused(const char *call)
 	return errno = code;
 }
 
-void count_thing(enum thing thing, int n)
+void count_thing(enum fake_verbs_object thing, int n)
 {
 	atomic_fetch_add(&left[thing], n);
 }
