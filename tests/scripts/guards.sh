@@ -13,7 +13,7 @@
 set -u
 export LC_ALL=C
 guard=${GUARD:-./tests/support/call_cost}
-bounds=$(dirname "$0")/guards
+bounds=$(dirname "$0")/../guards
 tmp=$(mktemp -d) || exit 99
 trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$tmp"' EXIT
 for v in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\)=.*/\1/p'); do unset "$v"; done
