@@ -28,29 +28,9 @@
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
-#define TT_MEMOS 64
 
-/* A built plan, kept for the life of the communicator. */
-struct tt_cached_plan {
-	struct tt_cached_plan *next;
-	const struct tt_algorithm *algorithm;
-	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels[TT_PATHS];          /* of each road, links 0..channels-1 are connected */
-	struct tt_plan *plan;
-};
-
-/* The answer to "which plan for this call", remembered so that a call looks nothing up by name. */
-struct tt_memo {
-	struct tt_cached_plan *kept;
-	size_t bytes;
-	uint8_t collective, road;
-	int root;
-	/* binding, and the digest of the call that was last bound, are there: */
-	bool bound;
-	struct tt_binding binding;
-	struct tt_call call;
-	uint64_t digest;
-};
+struct tt_plan_cache;                          /* run/plan_cache.h */
+struct tt_single_copy;                         /* local/single_copy.h */
 
 struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
 	bool used;
@@ -59,42 +39,7 @@ struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
 	uint64_t value;                        /* the element's bytes */
 };
 
-/* What a call of few bytes needs, kept so that the next one like it looks nothing up
- * (local/express.c). */
-#define TT_EXPRESS_ROWS 16
-struct tt_express {
-	tt_reduce_fn *reduce;                  /* NULL: the row is empty */
-	size_t count, bytes;
-	unsigned type, op;
-	struct tt_call call;
-	uint64_t digest;
-};
-static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiRedOp_t op)
-{
-	return ((unsigned)count + 5u * (unsigned)type + 3u * (unsigned)op) % TT_EXPRESS_ROWS;
-}
-
-#define TT_REPEATS 32
-
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
-
-/* What was found about large calls of one collective and size (local/single_copy_choice.c).
- * What counts calls is agreed. */
-#define TT_SINGLE_COPY_SIZES 6
-struct tt_single_copy_history {
-	/* meetings in a row that led to nothing; calls that did without */
-	unsigned in_vain, passed_by;
-	struct tt_single_copy_trial {
-		/* this rank's last two calls, by messages and by reading */
-		uint32_t ns[2][2];
-		bool timed;                    /* the call at hand goes there */
-		/* agreed: reading is taken now, and is the quicker as far as is known; the other
-		 * has won the last trial */
-		bool reads, prefers, won;
-		/* calls until the next trial begins or ends; between trials, 0: none was yet */
-		uint32_t left, gap;
-	} trial[2];                            /* not in place, in place */
-};
 
 /* One way to every peer. A call takes one of them, all ranks the same. */
 struct tt_path {
@@ -140,26 +85,15 @@ struct tuttiComm {
 	uint64_t history;
 	struct tt_endpoint *slots;            /* reaches all and can cast, or NULL; agreed */
 	uint64_t slot_posts;
-	/* ordinary memory of all by all (direct.c); agreed */
-	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_single_copy_history ways[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; devices points to: */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];
-	bool maps;                             /* the same for windows; agreed */
-	void *stage;                           /* where it is read to */
-	size_t stage_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
 	/* [nranks] the last collective in which a message of theirs came */
 	uint64_t *last_received;
-	struct tt_cached_plan *kept;
-	struct tt_memo memo[TT_MEMOS];
-	struct tt_express express[TT_EXPRESS_ROWS];
-	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	/* 1 + number of the candidate, + TT_CHOSE_NIC, or 0 */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
-#define TT_CHOSE_NIC 0x80
+	struct tt_plan_cache *plans;           /* all that calls leave behind; NULL: no call yet */
+	struct tt_single_copy *single_copy;    /* NULL: ranks cannot read each other's memory */
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* under lock */
@@ -291,8 +225,5 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 /* At least bytes of memory that keeps its place until the next larger request;
  * NULL: tt_fail was called. */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
-
-/* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */
-void *tt_comm_bounce(tuttiComm_t comm, size_t bytes);
 
 #endif

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "gpu/gpu_call.h"
+#include "run/number.h"
 
 /* ---- which way ------------------------------------------------------------------------------- */
 
@@ -85,9 +86,7 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	struct tt_call call;
 
 	memcpy(&call, job->call, sizeof(call));
-	c->seq++;
-	c->history = tt_mix(c->history, tt_call_digest(&call));
-	tt_control_note(c->ctl, c->seq, &call);
+	tt_number_call(c, &call, tt_call_digest(&call));
 	atomic_store(&c->gpu->enters, true);
 	atomic_store(&c->gpu->given, c->seq);
 	wake_watch(c->gpu);
@@ -107,7 +106,7 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 	rc = tt_gpu_plan_takes(r) ? tt_gpu_plan_keep(r, &program) : 0;
 	if (rc)
 		return rc;
-	tt_gpu_job(call, program ? program->kept->number : TT_CALL_DEVICE, &job);
+	tt_gpu_job(call, program ? program->cached->number : TT_CALL_DEVICE, &job);
 	number(r->comm, &job);
 	if (program)
 		return tt_gpu_plan(call, program, &job, stream);

@@ -8,6 +8,7 @@
 
 #include "gpu/gpu.h"
 #include "run/host_stream.h"
+#include "run/staging.h"
 
 /* gpu_call.c: requests of one stream (NULL, a host stream or a CUDA stream), of communicators of which
  * some have a device. Those on device memory, and all that go with a CUDA stream, are put on the
@@ -23,6 +24,32 @@ struct tt_gpu_call {
 	uint64_t in_id, out_id;                /* of allocations that may have a dma-buf; else 0 */
 	bool gdr;                         /* cards read and write it where it lies */
 };
+
+/* gpu_staging.c makes it, gpu_pipeline.c moves it. staging.tiles_in: tiles of in on the host */
+struct tt_pipeline {
+	struct tt_staging staging;
+	struct tt_gpu *d;
+	char *stage_in, *stage_out;
+	uint64_t in, out;               /* on the device; 0: nothing to copy */
+	size_t in_bytes, out_bytes;
+	uint32_t *word;                 /* number of tiles in, pinned, written by the device: */
+	uint64_t word_at;               /* the same word for the device */
+	uint32_t gone;                  /* tiles of out that were copied back */
+	uint32_t group;                 /* tiles copied at a time */
+	bool late, failed;              /* late: out is copied back at the end only */
+};
+extern const struct tt_staging_ops tt_pipeline_ops;
+
+/* gpu_staging.c makes it, gpu_direct_rdma.c uses it. */
+struct tt_gdr {
+	struct tt_staging staging;
+	struct tt_gpu *d;
+	uint64_t in, in_end, out, out_end;     /* the call's buffers in device memory */
+	bool dirty;                     /* NICs have written bytes that the device may not see yet */
+	void *host;                     /* host copy of the buffers: the call took another path */
+	bool failed;
+};
+extern const struct tt_staging_ops tt_gdr_ops;
 
 /* gpu_job.c: the part of a job that is the same whichever way it runs;
  * algorithm: for the call's signature. */
@@ -62,14 +89,14 @@ struct tt_gpu_act {
 };
 struct tt_gpu_program {
 	struct tt_gpu_program *next;           /* of the device's; freed with it */
-	const struct tt_cached_plan *kept;
+	const struct tt_cached_plan *cached;
 	uint32_t sent;                         /* blocks in the messages that this rank sends */
 	/* blocks in messages and scratch of the rank that has most of them */
 	uint32_t places;
 	uint32_t nacts;
 	struct tt_gpu_act acts[];
 };
-int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
+int tt_gpu_program(const struct tt_cached_plan *cached, const struct tt_topology *topology,
 		   struct tt_gpu_program **ret_program);
 
 /* gpu_plan.c: is this call to run by its plan; that plan, kept; run it */

@@ -97,6 +97,11 @@ void tt_gdr_choose(struct tt_gpu_call *call)
 
 /* ---- while it runs --------------------------------------------------------------------------- */
 
+static struct tt_gdr *gdr_of(const struct tt_op *op)
+{
+	return (struct tt_gdr *)op->staging;
+}
+
 static bool on_device(const struct tt_gdr *s, const void *p)
 {
 	uint64_t at = (uintptr_t)p;
@@ -107,7 +112,7 @@ static bool on_device(const struct tt_gdr *s, const void *p)
 /* What cards wrote so far is there for all who read the device's memory from now on. */
 static int settle(struct tt_op *op)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	int mode, rc;
 
 	if (!s->dirty)
@@ -121,15 +126,15 @@ static int settle(struct tt_op *op)
 		  : 0;
 }
 
-int tt_gdr_reads(struct tt_op *op, const void *p)
+static int before_send(struct tt_op *op, const void *p)
 {
-	return on_device(op->gdr, p) ? settle(op) : 0;
+	return on_device(gdr_of(op), p) ? settle(op) : 0;
 }
 
 /* By the device, and waited for */
 static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	const struct tt_cuda *cu = s->d->cu;
 	tt_custream stream = s->d->copies_in;
 	bool reads = on_device(s, from), writes = on_device(s, to);
@@ -154,9 +159,9 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 		  : 0;
 }
 
-int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
+static int move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	int rc = 0;
 
 	if (on_device(s, src) && (dst == src || !dst))     /* it landed there, or is to be sent */
@@ -173,7 +178,7 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 /* Waited for. The host's part of a call on another road: in, then out */
 static int exchange(struct tt_op *op, bool back)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 	int mode = tt_gpu_enter(s->d->ctx), rc = 0;
@@ -190,12 +195,13 @@ static int exchange(struct tt_op *op, bool back)
 		  : 0;
 }
 
-int tt_gdr_begin(struct tt_op *op)
+static int begin(struct tt_op *op, bool whole)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 
-	if (op->road == road_of(op->request))
+	(void)whole;                            /* no input is on its way */
+	if (op->bound.path == road_of(op->call.request))
 		return 0;
 	s->host = malloc(in + out);
 	if (!s->host)
@@ -203,13 +209,23 @@ int tt_gdr_begin(struct tt_op *op)
 			       op->comm->rank, in + out);
 	atomic_fetch_add(&s->d->staged_bytes, in + out);
 	if (in)
-		op->base[TT_IN] = s->host;
+		op->bound.base[TT_IN] = s->host;
 	if (out)
-		op->base[TT_OUT] = (char *)s->host + in;
+		op->bound.base[TT_OUT] = (char *)s->host + in;
 	return exchange(op, false);
 }
 
-void tt_gdr_end(struct tt_op *op)
+static void end(struct tt_op *op)
 {
-	op->gdr->failed = settle(op) || (op->gdr->host && exchange(op, true));
+	struct tt_gdr *s = gdr_of(op);
+
+	s->failed = settle(op) || (s->host && exchange(op, true));
 }
+
+const struct tt_staging_ops tt_gdr_ops = {
+	.name = "GPUDirect RDMA",
+	.begin = begin,
+	.move = move,
+	.before_send = before_send,
+	.end = end,
+};

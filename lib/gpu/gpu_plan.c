@@ -60,23 +60,25 @@ int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **r
 {
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_gpu_program *p;
-	struct tt_memo *m;
-	int rc = tt_plan_cache_find(r->comm, r->collective, tt_request_bytes(r),
-			      r->root < 0 ? 0 : r->root, &m);
+	struct tt_plan_row *row;
+	int rc = tt_plan_cache_find(r, true, &row);
 
 	if (rc)
 		return rc;
-	for (p = d->programs; p && p->kept != m->kept; p = p->next)
+	*ret_program = row->program;
+	if (row->program)
+		return 0;
+	for (p = d->programs; p && p->cached != row->cached; p = p->next)
 		;
 	if (!p) {
-		rc = tt_gpu_program(m->kept, &r->comm->topology, &p);
+		rc = tt_gpu_program(row->cached, &r->comm->topology, &p);
 		if (rc)
 			return rc;
 		p->next = d->programs;
 		d->programs = p;
 		d->free_programs = free_programs;
 	}
-	*ret_program = p;
+	*ret_program = row->program = p;
 	return 0;
 }
 
@@ -287,7 +289,7 @@ int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *pro
 {
 	const struct tt_request *r = call->request;
 	const struct tt_placement_facts paths = { .nranks = r->comm->nranks };
-	struct walk w = { .program = program, .plan = program->kept->plan, .request = r,
+	struct walk w = { .program = program, .plan = program->cached->plan, .request = r,
 			  .d = r->comm->gpu, .stream = stream, .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), most;
 	int rc = 0;

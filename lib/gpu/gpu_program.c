@@ -127,31 +127,31 @@ static bool round_of(struct player *p)
 	return any;
 }
 
-static int build_plans(struct player *p, const struct tt_cached_plan *kept,
+static int build_plans(struct player *p, const struct tt_cached_plan *cached,
 		       const struct tt_topology *topology)
 {
 	uint32_t steps = 1;
 	int rc;
 
 	for (int r = 0; r < p->n; r++) {
-		struct tt_shape shape = { .collective = kept->plan->collective, .nranks = p->n,
-					  .rank = r, .root = kept->root, .topology = topology };
+		struct tt_shape shape = { .collective = cached->plan->collective, .nranks = p->n,
+					  .rank = r, .root = cached->root, .topology = topology };
 
-		rc = tt_plan_build(kept->algorithm, kept->plan->algorithm, &shape, &p->plan[r]);
+		rc = tt_plan_build(cached->algorithm, cached->plan->algorithm, &shape, &p->plan[r]);
 		if (rc)
 			return rc;
 		steps += p->plan[r]->nsteps;
 	}
 	p->messages = malloc(steps * sizeof(*p->messages));
 	p->program =
-		calloc(1, sizeof(*p->program) + kept->plan->nsteps * sizeof(p->program->acts[0]));
+		calloc(1, sizeof(*p->program) + cached->plan->nsteps * sizeof(p->program->acts[0]));
 	return p->messages && p->program
 		       ? 0
 		       : tt_fail(TT_SYSTEM, "rank %d: no memory for a program of %u steps", p->me,
-				 kept->plan->nsteps);
+				 cached->plan->nsteps);
 }
 
-static int finish(struct player *p, const struct tt_cached_plan *kept)
+static int finish(struct player *p, const struct tt_cached_plan *cached)
 {
 	for (int r = 0; r < p->n; r++) {
 		uint32_t needs = p->places[r] + p->plan[r]->scratch_blocks;
@@ -160,30 +160,30 @@ static int finish(struct player *p, const struct tt_cached_plan *kept)
 			if (p->at[r][lane] < p->plan[r]->lanes[lane].nsteps)
 				return tt_fail(TT_INTERNAL,
 					"rank %d: rank %d's part of %s stands still at step %u of lane %u",
-					p->me, r, kept->plan->algorithm, p->at[r][lane], lane);
+					p->me, r, cached->plan->algorithm, p->at[r][lane], lane);
 		if (p->words[r] > TT_DEV_WORDS)
 			return tt_fail(TT_USAGE,
 				"rank %d: %s has %u messages for rank %d; on device memory %d are possible: "
-				"choose another algorithm", p->me, kept->plan->algorithm,
+				"choose another algorithm", p->me, cached->plan->algorithm,
 				p->words[r], r, TT_DEV_WORDS);
 		if (needs > p->program->places)
 			p->program->places = needs;
 	}
 	p->program->sent = p->places[p->me];
-	p->program->kept = kept;
+	p->program->cached = cached;
 	return 0;
 }
 
-int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
+int tt_gpu_program(const struct tt_cached_plan *cached, const struct tt_topology *topology,
 		   struct tt_gpu_program **ret_program)
 {
-	struct player p = { .n = kept->plan->nranks, .me = kept->plan->rank };
-	int rc = build_plans(&p, kept, topology);
+	struct player p = { .n = cached->plan->nranks, .me = cached->plan->rank };
+	int rc = build_plans(&p, cached, topology);
 
 	while (!rc && round_of(&p))
 		;
 	if (!rc)
-		rc = finish(&p, kept);
+		rc = finish(&p, cached);
 	for (int r = 0; r < p.n; r++)
 		tt_plan_free(p.plan[r]);
 	free(p.messages);

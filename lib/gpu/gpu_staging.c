@@ -25,6 +25,7 @@
 #define MOST_STAGES 8                  /* that wait to be used again */
 
 struct tt_staged {
+	struct tt_batch_done done;             /* of its batch; first */
 	struct tt_staged *next;
 	struct tt_gpu *d;
 	char *memory;                          /* its first word is the flag */
@@ -58,9 +59,9 @@ static int await_copies(struct tt_gpu *d)
 
 /* Also of a batch that failed, which the communicator knows: copies to the stage may still be under
  * way. What failed besides is this thread's last sentence. */
-static void done(void *arg, int rc)
+static void done(struct tt_batch_done *arg, int rc)
 {
-	struct tt_staged *s = arg;
+	struct tt_staged *s = (struct tt_staged *)arg;
 	tuttiComm_t c = s->d->comm;
 	bool failed = await_copies(s->d) != 0;
 
@@ -86,8 +87,8 @@ static void go(void *arg)
 		let_stream_go(s);
 		return;
 	}
-	b->done = done;
-	b->done_arg = s;
+	s->done.call = done;
+	b->done = &s->done;
 	tt_stream_push(s->d->worker, b);
 }
 
@@ -224,7 +225,7 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 	struct tt_pipeline *g = &s->gates[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_pipeline){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
+	*g = (struct tt_pipeline){ .staging = { .ops = &tt_pipeline_ops }, .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
 			       .stage_out = s->requests[i].out, .in_bytes = c->in_bytes,
 			       .out_bytes = c->out_bytes, .word = (uint32_t *)(s->memory + at),
 			       .word_at = s->flag + at };
@@ -232,7 +233,7 @@ static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
 		g->out = (uintptr_t)c->request->out;
-	s->requests[i].pipeline = g;
+	s->requests[i].staging = &g->staging;
 }
 
 static bool is_large(const struct tt_gpu_call *c)
@@ -245,7 +246,7 @@ static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call
 {
 	struct tt_gdr *x = &s->straights[i];
 
-	*x = (struct tt_gdr){ .d = s->d };
+	*x = (struct tt_gdr){ .staging = { .ops = &tt_gdr_ops, .tiles_in = UINT32_MAX }, .d = s->d };
 	if (c->in_device) {
 		x->in = (uintptr_t)c->request->in;
 		x->in_end = x->in + c->in_bytes;
@@ -254,7 +255,7 @@ static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call
 		x->out = (uintptr_t)c->request->out;
 		x->out_end = x->out + c->out_bytes;
 	}
-	s->requests[i].gdr = x;
+	s->requests[i].staging = &x->staging;
 }
 
 /* The requests with stages in the place of device memory, and the copies to them */
