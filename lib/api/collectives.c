@@ -1,11 +1,11 @@
 /*
- * collectives.c - the public calls that move data: fill a request, check it, hand it on
+ * collectives.c - public collective and point-to-point calls: fill a request, check it, run it
  */
 #include "api/api.h"
 
 /* A call that the plan cache does not know yet, or cannot repeat. After its success the cache
  * learns it. */
-static tuttiResult_t submit_anew(struct tt_request *r, const char *call)
+static tuttiResult_t submit_full(struct tt_request *r, const char *call)
 {
 	bool alone = !r->stream && !tt_group_open();
 	int rc = tt_comm_enter(r->comm);
@@ -34,7 +34,7 @@ static tuttiResult_t submit(struct tt_request *r, const char *call)
 {
 	int rc = repeat(r->comm, r->stream, tt_request_key(r), r->in, r->out);
 
-	return rc <= 0 ? tt_result(rc) : submit_anew(r, call);
+	return rc <= 0 ? tt_result(rc) : submit_full(r, call);
 }
 
 /* The request is only made for a call that is not repeated: a small allreduce notices it. */
@@ -47,7 +47,7 @@ TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, siz
 
 	if (tt_likely(rc <= 0))
 		return tt_result(rc);
-	return submit_anew(&(struct tt_request){ .collective = TT_ALLREDUCE, .in = sendbuff,
+	return submit_full(&(struct tt_request){ .collective = TT_ALLREDUCE, .in = sendbuff,
 						 .out = recvbuff, .count = count, .type = datatype,
 						 .op = op, .root = -1, .comm = comm,
 						 .stream = stream },
@@ -137,8 +137,8 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
 	return submit(&r, "tuttiScatter");
 }
 
-/* A barrier is an allreduce of one byte that nobody looks at: every rank's result needs every
- * rank's contribution. */
+/* A barrier is an allreduce of one byte: the result of every rank needs the contribution of every
+ * rank. The value is unused. */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 {
 	struct tt_request r = { .collective = TT_ALLREDUCE, .barrier = true, .count = 1,

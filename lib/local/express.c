@@ -21,6 +21,8 @@
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
+_Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
+	       "a slot holds every call that the plan binds to slots");
 
 static bool fits(const struct tt_op *op)
 {

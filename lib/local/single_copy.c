@@ -106,7 +106,7 @@ static int sum_slice(struct tt_op *op, const struct tt_smsc_piece *p, size_t byt
 
 		src[r] = s->in_at[r] ? s->in_at[r] + from : bounce;
 		if (!s->in_at[r] &&
-		    c->slots->t->read(c->slots, r, bounce, s->of[r].in.at + from, bytes))
+		    c->slots->peer_memory_ops->read(c->slots, r, bounce, s->of[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
 	op->bound.reduce(op->bound.base[TT_OUT] + p->to + s->done, NULL, src, c->nranks,
@@ -145,7 +145,7 @@ static int fetch_from(struct tt_op *op, int peer)
 
 	if (bytes && there)
 		tt_op_copy(op, TT_OUT, to, there + from, bytes);
-	else if (bytes && ep->t->read(ep, peer, to, r->at + from, bytes))
+	else if (bytes && ep->peer_memory_ops->read(ep, peer, to, r->at + from, bytes))
 		return TT_REMOTE;
 	s->done += bytes;
 	ep->read_bytes += bytes;

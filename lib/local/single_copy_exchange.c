@@ -31,9 +31,9 @@ static void describe(const struct tt_op *op, const void *p, size_t bytes,
 		     struct tt_peer_memory *ret)
 {
 	if (bytes)
-		op->comm->slots->t->describe(op->comm->slots, p, bytes, ret);
+		op->comm->slots->peer_memory_ops->describe(op->comm->slots, p, bytes, ret);
 	else
-		*ret = (struct tt_peer_memory){ .place = TT_NO_SLOT };
+		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
 }
 
 int tt_smsc_start(struct tt_op *op)
@@ -56,7 +56,7 @@ static const char *at(const struct tt_op *op, int peer, const struct tt_peer_mem
 {
 	struct tt_endpoint *ep = op->comm->slots;
 
-	return r->place == TT_NO_SLOT ? NULL : ep->t->at(ep, peer, r, bytes);
+	return r->slot == TT_NO_SLOT ? NULL : ep->peer_memory_ops->pointer(ep, peer, r, bytes);
 }
 
 static void find_buffers(struct tt_op *op)
@@ -105,13 +105,13 @@ static int go(struct tt_op *op)
 
 static bool map_fresh(struct tt_op *op, int peer, const struct tt_peer_memory *r)
 {
-	return !r->fresh || op->comm->slots->t->reach(op->comm->slots, peer, r);
+	return !r->fresh || op->comm->slots->peer_memory_ops->attach(op->comm->slots, peer, r);
 }
 
 /* Every rank tries windows that are new, and ordinary memory when it is first in a call. */
 static uint8_t try_all(struct tt_op *op, bool ordinary)
 {
-	static const struct tt_peer_memory anything = { .place = -1 };
+	static const struct tt_peer_memory anything = { .slot = -1 };
 	struct tt_single_copy *s = of(op);
 	tuttiComm_t c = op->comm;
 	uint8_t can = CAN_READ | CAN_MAP;
@@ -119,7 +119,7 @@ static uint8_t try_all(struct tt_op *op, bool ordinary)
 	for (int r = 0; r < c->nranks; r++) {
 		if (r == c->rank)
 			continue;
-		if (ordinary && (can & CAN_READ) && !c->slots->t->reach(c->slots, r, &anything))
+		if (ordinary && (can & CAN_READ) && !c->slots->peer_memory_ops->attach(c->slots, r, &anything))
 			can &= ~CAN_READ;
 		if (!map_fresh(op, r, &s->of[r].in) || !map_fresh(op, r, &s->of[r].out))
 			can &= ~CAN_MAP;
@@ -142,8 +142,8 @@ int tt_smsc_exchange(struct tt_op *op)
 		if (r != op->comm->rank)
 			unfold(a, posts[r], sizeof(*a));
 		fresh |= a->in.fresh || a->out.fresh;
-		s->ordinary |= a->in.place == -1 || a->out.place == -1;
-		s->windows |= a->in.place >= 0 || a->out.place >= 0;
+		s->ordinary |= a->in.slot == -1 || a->out.slot == -1;
+		s->windows |= a->in.slot >= 0 || a->out.slot >= 0;
 	}
 	if (!fresh && !(s->ordinary && s->memory == TT_SMSC_UNTRIED))
 		return go(op);

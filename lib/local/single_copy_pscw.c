@@ -20,7 +20,7 @@ bool tt_pscw_applies(const struct tt_op *op)
 	tuttiComm_t c = op->comm;
 
 	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
-	       c->slots->t->offer && c->cores && c->nranks > c->cores;
+	       c->slots->peer_memory_ops && c->cores && c->nranks > c->cores;
 }
 
 /* Does reader read bytes of rank `of`? */
@@ -52,9 +52,9 @@ void tt_pscw_post(struct tt_op *op)
 	}
 	tt_fault_point(c);
 	if (is_read) {
-		c->slots->t->describe(c->slots, op->bound.base[TT_IN],
+		c->slots->peer_memory_ops->describe(c->slots, op->bound.base[TT_IN],
 				      tt_smsc_in_bytes(op, c->rank), &mine);
-		c->slots->t->offer(c->slots, &mine, op->call.seq, op->call.stamp);
+		c->slots->peer_memory_ops->post(c->slots, &mine, op->call.seq, op->call.stamp);
 	}
 	c->single_copy->phase = TT_SMSC_FETCH;
 }
@@ -64,10 +64,10 @@ int tt_pscw_start(struct tt_op *op, int peer)
 	struct tt_endpoint *ep = op->comm->slots;
 	struct tt_single_copy *s = op->comm->single_copy;
 	struct tt_peer_memory *in = &s->of[peer].in;
-	int rc = ep->t->offered(ep, peer, op->call.seq, op->call.stamp, in);
+	int rc = ep->peer_memory_ops->test_start(ep, peer, op->call.seq, op->call.stamp, in);
 
 	if (rc > 0)
-		s->in_at[peer] = ep->t->at(ep, peer, in, tt_smsc_in_bytes(op, peer));
+		s->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in, tt_smsc_in_bytes(op, peer));
 	return rc;
 }
 
@@ -76,7 +76,7 @@ void tt_pscw_complete(struct tt_op *op)
 	struct tt_endpoint *ep = op->comm->slots;
 
 	tt_fault_point(op->comm);
-	ep->t->leave(ep, op->call.seq);
+	ep->peer_memory_ops->complete(ep, op->call.seq);
 	op->comm->single_copy->phase = TT_SMSC_COMPLETE;
 }
 
@@ -86,7 +86,7 @@ bool tt_pscw_test(struct tt_op *op)
 
 	for (int r = 0; r < c->nranks; r++) {
 		op->slots.awaited = r;
-		if (reads(op, r, c->rank) && !c->slots->t->left(c->slots, r, op->call.seq))
+		if (reads(op, r, c->rank) && !c->slots->peer_memory_ops->test_complete(c->slots, r, op->call.seq))
 			return false;
 		c->last_received[r] = c->seq;
 	}

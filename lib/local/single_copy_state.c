@@ -11,7 +11,7 @@
 
 int tt_smsc_open(tuttiComm_t c)
 {
-	if (c->single_copy || !c->slots || !c->slots->t->describe ||
+	if (c->single_copy || !c->slots || !c->slots->peer_memory_ops ||
 	    c->nranks > TT_SINGLE_COPY_RANKS)
 		return 0;
 	c->single_copy = calloc(1, sizeof(*c->single_copy));

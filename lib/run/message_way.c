@@ -32,7 +32,7 @@ int tt_op_connect(struct tt_op *op, int peer, int channel)
 /* How many channels of the plan are connected, on the operation's path */
 static int *channels_of(const struct tt_op *op)
 {
-	return &op->bound.cached->channels[op->bound.path != op->comm->road];
+	return &op->bound.cached->channels[op->bound.path != op->comm->path];
 }
 
 /* A step may need any link of the plan at any time, so all links are connected before the first. */

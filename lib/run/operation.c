@@ -34,7 +34,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_placement_facts facts = { .nranks = c->nranks, .one_host = c->one_host,
+	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->one_host,
 						  .over_tcp = c->over_tcp, .cores = c->cores };
 
 	tt_plan_bind(op->bound.plan, &facts, c->world.message_bytes, bytes, ret_binding);
@@ -45,7 +45,7 @@ void tt_op_place_cursors(struct tt_op *op)
 	const struct tt_binding *b = &op->bound.tiles;
 
 	op->cursors.n = op->bound.plan->nlanes * b->width;
-	op->cursors.preposts = op->bound.path->expects && b->tile_bytes >= TT_LARGE_BYTES;
+	op->cursors.preposts = op->bound.path->preposts && b->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->cursors.n; i++)
 		op->cursors.at[i] = (struct tt_cursor){ .tile = i % b->width,
 							.lane = (uint8_t)(i / b->width),
@@ -127,7 +127,7 @@ int tt_op_bind(struct tt_op *op)
 		.block = row->bytes,
 		.element_bytes = tt_type_bytes(r->type),
 		.tiles = row->binding,
-		.past = tt_request_bytes(r) >= TT_PAST_BYTES && !rereads(r),
+		.past = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES && !rereads(r),
 		.scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type)),
 	};
 	if (tt_unlikely(!row->way))

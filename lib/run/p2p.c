@@ -29,7 +29,7 @@ static void bind_step(struct tt_op *op)
 		b->base[TT_IN] = b->base[TT_OUT] = (char *)&op->comm->barrier_byte;
 	tt_op_bind_plan(op, bytes ? bytes : 1, &b->tiles);
 	tt_op_place_cursors(op);
-	b->past = bytes >= TT_PAST_BYTES;
+	b->past = bytes >= TT_NONTEMPORAL_BYTES;
 	b->tiles.width = op->cursors.n = 1;     /* messages of one pair keep their order */
 	op->cursors.at[0].channel = TT_P2P_CHANNEL;
 }
@@ -69,7 +69,7 @@ int tt_op_start_p2p(struct tt_op *op)
 	uint64_t *counter = r->send ? c->p2p_sent : c->p2p_received;
 	int rc;
 
-	op->bound = (struct tt_op_bound){ .path = &c->road[c->p2p_road],
+	op->bound = (struct tt_op_bound){ .path = &c->path[c->p2p_path],
 					  .base = { (char *)(uintptr_t)r->in, r->out, NULL },
 					  .element_bytes = tt_type_bytes(r->type) };
 	bind_step(op);

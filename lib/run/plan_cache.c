@@ -67,7 +67,7 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
 				       .message_bytes = c->world.message_bytes, .cost = c->cost,
-				       .card = c->card, .nic_only = c->npaths == 1 };
+				       .nic_class = c->nic_class, .nic_only = c->npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {
@@ -79,11 +79,11 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 		rc = tt_plan_candidates(shape, &facts, list, &best);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + list[best].number + (list[best].card ? TT_CHOSE_NIC : 0));
+		*chosen = (uint8_t)(1 + list[best].number + (list[best].nic_class ? TT_CHOSE_NIC : 0));
 	}
 	if (!named)
 		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_NIC) - 1, it);
-	it->card = *chosen & TT_CHOSE_NIC;
+	it->nic_class = *chosen & TT_CHOSE_NIC;
 	return 0;
 }
 
@@ -93,7 +93,7 @@ static int take_named(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 {
 	int rc = tt_plan_choose(c->algo, shape, NULL, &it->algorithm, it->name);
 
-	it->card = 0;
+	it->nic_class = 0;
 	return rc || c->npaths == 1 ? rc : choose(c, shape, bytes, true, it);
 }
 
@@ -103,7 +103,7 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 				  .root = r->root < 0 ? 0 : r->root, .topology = &c->topology };
 	size_t bytes = tt_request_bytes(r);
 	struct tt_candidate it;
-	int rc = tt_plan_is_free(c->algo, r->collective);
+	int rc = tt_plan_is_auto(c->algo, r->collective);
 
 	if (rc > 0)
 		rc = choose(c, &shape, bytes, false, &it);
@@ -111,7 +111,7 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 		rc = take_named(c, &shape, bytes, &it);
 	if (rc)
 		return rc;
-	row->path = &c->road[it.card && c->npaths > 1];
+	row->path = &c->path[it.nic_class && c->npaths > 1];
 	for (struct tt_cached_plan *p = c->plans->built; p; p = p->next)
 		if (p->algorithm == it.algorithm && p->root == shape.root &&
 		    !strcmp(p->plan->algorithm, it.name)) {
@@ -125,7 +125,7 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 
 static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
-	const struct tt_placement_facts facts = { .nranks = c->nranks, .one_host = c->one_host,
+	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->one_host,
 						  .over_tcp = c->over_tcp, .cores = c->cores };
 	int rc = find_or_build(c, r, row);
 

@@ -87,7 +87,7 @@ static int prepost(struct tt_op *op, const struct tt_cursor *cu, const struct tt
 	const struct tt_step *t = &plan->steps[plan->lanes[cu->lane].first + cu->step];
 	uint32_t ahead = 0;
 
-	if (!bytes || !l->t->expect)
+	if (!bytes || !l->t->zcopy_ops)
 		return 1;
 	/* a computed step has received its message, and posts its dst */
 	for (bool taken = cu->computed; on.step != at->step || on.sub != at->sub; taken = false) {
@@ -98,7 +98,7 @@ static int prepost(struct tt_op *op, const struct tt_cursor *cu, const struct tt
 	}
 	if (tt_step_needed(op, dst, bytes))
 		return 0;
-	return l->t->expect(l, ahead, dst, bytes, op->call.stamp) ? 1 : -1;
+	return l->t->zcopy_ops->prepost(l, ahead, dst, bytes, op->call.stamp) ? 1 : -1;
 }
 
 void tt_prepost(struct tt_op *op, struct tt_cursor *cu)

@@ -20,24 +20,24 @@
 #define MAX_RANKS 16
 #define GUARD 64
 
-struct board { _Atomic unsigned long long hash[MAX_RANKS]; };
+struct collective_results { _Atomic unsigned long long hash[MAX_RANKS]; };
 
-struct task {
-	struct board *board;
+struct collective_task {
+	struct collective_results *board;
 	unsigned long long seed;
 	int rounds;
 	size_t max_count;
 };
 
-enum kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER,
+enum buffer_kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER,
 	KINDS };
 static const char *const kind_names[KINDS] = {
 	"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather",
 	"scatter"
 };
 
-struct call {
-	enum kind kind;
+struct random_call {
+	enum buffer_kind kind;
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
 	/* shift: elements by which buffers are off their alignment, in bytes below */
@@ -47,14 +47,14 @@ struct call {
 	unsigned long long seed;
 };
 
-static size_t in_parts(const struct call *c)
+static size_t in_parts(const struct random_call *c)
 {
 	bool parts = c->kind == REDUCE_SCATTER || c->kind == ALLTOALL || c->kind == SCATTER;
 
 	return parts ? (size_t)c->n : 1;
 }
 
-static size_t out_parts(const struct call *c)
+static size_t out_parts(const struct random_call *c)
 {
 	bool parts = c->kind == ALLGATHER || c->kind == ALLTOALL || c->kind == GATHER;
 
@@ -63,7 +63,7 @@ static size_t out_parts(const struct call *c)
 
 /* Element i of rank's input, to p: raw bits for integers,
  * numbers that every float type can hold for the others. */
-static void put_input(const struct call *c, int rank, size_t i, void *p)
+static void put_input(const struct random_call *c, int rank, size_t i, void *p)
 {
 	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);
 
@@ -75,19 +75,19 @@ static void put_input(const struct call *c, int rank, size_t i, void *p)
 		tt_element_set(p, 0, c->type, (double)(int)(z % 15 - 7) / 8);
 }
 
-static void fill_input(const struct call *c, int rank, char *buf)
+static void fill_input(const struct random_call *c, int rank, char *buf)
 {
 	for (size_t i = 0; i < c->count * in_parts(c); i++)
 		put_input(c, rank, i, buf + i * tt_type_bytes(c->type));
 }
 
 /* Does rank's input count? */
-static bool gives(const struct call *c, int rank)
+static bool gives(const struct random_call *c, int rank)
 {
 	return (c->kind != BROADCAST && c->kind != SCATTER) || rank == c->root;
 }
 
-static bool right_int(const struct call *c, const void *got, size_t i)
+static bool right_int(const struct random_call *c, const void *got, size_t i)
 {
 	uint64_t want = 0, one;
 
@@ -116,7 +116,7 @@ static double epsilon(tuttiDataType_t type)
 	}
 }
 
-static bool right_float(const struct call *c, const void *got, size_t i)
+static bool right_float(const struct random_call *c, const void *got, size_t i)
 {
 	double want = 0, size = 0, have = tt_element_get(got, 0, c->type), eps = epsilon(c->type);
 	double one, v;
@@ -143,7 +143,7 @@ static bool right_float(const struct call *c, const void *got, size_t i)
 }
 
 /* Is element gi of the result what rank should have? */
-static bool right(const struct call *c, int rank, const void *got, size_t gi)
+static bool right(const struct random_call *c, int rank, const void *got, size_t gi)
 {
 	size_t bytes = tt_type_bytes(c->type), part = gi / c->count, i = gi % c->count;
 	const char *at = (const char *)got + gi * bytes;
@@ -164,7 +164,7 @@ static bool right(const struct call *c, int rank, const void *got, size_t gi)
 	return !memcmp(&want, at, bytes);
 }
 
-static tuttiResult_t make_call(const struct call *c, const void *in, void *out, tuttiComm_t comm)
+static tuttiResult_t make_call(const struct random_call *c, const void *in, void *out, tuttiComm_t comm)
 {
 	switch ((int)c->kind) {
 	case ALLREDUCE: return tuttiAllReduce(in, out, c->count, c->type, c->op, comm, NULL);
@@ -179,13 +179,13 @@ static tuttiResult_t make_call(const struct call *c, const void *in, void *out, 
 	}
 }
 
-static struct call random_call(unsigned long long seed, int n, size_t max_count)
+static struct random_call random_call(unsigned long long seed, int n, size_t max_count)
 {
 	static const size_t counts[] = { 0,  1,	 2,  3,	  5,	7,    15,   16,	  17,
 					 63, 64, 65, 255, 1000, 1021, 4096, 4097, 12345 };
-	struct call c = { .n = n, .seed = seed };
+	struct random_call c = { .n = n, .seed = seed };
 
-	c.kind = (enum kind)(random_of(seed, 1) % (KINDS + 3));
+	c.kind = (enum buffer_kind)(random_of(seed, 1) % (KINDS + 3));
 	if (c.kind >= KINDS)
 		c.kind = ALLREDUCE;
 	c.type = (tuttiDataType_t)(random_of(seed, 2) % tuttiNumTypes);
@@ -212,9 +212,9 @@ static unsigned long long hash_of(const void *p, size_t bytes)
 }
 
 /* Buffers of one call; in place they are one. */
-struct buffers { char *raw_in, *raw_out, *in, *out; size_t in_bytes, out_bytes; };
+struct collective_buffers { char *raw_in, *raw_out, *in, *out; size_t in_bytes, out_bytes; };
 
-static void lay_out(const struct call *c, int rank, struct buffers *b)
+static void lay_out(const struct random_call *c, int rank, struct collective_buffers *b)
 {
 	size_t part = c->count * tt_type_bytes(c->type);
 
@@ -236,7 +236,7 @@ static void lay_out(const struct call *c, int rank, struct buffers *b)
 }
 
 /* The bytes around recvbuff still have what lay_out put there. */
-static bool untouched(const struct buffers *b)
+static bool untouched(const struct collective_buffers *b)
 {
 	for (size_t i = 1; i <= GUARD; i++)
 		if (b->out[-(long)i] != 0x5a || b->out[b->out_bytes + i - 1] != 0x5a)
@@ -245,7 +245,7 @@ static bool untouched(const struct buffers *b)
 }
 
 /* Of an allreduce one rank looks: that all have the same bits is looked at as well. */
-static int verify_elements(const struct call *c, int rank, const struct buffers *b)
+static int verify_elements(const struct random_call *c, int rank, const struct collective_buffers *b)
 {
 	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n)
 			   ? 0
@@ -262,7 +262,7 @@ static int verify_elements(const struct call *c, int rank, const struct buffers 
 	return 0;
 }
 
-static int verify(const struct call *c, int rank, const struct buffers *b, bool elements)
+static int verify(const struct random_call *c, int rank, const struct collective_buffers *b, bool elements)
 {
 	bool rooted = c->kind == REDUCE || c->kind == GATHER;
 	size_t n;
@@ -288,7 +288,7 @@ static int verify(const struct call *c, int rank, const struct buffers *b, bool 
 	return n != 0;
 }
 
-static int differs_from_rank_0(int rank, tuttiComm_t comm, struct board *board,
+static int differs_from_rank_0(int rank, tuttiComm_t comm, struct collective_results *board,
 			       unsigned long long hash)
 {
 	int bad;
@@ -301,11 +301,11 @@ static int differs_from_rank_0(int rank, tuttiComm_t comm, struct board *board,
 }
 
 /* Made twice: the second call must give the same bits. */
-static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct board *board)
+static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, struct collective_results *board)
 {
 	bool has_result = (c->kind != REDUCE && c->kind != GATHER) || rank == c->root;
 	unsigned long long hash[2] = { 0 };
-	struct buffers b;
+	struct collective_buffers b;
 	int bad = 0;
 
 	lay_out(c, rank, &b);
@@ -334,10 +334,10 @@ static int one_call(const struct call *c, int rank, tuttiComm_t comm, struct boa
 
 static int random_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct task *t = arg;
+	struct collective_task *t = arg;
 
 	for (int i = 0; i < t->rounds; i++) {
-		struct call c = random_call(t->seed + (unsigned)i * 1000003u, n, t->max_count);
+		struct random_call c = random_call(t->seed + (unsigned)i * 1000003u, n, t->max_count);
 
 		if (one_call(&c, rank, *comm, t->board))
 			return 1;
@@ -349,7 +349,7 @@ static int random_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 static void check(struct ranks r, unsigned long long seed, int rounds, size_t max_count)
 {
 	const char *fewer = getenv("TUTTI_TEST_FEWER");
-	struct task t = { .seed = seed,
+	struct collective_task t = { .seed = seed,
 			  .rounds = fewer ? (rounds + atoi(fewer) - 1) / atoi(fewer) : rounds,
 			  .max_count = max_count };
 

@@ -21,10 +21,10 @@
 
 static void set_own(bool own)
 {
-	static const char *const names[] = { "stand_in_own", "stand_in_verbs_own" };
+	static const char *const names[] = { "fake_own", "fake_verbs_own" };
 
 	for (int i = 0; i < 2; i++) {
-		stand_in_own_fn *set = NULL;
+		fake_own_fn *set = NULL;
 
 		*(void **)&set = dlsym(RTLD_DEFAULT, names[i]);
 		if (set)
@@ -44,12 +44,12 @@ void end_own(void)
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-static void *in(const struct seat *s)
+static void *in(const struct failure_rank *s)
 {
 	return (void *)(uintptr_t)s->in;
 }
 
-static void *out(const struct seat *s)
+static void *out(const struct failure_rank *s)
 {
 	return (void *)(uintptr_t)s->out;
 }
@@ -59,7 +59,7 @@ static int value(int rank, size_t i)
 	return (int)(i % 1000) + 7 * rank;
 }
 
-static void fill(struct seat *s)
+static void fill(struct failure_rank *s)
 {
 	int *x = malloc(ROOM);
 
@@ -74,7 +74,7 @@ static void fill(struct seat *s)
 
 /* Waits for the stream, which comes to an end whatever happens, and looks at the first count
  * results: want(seat, i). */
-static tuttiResult_t look(struct seat *s, size_t count, int (*want)(const struct seat *, size_t))
+static tuttiResult_t look(struct failure_rank *s, size_t count, int (*want)(const struct failure_rank *, size_t))
 {
 	tuttiResult_t rc = tuttiSuccess;
 	int *x = malloc(ROOM);
@@ -94,7 +94,7 @@ static tuttiResult_t look(struct seat *s, size_t count, int (*want)(const struct
 	return rc;
 }
 
-static int sum(const struct seat *s, size_t i)
+static int sum(const struct failure_rank *s, size_t i)
 {
 	int total = 0;
 
@@ -103,12 +103,12 @@ static int sum(const struct seat *s, size_t i)
 	return total;
 }
 
-static int last_ranks(const struct seat *s, size_t i)
+static int last_ranks(const struct failure_rank *s, size_t i)
 {
 	return value((s->rank + s->n - 1) % s->n, i);
 }
 
-static int one_of_each(const struct seat *s, size_t i)
+static int one_of_each(const struct failure_rank *s, size_t i)
 {
 	size_t each = ROOM / sizeof(int) / (size_t)s->n;
 
@@ -117,14 +117,14 @@ static int one_of_each(const struct seat *s, size_t i)
 
 /* ---- uses ------------------------------------------------------------------------------------ */
 
-static tuttiResult_t reduce(struct seat *s, size_t count)
+static tuttiResult_t reduce(struct failure_rank *s, size_t count)
 {
 	RUN(tuttiAllReduce(in(s), out(s), count, tuttiInt32, tuttiSum, s->comm, s->stream));
 	return look(s, count, sum);
 }
 
 /* Small and large calls, and one that blocks */
-static tuttiResult_t reduces(struct seat *s)
+static tuttiResult_t reduces(struct failure_rank *s)
 {
 	RUN(reduce(s, 1000));
 	RUN(reduce(s, ROOM / sizeof(int) / 4));
@@ -132,7 +132,7 @@ static tuttiResult_t reduces(struct seat *s)
 	return look(s, 2000, sum);
 }
 
-static tuttiResult_t pass(struct seat *s, size_t count)
+static tuttiResult_t pass(struct failure_rank *s, size_t count)
 {
 	int next = (s->rank + 1) % s->n, last = (s->rank + s->n - 1) % s->n;
 
@@ -143,13 +143,13 @@ static tuttiResult_t pass(struct seat *s, size_t count)
 	return look(s, count, last_ranks);
 }
 
-static tuttiResult_t passes(struct seat *s)
+static tuttiResult_t passes(struct failure_rank *s)
 {
 	RUN(pass(s, 1000));
 	return pass(s, ROOM / sizeof(int) / 2);
 }
 
-static tuttiResult_t replay(struct seat *s, void *graph)
+static tuttiResult_t replay(struct failure_rank *s, void *graph)
 {
 	tuttiResult_t rc = tuttiSuccess;
 	void *exec = NULL;
@@ -171,7 +171,7 @@ static tuttiResult_t replay(struct seat *s, void *graph)
 }
 
 /* A call is captured, replayed, and made beside the graph. */
-static tuttiResult_t captures(struct seat *s)
+static tuttiResult_t captures(struct failure_rank *s)
 {
 	void *graph = NULL;
 	tuttiResult_t rc;
@@ -193,7 +193,7 @@ static tuttiResult_t captures(struct seat *s)
 }
 
 /* Memory that cards read and write */
-static tuttiResult_t gdr(struct seat *s)
+static tuttiResult_t gdr(struct failure_rank *s)
 {
 	size_t each = ROOM / sizeof(int) / (size_t)s->n;
 	void *handle[2];
@@ -207,13 +207,13 @@ static tuttiResult_t gdr(struct seat *s)
 	return tuttiCommDeregister(s->comm, handle[1]);
 }
 
-static tuttiResult_t nothing(struct seat *s)
+static tuttiResult_t nothing(struct failure_rank *s)
 {
 	(void)s;
 	return tuttiSuccess;
 }
 
-static tuttiResult_t messages(struct seat *s)
+static tuttiResult_t messages(struct failure_rank *s)
 {
 	for (int i = 0; i < 20; i++)
 		RUN(reduce(s, 2));
@@ -245,13 +245,13 @@ const struct use uses[] = {
 
 /* ---- around ---------------------------------------------------------------------------------- */
 
-static bool open_buffers(struct seat *s)
+static bool open_buffers(struct failure_rank *s)
 {
 	void *p = NULL, *q = NULL;
 
 	if (s->cu)
 		return !s->cu->mem_alloc(&s->in, ROOM) && !s->cu->mem_alloc(&s->out, ROOM) &&
-		       !s->cu->stream_create(&s->stream, TT_CU_STREAM_APART);
+		       !s->cu->stream_create(&s->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (tuttiMemAlloc(&p, ROOM) || tuttiMemAlloc(&q, ROOM))
 		return false;
 	s->in = (uintptr_t)p;
@@ -259,7 +259,7 @@ static bool open_buffers(struct seat *s)
 	return true;
 }
 
-static void close_buffers(struct seat *s)
+static void close_buffers(struct failure_rank *s)
 {
 	if (s->cu) {
 		s->cu->stream_destroy(s->stream);
@@ -271,7 +271,7 @@ static void close_buffers(struct seat *s)
 	}
 }
 
-tuttiResult_t use_play(const struct use *use, struct seat *s)
+tuttiResult_t use_play(const struct use *use, struct failure_rank *s)
 {
 	tuttiResult_t rc;
 

@@ -6,7 +6,7 @@
 #include "tests/support/harness_cuda.h"
 #include "tutti.h"
 
-struct seat {
+struct failure_rank {
 	tuttiComm_t comm;
 	int rank, n, wrong;            /* wrong: results */
 	const struct tt_cuda *cu;      /* NULL: host memory */
@@ -22,7 +22,7 @@ struct use {
 	bool threads;                  /* ranks are; else processes */
 	bool cuda;                     /* they have a GPU */
 	bool cards;                    /* they are on hosts of their own, between which are cards */
-	tuttiResult_t (*run)(struct seat *seat);
+	tuttiResult_t (*run)(struct failure_rank *seat);
 	const char *sample;            /* "CALL:K:VICTIM ...", of the default tier */
 };
 extern const struct use uses[];        /* the last has no name */
@@ -32,6 +32,6 @@ void begin_own(void);
 void end_own(void);
 
 /* Device memory and a stream; run; both away */
-tuttiResult_t use_play(const struct use *use, struct seat *seat);
+tuttiResult_t use_play(const struct use *use, struct failure_rank *seat);
 
 #endif

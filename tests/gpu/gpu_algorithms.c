@@ -13,9 +13,9 @@
 #include "run/op.h"
 
 /* Few and many bytes, types whose sums round, inputs that are scaled and sums that are divided. */
-static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what)
+static void some_calls(struct gpu_buffers *h, tuttiComm_t comm, enum tt_collective what)
 {
-	static const struct call calls[] = {
+	static const struct gpu_buffers_call calls[] = {
 		{ .count = 1, .type = tuttiFloat32 },
 		{ .count = 1003, .type = tuttiBfloat16, .in_place = true },
 		{ .count = 20011, .type = tuttiFloat32, .op = tuttiAvg },
@@ -25,7 +25,7 @@ static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what
 	};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
-		struct call c = calls[i];
+		struct gpu_buffers_call c = calls[i];
 
 		c.what = what;
 		c.root = (int)i % h->n;
@@ -36,7 +36,7 @@ static void some_calls(struct hand *h, tuttiComm_t comm, enum tt_collective what
 	}
 	if (what == TT_ALLREDUCE || what == TT_REDUCE)          /* more than one tile */
 		hand_beside_host(h,
-				 &(struct call){ .what = what,
+				 &(struct gpu_buffers_call){ .what = what,
 						 .count = HAND_MOST / 4 - 5,
 						 .type = tuttiFloat32 },
 				 comm);
@@ -62,7 +62,7 @@ static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
 /* A communicator of the same ranks for each name of the table */
 static int every_algorithm(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	if (hand_open(&h, rank, n))

@@ -11,19 +11,19 @@
 
 bool hand_tame;
 
-int hand_open(struct hand *h, int rank, int n)
+int hand_open(struct gpu_buffers *h, int rank, int n)
 {
-	*h = (struct hand){ .cu = tt_cuda_here(), .rank = rank, .n = n };
+	*h = (struct gpu_buffers){ .cu = tt_cuda_here(), .rank = rank, .n = n };
 	for (int r = 0; r < n; r++)
 		h->inputs[r] = malloc(HAND_MOST);
 	h->want = malloc(HAND_MOST);
 	h->got = malloc(HAND_MOST);
 	return h->cu->mem_alloc(&h->in, HAND_MOST + 64) ||
 	       h->cu->mem_alloc(&h->out, HAND_MOST + 64) ||
-	       h->cu->stream_create(&h->stream, TT_CU_STREAM_APART);
+	       h->cu->stream_create(&h->stream, TT_CU_STREAM_NON_BLOCKING);
 }
 
-void hand_close(struct hand *h)
+void hand_close(struct gpu_buffers *h)
 {
 	h->cu->stream_destroy(h->stream);
 	h->cu->mem_free(h->in);
@@ -34,27 +34,27 @@ void hand_close(struct hand *h)
 	free(h->got);
 }
 
-static size_t in_parts(const struct call *c, int n)
+static size_t in_parts(const struct gpu_buffers_call *c, int n)
 {
 	return c->what == TT_REDUCE_SCATTER || c->what == TT_ALLTOALL || c->what == TT_SCATTER
 		       ? (size_t)n
 		       : 1;
 }
 
-static size_t out_parts(const struct call *c, int n)
+static size_t out_parts(const struct gpu_buffers_call *c, int n)
 {
 	return c->what == TT_ALLGATHER || c->what == TT_ALLTOALL || c->what == TT_GATHER ? (size_t)n
 											 : 1;
 }
 
-static size_t in_bytes(const struct hand *h, const struct call *c)
+static size_t in_bytes(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
 {
 	bool gives = h->rank == c->root || (c->what != TT_BROADCAST && c->what != TT_SCATTER);
 
 	return gives ? c->count * tt_type_bytes(c->type) * in_parts(c, h->n) : 0;
 }
 
-static size_t out_bytes(const struct hand *h, const struct call *c)
+static size_t out_bytes(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
 {
 	bool gives = h->rank == c->root || (c->what != TT_REDUCE && c->what != TT_GATHER);
 
@@ -75,7 +75,7 @@ static void fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned 
 	}
 }
 
-static void sum(const struct hand *h, const struct call *c, size_t from, unsigned char *to)
+static void sum(const struct gpu_buffers *h, const struct gpu_buffers_call *c, size_t from, unsigned char *to)
 {
 	size_t element = tt_type_bytes(c->type), n = (size_t)h->n;
 	unsigned char *scaled[TT_MAX_SOURCES];
@@ -106,7 +106,7 @@ static void sum(const struct hand *h, const struct call *c, size_t from, unsigne
 }
 
 /* What rank's output must be; 0 bytes: it has none. */
-static size_t expect(const struct hand *h, const struct call *c)
+static size_t expect(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
 {
 	size_t part = c->count * tt_type_bytes(c->type), me = (size_t)h->rank;
 
@@ -134,7 +134,7 @@ static size_t expect(const struct hand *h, const struct call *c)
 	}
 }
 
-static tuttiResult_t issue(const struct call *c, tuttiComm_t comm, const void *in, void *out,
+static tuttiResult_t issue(const struct gpu_buffers_call *c, tuttiComm_t comm, const void *in, void *out,
 			   tuttiRedOp_t op, tuttiStream_t stream)
 {
 	switch (c->what) {
@@ -157,7 +157,7 @@ static tuttiResult_t issue(const struct call *c, tuttiComm_t comm, const void *i
 	}
 }
 
-static tuttiRedOp_t op_of(struct hand *h, const struct call *c, tuttiComm_t comm)
+static tuttiRedOp_t op_of(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
 	unsigned char scalar[8];
 	tuttiRedOp_t op = c->op;
@@ -170,7 +170,7 @@ static tuttiRedOp_t op_of(struct hand *h, const struct call *c, tuttiComm_t comm
 }
 
 /* Inputs of all ranks are known to each; this rank's go to device memory. */
-static void load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out)
+static void load(struct gpu_buffers *h, const struct gpu_buffers_call *c, tt_cuptr in, tt_cuptr out)
 {
 	size_t part = c->count * tt_type_bytes(c->type);
 
@@ -182,7 +182,7 @@ static void load(struct hand *h, const struct call *c, tt_cuptr in, tt_cuptr out
 	h->cu->stream_synchronize(h->stream);
 }
 
-static void compare(struct hand *h, const struct call *c, tuttiResult_t rc, size_t bytes)
+static void compare(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiResult_t rc, size_t bytes)
 {
 	if (rc || memcmp(h->got, h->want, bytes)) {
 		size_t i = 0;
@@ -198,7 +198,7 @@ static void compare(struct hand *h, const struct call *c, tuttiResult_t rc, size
 	}
 }
 
-void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm)
+void hand_check(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
 	size_t part = c->count * tt_type_bytes(c->type), bytes;
 	tt_cuptr in = h->in + c->shift, out = h->out + c->shift;
@@ -225,7 +225,7 @@ void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm)
 		tuttiRedOpDestroy(op, comm);
 }
 
-void hand_beside_host(struct hand *h, const struct call *c, tuttiComm_t comm)
+void hand_beside_host(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
 	size_t given = in_bytes(h, c), gotten = out_bytes(h, c);
 	tt_cuptr out = c->in_place ? h->in : h->out;

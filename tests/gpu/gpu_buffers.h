@@ -9,7 +9,7 @@
 #define HAND_MOST (3u << 20)           /* bytes of a buffer */
 
 /* What all collectives of a test are: a rank's buffers, and the bytes that must come out. */
-struct hand {
+struct gpu_buffers {
 	const struct tt_cuda *cu;
 	tt_custream stream;
 	tt_cuptr in, out;
@@ -18,7 +18,7 @@ struct hand {
 	int rank, n, wrong;
 };
 
-struct call {
+struct gpu_buffers_call {
 	enum tt_collective what;
 	size_t count;
 	tuttiDataType_t type;
@@ -33,13 +33,13 @@ struct call {
 /* inputs are only 0 and 1: sums are exact, whatever algorithm the host takes */
 extern bool hand_tame;
 
-int hand_open(struct hand *h, int rank, int n);
-void hand_close(struct hand *h);
+int hand_open(struct gpu_buffers *h, int rank, int n);
+void hand_close(struct gpu_buffers *h);
 /* Makes the call, and compares what comes with rank order's bits;
  * counts what is wrong in h, and says it. */
-void hand_check(struct hand *h, const struct call *c, tuttiComm_t comm);
+void hand_check(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm);
 
 /* The same beside the same call on host memory, by whatever algorithm the communicator was told. */
-void hand_beside_host(struct hand *h, const struct call *c, tuttiComm_t comm);
+void hand_beside_host(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm);
 
 #endif

@@ -27,11 +27,11 @@ static __thread int refused;          /* calls of this rank that the driver or T
 
 #define COMPUTE_MODE 20                /* CUDA's number of that attribute */
 
-struct team { struct ranks ranks; rank_fn *fn; };
+struct measured_ranks { struct ranks ranks; rank_fn *fn; };
 
 static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct team *t = arg;
+	struct measured_ranks *t = arg;
 
 	if (!harness_cuda() || tuttiCommInitRank(comm, n, t->ranks.id, rank)) {
 		fprintf(stderr, "rank %d: %s\n", rank, tuttiGetLastError(NULL));
@@ -50,7 +50,7 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int play(int n, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
+	struct measured_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
 			  .fn = fn };
 	int status;
 	pid_t child;
@@ -113,7 +113,7 @@ static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *ar
 
 /* ---- one rank: copies, sums of two ----------------------------------------------------------- */
 
-struct local {
+struct measured_rank {
 	const struct tt_cuda *cu;
 	struct tt_gpu *d;
 	tt_custream s;
@@ -123,14 +123,14 @@ struct local {
 
 static void copy(void *arg)
 {
-	struct local *l = arg;
+	struct measured_rank *l = arg;
 
 	refused += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
 }
 
 static void add(void *arg)
 {
-	struct local *l = arg;
+	struct measured_rank *l = arg;
 	void *params[] = { &l->job };
 
 	refused += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
@@ -139,16 +139,16 @@ static void add(void *arg)
 
 static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct local l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
+	struct measured_rank l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
 	char text[120];
 	double copied, added;
 
 	(void)rank, (void)arg;
-	l.cu->stream_create(&l.s, TT_CU_STREAM_APART);
+	l.cu->stream_create(&l.s, TT_CU_STREAM_NON_BLOCKING);
 	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s),
 	l.out = memory(l.cu, large, l.s);
-	l.job = (struct tt_dev_job){ .desk = { l.d->at[0], l.d->at[0], l.d->at[0] },
-				     .report = l.d->area->report_at,
+	l.job = (struct tt_dev_job){ .signals = { l.d->ipc_at[0], l.d->ipc_at[0], l.d->ipc_at[0] },
+				     .report = l.d->ipc->report_at,
 				     .in = { l.in[0], l.in[1] },
 				     .out = { 0, 0, l.out },
 				     .rank = 2,
@@ -167,11 +167,11 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 
 /* ---- allreduce ------------------------------------------------------------------------------- */
 
-struct call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
+struct measured_call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
 
 static void sum(void *arg)
 {
-	struct call *c = arg;
+	struct measured_call *c = arg;
 
 	refused += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
 				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
@@ -187,18 +187,18 @@ static void broken(tuttiComm_t comm)
 static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm, .bytes = large };
+	struct measured_call c = { .comm = *comm, .bytes = large };
 	char text[120];
 	double us;
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	c.in = memory(cu, large, c.s), c.out = memory(cu, large, c.s);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
 	broken(*comm);
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce, large, threads"
+		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
 					: "allreduce, large, processes",
 		    n, us, rate(text, 2.0 * n * (double)large, us));
 	return 0;
@@ -216,14 +216,14 @@ static void replay(void *arg)
 static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm, .bytes = 8192 };
+	struct measured_call c = { .comm = *comm, .bytes = 8192 };
 	void *graph, *both[2];
 	uint64_t began;
 	double us, eager;
 	char text[80];
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	c.in = memory(cu, c.bytes, c.s), c.out = memory(cu, c.bytes, c.s);
 	tuttiBarrier(*comm, NULL);
 	eager = timed(cu, c.s, sum, &c);
@@ -243,7 +243,7 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	us = timed(cu, c.s, replay, both) / IN_GRAPH;
 	broken(*comm);
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads"
+		row((*comm)->gpu->kernel_barrier ? "allreduce of 8 KiB in a graph, threads"
 					: "allreduce of 8 KiB in a graph, processes",
 		    n, us, text);
 	return 0;
@@ -253,27 +253,27 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void signal_all(void *arg)
 {
-	struct call *c = arg;
+	struct measured_call *c = arg;
 	const struct tt_gpu *d = c->comm->gpu;
 	struct tt_cumemop ops[3 * TT_DEV_RANKS];
 	int me = c->comm->rank;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, left)
+		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, finished)
 				      : offsetof(struct tt_dev_signals, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me)
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
-								d->at[p] + word + 4 * (tt_cuptr)me,
+								d->ipc_at[p] + word + 4 * (tt_cuptr)me,
 								1,
 								0,
 								0,
 								0 };
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me) {
-				tt_cuptr own = d->at[me] + word + 4 * (tt_cuptr)p;
+				tt_cuptr own = d->ipc_at[me] + word + 4 * (tt_cuptr)p;
 
 				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
 								TT_CU_WAIT_EQ, 0,   0 };
@@ -286,11 +286,11 @@ static void signal_all(void *arg)
 static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct call c = { .comm = *comm };
+	struct measured_call c = { .comm = *comm };
 	double us;
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, signal_all, &c);
 	broken(*comm);

@@ -51,9 +51,9 @@ static bool may(enum factor f, int v, enum factor g, int w)
 	return f != ALGORITHM || g != RANKS || algorithm_has_ranks(v, w + 1);
 }
 
-static struct call call_of(const int *row)
+static struct gpu_buffers_call call_of(const int *row)
 {
-	struct call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE],
+	struct gpu_buffers_call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE],
 			  .op = (tuttiRedOp_t)row[OP], .count = sizes[row[SIZE]],
 			  .in_place = row[PLACE] };
 
@@ -63,7 +63,7 @@ static struct call call_of(const int *row)
 }
 
 /* What is chosen freely sums in rank order on a GPU, and may not on the host. */
-static void compare(struct hand *h, const struct call *c, int algorithm, tuttiComm_t comm)
+static void compare(struct gpu_buffers *h, const struct gpu_buffers_call *c, int algorithm, tuttiComm_t comm)
 {
 	if (algorithm)
 		hand_beside_host(h, c, comm);
@@ -109,14 +109,14 @@ static int some_rows(tuttiComm_t *comm, int rank, int n, int way)
 {
 	tuttiComm_t by[MOST_VALUES] = { NULL };
 	struct covering *c = malloc(sizeof(*c));
-	struct hand h;
+	struct gpu_buffers h;
 
 	make(c);
 	if (hand_open(&h, rank, n))
 		return 1;
 	for (int i = 0; i < c->nrows; i++) {
 		const int *row = c->row[i];
-		struct call call = call_of(row);
+		struct gpu_buffers_call call = call_of(row);
 
 		if (row[RANKS] + 1 != n || row[WAY] != way)
 			continue;
@@ -164,7 +164,7 @@ static void every_pair_of_properties_gives_the_hosts_bits(void)
 static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	int calls = 0, algorithms = 0;
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	if (hand_open(&h, rank, n))
@@ -183,7 +183,7 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 					int row[FACTORS] = { type,  op,	  a,
 							     n - 1, size, (type + op + size) % 2,
 							     0 };
-					struct call call = call_of(row);
+					struct gpu_buffers_call call = call_of(row);
 
 					compare(&h, &call, a, c);
 					calls++;

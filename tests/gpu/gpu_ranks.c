@@ -31,7 +31,7 @@ static bool enter_cuda(int rank)
 /* ranks.c would join before CUDA is there. */
 static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct team *t = arg;
+	struct gpu_ranks *t = arg;
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	bool gpu = !(t->mixed && rank == 0);
 
@@ -45,16 +45,16 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 		return 1;
 	}
 	if (gpu && ((*comm)->gpu->kernels != (t->way != STAGED) ||
-		    (*comm)->gpu->meets != (t->way == MEET))) {
+		    (*comm)->gpu->kernel_barrier != (t->way == MEET))) {
 		fprintf(stderr, "rank %d: kernels %d, meets %d\n", rank, (*comm)->gpu->kernels,
-			(*comm)->gpu->meets);
+			(*comm)->gpu->kernel_barrier);
 		return 1;
 	}
 	return t->fn(comm, rank, n, NULL);
 }
 
 /* Each in a process of its own, since CUDA does not survive the fork of the next one. */
-int team_failures(struct team *t)
+int team_failures(struct gpu_ranks *t)
 {
 	int status;
 	pid_t child;
@@ -69,7 +69,7 @@ int team_failures(struct team *t)
 
 int team_play(int n, int way, bool threads, rank_fn *fn)
 {
-	struct team t = { .ranks = { .n = n, .threads = threads, .no_join = true,
+	struct gpu_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true,
 				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
 			  .fn = fn,
 			  .way = way };

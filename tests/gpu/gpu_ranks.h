@@ -20,7 +20,7 @@ extern int gpu_limit_s;                /* of a team */
 		}									\
 	} while (0)
 
-struct team {
+struct gpu_ranks {
 	struct ranks ranks;
 	rank_fn *fn;
 	enum { MEET, ORDERED, STAGED } way;
@@ -32,7 +32,7 @@ struct team {
  * are. */
 int team_device(int rank);
 /* How many ranks failed; 100: the team as a whole. */
-int team_failures(struct team *t);
+int team_failures(struct gpu_ranks *t);
 /* The same for n ranks that run fn and have 20 s for a call. */
 int team_play(int n, int way, bool threads, rank_fn *fn);
 /* As threads that meet, as processes in order, and as processes staged, one after the other. */

@@ -8,14 +8,14 @@
 #include "tests/gpu/gpu_ranks.h"
 
 /* Every collective, type and op in a few sizes; sizes take turns, so that the whole stays short. */
-static void sweep(struct hand *h, tuttiComm_t comm)
+static void sweep(struct gpu_buffers *h, tuttiComm_t comm)
 {
 	static const size_t counts[] = { 1, 37, 1000, 4096, 20011 };
 	unsigned turn = 0;
 
 	for (int t = 0; t < tuttiNumTypes; t++)
 		for (int op = 0; op < tuttiNumOps; op++) {
-			struct call c = { .what = TT_ALLREDUCE,
+			struct gpu_buffers_call c = { .what = TT_ALLREDUCE,
 					  .type = (tuttiDataType_t)t,
 					  .op = (tuttiRedOp_t)op };
 
@@ -27,7 +27,7 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 		}
 	for (int what = 0; what < TT_SENDRECV; what++)
 		for (int v = 0; v < 4; v++) {
-			struct call c = { .what = (enum tt_collective)what,
+			struct gpu_buffers_call c = { .what = (enum tt_collective)what,
 					  .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
 					  .op = tuttiSum, .count = counts[turn++ % 5],
 					  .root = (v + what) % h->n,
@@ -38,18 +38,18 @@ static void sweep(struct hand *h, tuttiComm_t comm)
 		}
 }
 
-static void specials(struct hand *h, tuttiComm_t comm)
+static void specials(struct gpu_buffers *h, tuttiComm_t comm)
 {
 	static const tuttiDataType_t types[] = { tuttiFloat32, tuttiFloat16, tuttiInt32,
 						 tuttiFloat64, tuttiUint8 };
-	struct call big = { .what = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum,
+	struct gpu_buffers_call big = { .what = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum,
 			    .count = HAND_MOST / 4 - 5 };
-	struct call odd = {
+	struct gpu_buffers_call odd = {
 		.what = TT_ALLREDUCE, .type = tuttiUint8, .op = tuttiMax, .count = 70001, .shift = 1
 	};
 
 	for (int i = 0; i < 5; i++) {
-		struct call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE, .type = types[i],
+		struct gpu_buffers_call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE, .type = types[i],
 				  .op = tuttiSum, .count = 5001, .scalar = 2 };
 
 		hand_check(h, &c, comm);
@@ -60,7 +60,7 @@ static void specials(struct hand *h, tuttiComm_t comm)
 
 static int all_right(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	if (hand_open(&h, rank, n))

@@ -44,14 +44,14 @@
 #define STRIDE_FROM 64
 
 /* What a rank came to, and the process it is in. */
-struct outcome { bool ended, late; int code, wrong; char text[1024]; };
+struct failure_outcome { bool ended, late; int code, wrong; char text[1024]; };
 struct house { bool ended; int hits, memory; char left[400]; };
 
-static struct trial {
+static struct failure_trial {
 	const struct use *use;
 	char call[64];
 	int k, victim;
-	struct outcome rank[RANKS];
+	struct failure_outcome rank[RANKS];
 	struct house house[RANKS];
 } *trial;                              /* shared with the ranks */
 static bool verbose;
@@ -71,7 +71,7 @@ static bool load_cards(void)
 	if (n < 0)
 		return false;
 	path[n] = '\0';
-	strcpy(strrchr(path, '/'), "/stand_in_verbs/libibverbs.so.1");
+	strcpy(strrchr(path, '/'), "/../fakes/verbs/libibverbs.so.1");
 	return dlopen(path, RTLD_NOW | RTLD_GLOBAL) != NULL;
 }
 
@@ -104,17 +104,17 @@ static bool gives_back(const char *call)
 
 static int hits(void)
 {
-	stand_in_hits_fn *cuda = NULL, *cards = NULL;
+	fake_hits_fn *cuda = NULL, *cards = NULL;
 
-	*(void **)&cuda = ask("stand_in_hits");
-	*(void **)&cards = ask("stand_in_verbs_hits");
+	*(void **)&cuda = ask("fake_hits");
+	*(void **)&cards = ask("fake_verbs_hits");
 	return (cuda ? cuda() : 0) + (cards ? cards() : 0);
 }
 
 /* Appends what is left of one library's things; areas: a piece of memory and a page each. */
 static void name_left(const char *function, struct house *h)
 {
-	stand_in_left_fn *look = NULL;
+	fake_left_fn *look = NULL;
 	int areas = 0, left;
 	const char *name;
 
@@ -141,8 +141,8 @@ static void look_round(struct house *h)
 	unsetenv("TUTTI_TEST_CUDA_FAIL");
 	unsetenv("TUTTI_TEST_VERBS_FAIL");
 	h->hits = hits();
-	name_left("stand_in_left", h);
-	name_left("stand_in_verbs_left", h);
+	name_left("fake_left", h);
+	name_left("fake_verbs_left", h);
 	h->memory = LEAKED_MEMORY();
 	h->ended = true;
 }
@@ -150,7 +150,7 @@ static void look_round(struct house *h)
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
 /* late: it failed when the others may have been through. */
-static tuttiResult_t join_and_play(struct seat *s, const tuttiUniqueId *id, bool *ret_late)
+static tuttiResult_t join_and_play(struct failure_rank *s, const tuttiUniqueId *id, bool *ret_late)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiResult_t rc;
@@ -167,8 +167,8 @@ static tuttiResult_t join_and_play(struct seat *s, const tuttiUniqueId *id, bool
 static int act(tuttiComm_t *none, int rank, int n, void *arg)
 {
 	const struct ranks *r = arg;
-	struct seat s = { .rank = rank, .n = n };
-	struct outcome *o = &trial->rank[rank];
+	struct failure_rank s = { .rank = rank, .n = n };
+	struct failure_outcome *o = &trial->rank[rank];
 	char host[16];
 
 	(void)none;
@@ -221,7 +221,7 @@ static int complain(const char *what, const char *more)
 }
 
 /* The sentence that the victim must have: its rank, and what the driver said */
-static bool tells(const struct outcome *o, int rank)
+static bool tells(const struct failure_outcome *o, int rank)
 {
 	char name[32], code[32];
 
@@ -245,7 +245,7 @@ static int judge_words(void)
 	for (int i = 0; i < trial->use->n; i++)
 		late += trial->rank[i].code && trial->rank[i].late;
 	for (int i = 0; i < trial->use->n; i++) {
-		const struct outcome *o = &trial->rank[i];
+		const struct failure_outcome *o = &trial->rank[i];
 
 		if (!o->code && late)
 			continue;
@@ -290,7 +290,7 @@ static enum verdict judge(int status)
 	int bad = 0, failed = 0, met = 0;
 
 	for (int i = 0; i < u->n; i++) {
-		const struct outcome *o = &trial->rank[i];
+		const struct failure_outcome *o = &trial->rank[i];
 		const struct house *h = &trial->house[u->threads ? 0 : i];
 
 		failed += o->code != 0;
@@ -334,15 +334,15 @@ static enum verdict attempt(const struct use *use, const char *call, int k, int 
 
 /* ---- which trials ---------------------------------------------------------------------------- */
 
-struct tally { int met, bad; };
+struct failure_tally { int met, bad; };
 
-static void count(struct tally *t, enum verdict v)
+static void count(struct failure_tally *t, enum verdict v)
 {
 	t->met += v != NOT_MET;
 	t->bad += v == BAD;
 }
 
-static void try_call(const struct use *use, const char *call, struct tally *t)
+static void try_call(const struct use *use, const char *call, struct failure_tally *t)
 {
 	enum verdict v;
 
@@ -355,7 +355,7 @@ static void try_call(const struct use *use, const char *call, struct tally *t)
 		}
 }
 
-static void try_all(const struct use *use, struct tally *t)
+static void try_all(const struct use *use, struct failure_tally *t)
 {
 #define NAME(member, symbol, parameters) #symbol,
 	static const char *const cuda[] = { TT_CUDA_FUNCTIONS(NAME) TT_CUDA_LATER(NAME) NULL };
@@ -372,7 +372,7 @@ static void try_all(const struct use *use, struct tally *t)
 }
 
 /* A sample that is not met has come to nothing. */
-static void try_sample(const struct use *use, const char *sample, struct tally *t)
+static void try_sample(const struct use *use, const char *sample, struct failure_tally *t)
 {
 	int k, victim, bytes;
 	char call[64];
@@ -412,7 +412,7 @@ int main(int argc, char **argv)
 	}
 	verbose = argc > 2;
 	for (const struct use *u = uses; u->name; u++) {
-		struct tally t = { 0 };
+		struct failure_tally t = { 0 };
 
 		if (argc > 1 && !strstr(u->name, argv[1]))
 			continue;

@@ -38,12 +38,12 @@ static const enum tt_collective copying[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALL
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-struct crew { struct ranks ranks; rank_fn *fn; };
+struct gpudirect_ranks { struct ranks ranks; rank_fn *fn; };
 static const char *transport = "verbs";
 
 static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct crew *crew = arg;
+	struct gpudirect_ranks *crew = arg;
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	char host[16];
 
@@ -60,7 +60,7 @@ static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 /* lacks: what the stand-in for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
-	struct crew crew = {
+	struct gpudirect_ranks crew = {
 		.ranks = { .n = n, .no_join = true, .limit_s = 50, .timeout_ms = 20000 }, .fn = fn
 	};
 	char why[256];
@@ -74,11 +74,11 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->road[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
-static int keep(struct hand *h, tuttiComm_t comm, void *handle[2])
+static int keep(struct gpu_buffers *h, tuttiComm_t comm, void *handle[2])
 {
 	return tuttiCommRegister(comm, (void *)(uintptr_t)(h->in + SHIFT), HAND_MOST, &handle[0]) ||
 	       tuttiCommRegister(comm, (void *)(uintptr_t)(h->out + SHIFT), HAND_MOST, &handle[1]);
@@ -89,9 +89,9 @@ static int give_back(tuttiComm_t comm, void *handle[2])
 	return tuttiCommDeregister(comm, handle[0]) || tuttiCommDeregister(comm, handle[1]);
 }
 
-static struct call call_of(enum tt_collective what, size_t count)
+static struct gpu_buffers_call call_of(enum tt_collective what, size_t count)
 {
-	return (struct call){ .what = what,
+	return (struct gpu_buffers_call){ .what = what,
 			      .count = count,
 			      .type = tuttiUint8,
 			      .op = tuttiSum,
@@ -100,7 +100,7 @@ static struct call call_of(enum tt_collective what, size_t count)
 }
 
 /* Round the ranks, in a group */
-static int pass_on(struct hand *h, tuttiComm_t comm, size_t bytes)
+static int pass_on(struct gpu_buffers *h, tuttiComm_t comm, size_t bytes)
 {
 	int next = (h->rank + 1) % h->n, last = (h->rank + h->n - 1) % h->n, rank = h->rank;
 	tuttiResult_t state;
@@ -123,11 +123,11 @@ static int pass_on(struct hand *h, tuttiComm_t comm, size_t bytes)
 }
 
 /* Each copying collective, in place too, and a message round */
-static int copy_all(struct hand *h, tuttiComm_t comm)
+static int copy_all(struct gpu_buffers *h, tuttiComm_t comm)
 {
 	for (size_t i = 0; i < COPYING; i++)
 		for (int in_place = 0; in_place < 2; in_place++) {
-			struct call c = call_of(copying[i], COUNT);
+			struct gpu_buffers_call c = call_of(copying[i], COUNT);
 
 			c.in_place = in_place;
 			if (!in_place || c.what != TT_ALLTOALL)
@@ -144,13 +144,13 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	const struct tt_gpu *d = (*comm)->gpu;
 	uint64_t registrations;
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
-	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->lent > 0);
+	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->zcopy_sent > 0);
 	registrations = card_of(*comm)->registrations;
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(card_of(*comm)->registrations == registrations && d->staged_bytes == 0);
@@ -177,14 +177,14 @@ static int staged_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const enum tt_collective sums[] = { TT_ALLREDUCE, TT_REDUCE, TT_REDUCE_SCATTER };
 	const struct tt_gpu *d = (*comm)->gpu;
-	struct call small = call_of(TT_ALLGATHER, 1000), half = call_of(TT_ALLGATHER, COUNT);
+	struct gpu_buffers_call small = call_of(TT_ALLGATHER, 1000), half = call_of(TT_ALLGATHER, COUNT);
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	for (int i = 0; i < 3; i++) {
-		struct call c = call_of(sums[i], COUNT);
+		struct gpu_buffers_call c = call_of(sums[i], COUNT);
 
 		hand_check(&h, &c, *comm);
 	}
@@ -206,9 +206,9 @@ Test(gpudirect, sums_and_small_calls_are_staged, .timeout = 60)
 static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
-	struct call c = call_of(TT_ALLGATHER, COUNT);
+	struct gpu_buffers_call c = call_of(TT_ALLGATHER, COUNT);
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT((*comm)->npaths == 2);
@@ -240,7 +240,7 @@ static int refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
@@ -278,9 +278,9 @@ Test(gpudirect, who_switched_it_off_is_staged, .timeout = 60)
 static int one_refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
-	struct call gather = call_of(TT_GATHER, COUNT);
+	struct gpu_buffers_call gather = call_of(TT_GATHER, COUNT);
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
@@ -306,7 +306,7 @@ static int reborn_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_gpu *d = (*comm)->gpu;
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 	tt_cuptr old;
 
 	(void)arg;
@@ -332,7 +332,7 @@ static int late_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiResult_t error = tuttiSuccess;
 	void *handle[2];
-	struct hand h;
+	struct gpu_buffers h;
 
 	(void)arg;
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));

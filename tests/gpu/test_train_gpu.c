@@ -14,9 +14,9 @@
 
 #include "tests/support/harness_cuda.h"
 #include "trainer/device/device.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/model/model.h"
-#include "trainer/rng.h"
+#include "trainer/base/rng.h"
 
 enum { CLASSES = 10, OPERAND = 1 << 14 };        /* floats of an operand */
 
@@ -37,7 +37,7 @@ static void load_blas(void)
 	if (n < 0 || getenv("TUTTI_TEST_GPU"))
 		return;
 	path[n] = '\0';
-	strcpy(strrchr(path, '/'), "/stand_in/libcublas.so.13");
+	strcpy(strrchr(path, '/'), "/../fakes/cuda/libcublas.so.13");
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
 		fprintf(stderr, "%s\n", dlerror());
 }
@@ -47,7 +47,7 @@ static void load_blas(void)
 struct step { const char *model; size_t pixels, rows; };
 
 /* What a step leaves, in host memory. */
-struct outcome { size_t parameters; float loss, *weights, *velocity; };
+struct train_outcome { size_t parameters; float loss, *weights, *velocity; };
 
 static void *upload(struct train_device *d, const float *from, size_t count)
 {
@@ -59,7 +59,7 @@ static void *upload(struct train_device *d, const float *from, size_t count)
 }
 
 static void compute(struct train_device *d, struct train_model *m, const struct step *s,
-		    const float *start, struct outcome *o)
+		    const float *start, struct train_outcome *o)
 {
 	size_t count = m->parameters, pixels = s->rows * s->pixels;
 	float *x = upload(d, NULL, pixels), *loss = upload(d, NULL, 1);
@@ -88,7 +88,7 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 }
 
 /* false after a sentence: the device cannot be opened */
-static bool take_step(const char *device, bool canonical, const struct step *s, struct outcome *o)
+static bool take_step(const char *device, bool canonical, const struct step *s, struct train_outcome *o)
 {
 	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
 	struct train_device d;
@@ -100,13 +100,13 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 		printf("# %s\n", train_error());
 		return false;
 	}
-	*o = (struct outcome){ .parameters = m.parameters };
+	*o = (struct train_outcome){ .parameters = m.parameters };
 	o->weights = calloc(m.parameters, sizeof(float));
 	o->velocity = calloc(m.parameters, sizeof(float));
 	start = malloc(m.parameters * sizeof(float));
-	train_model_start(&m, 17, start);
+	train_model_init(&m, 17, start);
 	compute(&d, &m, s, start, o);
-	fine = !train_device_settle(&d);
+	fine = !train_device_sync(&d);
 	if (!fine)
 		printf("# %s\n", train_error());
 	free(start);
@@ -115,7 +115,7 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 	return fine;
 }
 
-static bool same_bits(const struct outcome *a, const struct outcome *b)
+static bool same_bits(const struct train_outcome *a, const struct train_outcome *b)
 {
 	size_t bytes = a->parameters * sizeof(float);
 
@@ -123,7 +123,7 @@ static bool same_bits(const struct outcome *a, const struct outcome *b)
 	       !memcmp(a->weights, b->weights, bytes) && !memcmp(a->velocity, b->velocity, bytes);
 }
 
-static bool nearly(const struct outcome *a, const struct outcome *b)
+static bool nearly(const struct train_outcome *a, const struct train_outcome *b)
 {
 	double off = 0, size = 0;
 
@@ -135,7 +135,7 @@ static bool nearly(const struct outcome *a, const struct outcome *b)
 	       sqrt(off) <= 1e-4 * sqrt(size) && size > 0;
 }
 
-static void release(struct outcome *o)
+static void release(struct train_outcome *o)
 {
 	free(o->weights);
 	free(o->velocity);
@@ -143,7 +143,7 @@ static void release(struct outcome *o)
 
 static void try_step(const struct step *s)
 {
-	struct outcome cpu, gpu;
+	struct train_outcome cpu, gpu;
 	char which[80];
 	bool ran;
 
@@ -210,7 +210,7 @@ static void try_products(bool canonical)
 			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
 		}
 	}
-	point(right && !train_device_settle(&d), "products of all forms",
+	point(right && !train_device_sync(&d), "products of all forms",
 	      canonical ? "own kernel" : "cuBLAS");
 	d.ops->free(&d, in), d.ops->free(&d, out);
 	train_device_close(&cpu);
@@ -247,7 +247,7 @@ static void try_numbers(void)
 	d.ops->get(&d, got, there, sizeof(got));
 	blend_and_copy(&(struct train_device){ .ops = &train_device_cpu }, numbers, numbers + COUNT,
 		       COUNT);
-	point(!train_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
+	point(!train_device_sync(&d) && !memcmp(got, numbers, sizeof(got)),
 	      "the bits are the processor's", "blend, copy, add");
 	d.ops->free(&d, there);
 	train_device_close(&d);
@@ -265,7 +265,7 @@ int main(void)
 		return 0;
 	}
 	load_blas();
-	if (train_device_find("cuda")->take("cuda:0", 0)) {
+	if (train_device_find("cuda")->select("cuda:0", 0)) {
 		printf("not ok 1 - %s\n1..1\n", train_error());
 		return 1;
 	}

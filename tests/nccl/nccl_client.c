@@ -10,8 +10,8 @@
 
 static const struct test {
 	const char *name;
-	int (*body)(struct seat *seat, const ncclUniqueId *id);
-	struct ranks how;
+	int (*body)(struct client_rank *client, const ncclUniqueId *id);
+	struct client_ranks how;
 	unsigned may_die;
 	const char *claim;
 } tests[] = {
@@ -111,7 +111,7 @@ static const struct test {
 	  "one thread with four ranks: splits, messages, nonblocking, destroyed one by one" },
 	{ "devices",
 	  case_devices,
-	  { .n = 1, .joins_itself = true, .stand_in = true },
+	  { .n = 1, .joins_itself = true, .fake = true },
 	  0,
 	  "one thread with a rank on each of three devices" },
 	{ "again",
@@ -164,7 +164,7 @@ static const struct test {
 	  "a killed rank is an asynchronous error of the others" },
 	{ "refused",
 	  case_refused,
-	  { .n = 3, .stand_in = true },
+	  { .n = 3, .fake = true },
 	  0,
 	  "what CUDA refuses one rank, all ranks learn" },
 	{ "configs",
@@ -186,13 +186,13 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (size_t i = 0; i < NTESTS; i++) {
-		struct ranks how = tests[i].how;
+		struct client_ranks how = tests[i].how;
 		bool chosen = argc < 2, cuda = getenv("NCCL_CLIENT_CUDA");
 		int failed;
 
 		for (int a = 1; a < argc; a++)
 			chosen |= !strcmp(argv[a], tests[i].name);
-		if (!chosen || ((how.cuda || how.stand_in) && !cuda) || (how.host && cuda))
+		if (!chosen || ((how.cuda || how.fake) && !cuda) || (how.host && cuda))
 			continue;
 		ranks_may_die = tests[i].may_die;
 		failed = ranks_run(&how, tests[i].body);

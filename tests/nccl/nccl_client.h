@@ -13,7 +13,7 @@
 
 #include NCCL_HEADER
 
-struct seat {                          /* a rank: what it is, and what it works with */
+struct client_rank {                          /* a rank: what it is, and what it works with */
 	ncclComm_t comm;
 	int rank, nranks;
 	cudaStream_t stream;
@@ -23,35 +23,35 @@ struct seat {                          /* a rank: what it is, and what it works 
 #define ROOM (1 << 16)
 extern size_t memory_room;             /* ROOM, unless main wants another */
 
-struct ranks {                         /* how the ranks of a case are run */
+struct client_ranks {                         /* how the ranks of a case are run */
 	int n;
 	bool threads, joins_itself;
-	/* only with CUDA; with its stand-in, whose functions can be made to fail; without CUDA */
-	bool cuda, stand_in, host;
+	/* only with CUDA; with its fake, whose functions can be made to fail; without CUDA */
+	bool cuda, fake, host;
 	ncclUniqueId id;
 };
 /* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose
  * death is no failure. */
-int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUniqueId *id));
+int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, const ncclUniqueId *id));
 extern unsigned ranks_may_die;         /* a mask */
 extern unsigned ranks_limit_s;         /* after which a process is killed */
 bool ranks_are_threads(void);
 
 /* Memory of the kind under test (host or CUDA), and the stream that works on it. */
-int memory_open(struct seat *seat);    /* once in each rank: in, out, stream */
-void memory_close(struct seat *seat);
+int memory_open(struct client_rank *client);    /* once in each rank: in, out, stream */
+void memory_close(struct client_rank *client);
 bool memory_is_cuda(void);
 int memory_device(int ordinal);        /* CUDA's current device of this thread */
 int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
 /* then goes on behind what first holds */
 int memory_behind(cudaStream_t first, cudaStream_t then);
-int memory_capture(struct seat *seat);         /* what its stream gets becomes a graph, until: */
-int memory_captured(struct seat *seat);
-int memory_replay(struct seat *seat);
-int memory_write(struct seat *seat, void *to, const void *from, size_t bytes);
+int memory_capture(struct client_rank *client);         /* what its stream gets becomes a graph, until: */
+int memory_captured(struct client_rank *client);
+int memory_replay(struct client_rank *client);
+int memory_write(struct client_rank *client, void *to, const void *from, size_t bytes);
 /* after what the stream holds */
-int memory_read(struct seat *seat, void *to, const void *from, size_t bytes);
+int memory_read(struct client_rank *client, void *to, const void *from, size_t bytes);
 
 /* Elements. Values are small multiples of 1/4,
  * which every type that has fractions holds exactly. */
@@ -64,7 +64,7 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 	do {											\
 		if (!(condition)) {								\
 			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__,	\
-					__LINE__, seat->rank,					\
+					__LINE__, client->rank,					\
 				#condition, ncclGetLastError(NULL));				\
 			return 1;								\
 		}										\
@@ -72,42 +72,42 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 #define OK(call) EXPECT((call) == ncclSuccess)
 
 /* Each rank gives rank + 1; the sum shows that all of comm were there. */
-int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream);
+int adds_up(struct client_rank *client, ncclComm_t comm, cudaStream_t stream);
 /* 0: at[n] are these numbers, after what the stream holds */
-int differ(struct seat *seat, const int *at, int n, const int *want);
+int differ(struct client_rank *client, const int *at, int n, const int *want);
 bool accepted(ncclResult_t result);    /* success, or in progress */
 /* Asks until the communicator is no longer in progress, at most some 50 s. */
 ncclResult_t settled(ncclComm_t comm);
 
 /* The cases. Each is run by every rank; 0: as it should be. */
-int case_collectives(struct seat *seat, const ncclUniqueId *id);
-int case_groups(struct seat *seat, const ncclUniqueId *id);
-int case_split(struct seat *seat, const ncclUniqueId *id);
-int case_streams(struct seat *seat, const ncclUniqueId *id);
-int case_scaled(struct seat *seat, const ncclUniqueId *id);
-int case_one_thread(struct seat *seat, const ncclUniqueId *id);
-int case_nonblocking(struct seat *seat, const ncclUniqueId *id);
-int case_abort(struct seat *seat, const ncclUniqueId *id);
-int case_abort_join(struct seat *seat, const ncclUniqueId *id);
-int case_killed(struct seat *seat, const ncclUniqueId *id);
-int case_refused(struct seat *seat, const ncclUniqueId *id);
-int case_configs(struct seat *seat, const ncclUniqueId *id);
-int case_process_groups(struct seat *seat, const ncclUniqueId *id);
-int case_several(struct seat *seat, const ncclUniqueId *id);
-int case_roots(struct seat *seat, const ncclUniqueId *id);
-int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id);
-int case_forks(struct seat *seat, const ncclUniqueId *id);
-int case_orders(struct seat *seat, const ncclUniqueId *id);
-int case_in_place(struct seat *seat, const ncclUniqueId *id);
-int case_operations(struct seat *seat, const ncclUniqueId *id);
-int case_messages(struct seat *seat, const ncclUniqueId *id);
-int case_many_ranks(struct seat *seat, const ncclUniqueId *id);
-int case_devices(struct seat *seat, const ncclUniqueId *id);
-int case_again(struct seat *seat, const ncclUniqueId *id);
-int case_frameworks(struct seat *seat, const ncclUniqueId *id);
-int case_captured_groups(struct seat *seat, const ncclUniqueId *id);
-int case_leaves(struct seat *seat, const ncclUniqueId *id);
-int case_mismatches(struct seat *seat, const ncclUniqueId *id);
-int case_wrong_uses(struct seat *seat, const ncclUniqueId *id);
+int case_collectives(struct client_rank *client, const ncclUniqueId *id);
+int case_groups(struct client_rank *client, const ncclUniqueId *id);
+int case_split(struct client_rank *client, const ncclUniqueId *id);
+int case_streams(struct client_rank *client, const ncclUniqueId *id);
+int case_scaled(struct client_rank *client, const ncclUniqueId *id);
+int case_one_thread(struct client_rank *client, const ncclUniqueId *id);
+int case_nonblocking(struct client_rank *client, const ncclUniqueId *id);
+int case_abort(struct client_rank *client, const ncclUniqueId *id);
+int case_abort_join(struct client_rank *client, const ncclUniqueId *id);
+int case_killed(struct client_rank *client, const ncclUniqueId *id);
+int case_refused(struct client_rank *client, const ncclUniqueId *id);
+int case_configs(struct client_rank *client, const ncclUniqueId *id);
+int case_process_groups(struct client_rank *client, const ncclUniqueId *id);
+int case_several(struct client_rank *client, const ncclUniqueId *id);
+int case_roots(struct client_rank *client, const ncclUniqueId *id);
+int case_nonblocking_groups(struct client_rank *client, const ncclUniqueId *id);
+int case_forks(struct client_rank *client, const ncclUniqueId *id);
+int case_orders(struct client_rank *client, const ncclUniqueId *id);
+int case_in_place(struct client_rank *client, const ncclUniqueId *id);
+int case_operations(struct client_rank *client, const ncclUniqueId *id);
+int case_messages(struct client_rank *client, const ncclUniqueId *id);
+int case_many_ranks(struct client_rank *client, const ncclUniqueId *id);
+int case_devices(struct client_rank *client, const ncclUniqueId *id);
+int case_again(struct client_rank *client, const ncclUniqueId *id);
+int case_frameworks(struct client_rank *client, const ncclUniqueId *id);
+int case_captured_groups(struct client_rank *client, const ncclUniqueId *id);
+int case_leaves(struct client_rank *client, const ncclUniqueId *id);
+int case_mismatches(struct client_rank *client, const ncclUniqueId *id);
+int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id);
 
 #endif

@@ -33,12 +33,12 @@ ncclResult_t settled(ncclComm_t comm)
 
 /* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand
  * in one group, on a stream each. */
-static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, int n)
+static int reduce_all(struct client_rank *client, ncclComm_t *comms, struct client_rank *own, int n)
 {
-	int *in = seat->in, *out = seat->out, got;
+	int *in = client->in, *out = client->out, got;
 
 	for (int r = 0; r < n; r++)
-		EXPECT(!memory_write(seat, in + 16 * r, &(int){ r + 1 }, sizeof(int)));
+		EXPECT(!memory_write(client, in + 16 * r, &(int){ r + 1 }, sizeof(int)));
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++)
 		OK(ncclAllReduce(in + 16 * r, out + 16 * r, 1, ncclInt, ncclSum, comms[r],
@@ -51,13 +51,13 @@ static int reduce_all(struct seat *seat, ncclComm_t *comms, struct seat *own, in
 	return 0;
 }
 
-static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
+static int all_ranks(struct client_rank *client, ncclComm_t *comms, int n)
 {
-	struct seat own[4];
+	struct client_rank own[4];
 
 	for (int r = 0; r < n; r++)
 		EXPECT(!memory_stream(&own[r].stream));
-	EXPECT(!reduce_all(seat, comms, own, n));
+	EXPECT(!reduce_all(client, comms, own, n));
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++)
 		OK(ncclCommFinalize(comms[r]));
@@ -72,7 +72,7 @@ static int all_ranks(struct seat *seat, ncclComm_t *comms, int n)
 /* A thread in which no CUDA context is current works on device 0. */
 static void *without_context(void *arg)
 {
-	struct seat own = *(struct seat *)arg;
+	struct client_rank own = *(struct client_rank *)arg;
 	ncclUniqueId id;
 	void *memory;
 	int device = -2;
@@ -85,7 +85,7 @@ static void *without_context(void *arg)
 	return (void *)(long)good;
 }
 
-int case_one_thread(struct seat *seat, const ncclUniqueId *id)
+int case_one_thread(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t comms[4] = { NULL };
@@ -102,14 +102,14 @@ int case_one_thread(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclGroupEnd());
 	OK(ncclCommUserRank(comms[3], &rank));
 	EXPECT(rank == 3);
-	EXPECT(!all_ranks(seat, comms, 4));
+	EXPECT(!all_ranks(client, comms, 4));
 	OK(ncclCommInitAll(comms, 3, devices));
-	EXPECT(!all_ranks(seat, comms, 3));
+	EXPECT(!all_ranks(client, comms, 3));
 	OK(ncclGetUniqueId(&two[0]));
 	OK(ncclGetUniqueId(&two[1]));
 	OK(ncclCommInitRankScalable(&comms[0], 1, 0, 2, two, &config));
-	EXPECT(!all_ranks(seat, comms, 1));
-	EXPECT(!pthread_create(&thread, NULL, without_context, seat));
+	EXPECT(!all_ranks(client, comms, 1));
+	EXPECT(!pthread_create(&thread, NULL, without_context, client));
 	pthread_join(thread, &good);
 	EXPECT(good);
 	return 0;
@@ -129,7 +129,7 @@ static void *watchdog(void *arg)
 }
 
 /* The join goes on behind the call; another thread sees it end; finalizing likewise. */
-int case_nonblocking(struct seat *seat, const ncclUniqueId *id)
+int case_nonblocking(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t child = NULL;
@@ -138,28 +138,28 @@ int case_nonblocking(struct seat *seat, const ncclUniqueId *id)
 	pthread_t thread;
 
 	config.blocking = 0;
-	result = ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config);
+	result = ncclCommInitRankConfig(&client->comm, client->nranks, *id, client->rank, &config);
 	EXPECT(result == ncclSuccess || result == ncclInProgress);
-	EXPECT(seat->comm != NULL);
-	w.comm = seat->comm;
+	EXPECT(client->comm != NULL);
+	w.comm = client->comm;
 	EXPECT(!pthread_create(&thread, NULL, watchdog, &w));
 	pthread_join(thread, NULL);
 	EXPECT(w.last == ncclSuccess);
-	result = ncclCommSplit(seat->comm, 0, seat->rank, &child, NULL);
+	result = ncclCommSplit(client->comm, 0, client->rank, &child, NULL);
 	EXPECT(result == ncclSuccess || result == ncclInProgress);
-	EXPECT(settled(seat->comm) == ncclSuccess);
+	EXPECT(settled(client->comm) == ncclSuccess);
 	EXPECT(settled(child) == ncclSuccess);
-	OK(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child, seat->stream));
-	EXPECT(!memory_read(seat, &result, seat->out, sizeof(result)));
+	OK(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, child, client->stream));
+	EXPECT(!memory_read(client, &result, client->out, sizeof(result)));
 	for (int i = 0; i < 2; i++) {
-		ncclComm_t comm = i ? seat->comm : child;
+		ncclComm_t comm = i ? client->comm : child;
 
 		result = ncclCommFinalize(comm);
 		EXPECT(result == ncclSuccess || result == ncclInProgress);
 		EXPECT(settled(comm) == ncclSuccess);
 		OK(ncclCommDestroy(comm));
 	}
-	seat->comm = NULL;
+	client->comm = NULL;
 	return 0;
 }
 
@@ -172,46 +172,46 @@ static void *abort_later(void *comm)
 
 /* What a call that hangs until its communicator is broken says:
  * then, or when its stream is waited for. */
-static bool breaks(struct seat *seat)
+static bool breaks(struct client_rank *client)
 {
 	int got;
 
-	return ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
-			     seat->stream) != ncclSuccess ||
-	       memory_read(seat, &got, seat->out, sizeof(got)) ||
-	       settled(seat->comm) != ncclSuccess;
+	return ncclAllReduce(client->in, client->out, 8000, ncclFloat, ncclSum, client->comm,
+			     client->stream) != ncclSuccess ||
+	       memory_read(client, &got, client->out, sizeof(got)) ||
+	       settled(client->comm) != ncclSuccess;
 }
 
 /* Rank 0 never calls and aborts: the others' calls end with an error. Rank 1's own abort of another
  * thread ends its call. */
-int case_abort(struct seat *seat, const ncclUniqueId *id)
+int case_abort(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t error;
 	pthread_t thread;
 	void *result;
 
 	(void)id;
-	if (seat->rank == 0) {
+	if (client->rank == 0) {
 		for (int i = 0; i < 100; i++)
 			nap();
-		OK(ncclCommAbort(seat->comm));
-	} else if (seat->rank == 1) {
-		EXPECT(!pthread_create(&thread, NULL, abort_later, seat->comm));
-		EXPECT(breaks(seat));
+		OK(ncclCommAbort(client->comm));
+	} else if (client->rank == 1) {
+		EXPECT(!pthread_create(&thread, NULL, abort_later, client->comm));
+		EXPECT(breaks(client));
 		pthread_join(thread, &result);
 		EXPECT(result == NULL);
 	} else {
-		EXPECT(breaks(seat));
-		for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error;
+		EXPECT(breaks(client));
+		for (int i = 0; i < 25000 && !ncclCommGetAsyncError(client->comm, &error) && !error;
 		     i++)
 			nap();
 		EXPECT(error == ncclRemoteError);
 		EXPECT(strstr(ncclGetLastError(NULL), "rank") != NULL);
-		EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm,
-				     seat->stream) == ncclRemoteError);
-		OK(ncclCommAbort(seat->comm));
+		EXPECT(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, client->comm,
+				     client->stream) == ncclRemoteError);
+		OK(ncclCommAbort(client->comm));
 	}
-	seat->comm = NULL;
+	client->comm = NULL;
 	return 0;
 }
 
@@ -219,101 +219,101 @@ static ncclUniqueId alone;
 
 static void *join_alone(void *arg)
 {
-	struct seat *seat = arg;
+	struct client_rank *client = arg;
 
-	return (void *)(long)(ncclCommInitRank(&seat->comm, 2, alone, 0) == ncclSuccess);
+	return (void *)(long)(ncclCommInitRank(&client->comm, 2, alone, 0) == ncclSuccess);
 }
 
 /* Nobody else comes: a blocking join ends when another thread aborts it. */
-int case_abort_join(struct seat *seat, const ncclUniqueId *id)
+int case_abort_join(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclSuccess;
 	pthread_t thread;
 	void *joined;
 
 	alone = *id;
-	EXPECT(!pthread_create(&thread, NULL, join_alone, seat));
-	while (!__atomic_load_n(&seat->comm, __ATOMIC_ACQUIRE))
+	EXPECT(!pthread_create(&thread, NULL, join_alone, client));
+	while (!__atomic_load_n(&client->comm, __ATOMIC_ACQUIRE))
 		nap();
-	OK(ncclCommGetAsyncError(seat->comm, &state));
+	OK(ncclCommGetAsyncError(client->comm, &state));
 	EXPECT(state == ncclInProgress);
-	OK(ncclCommAbort(seat->comm));
+	OK(ncclCommAbort(client->comm));
 	pthread_join(thread, &joined);
 	EXPECT(joined == NULL);
-	seat->comm = NULL;
+	client->comm = NULL;
 	return 0;
 }
 
 /* Those that are left go on without the last rank. */
-static int shrinks(struct seat *seat)
+static int shrinks(struct client_rank *client)
 {
-	int gone = seat->nranks - 1, n, got;
+	int gone = client->nranks - 1, n, got;
 	ncclComm_t left = NULL;
 
-	EXPECT(ncclCommShrink(seat->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) ==
+	EXPECT(ncclCommShrink(client->comm, &gone, 0, &left, NULL, NCCL_SHRINK_DEFAULT) ==
 	       ncclInvalidArgument);
-	OK(ncclCommShrink(seat->comm, &gone, 1, &left, NULL, NCCL_SHRINK_ABORT));
+	OK(ncclCommShrink(client->comm, &gone, 1, &left, NULL, NCCL_SHRINK_ABORT));
 	OK(ncclCommCount(left, &n));
-	EXPECT(n == seat->nranks - 1);
-	EXPECT(!memory_write(seat, seat->in, &(int){ seat->rank + 1 }, sizeof(int)));
-	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, left, seat->stream));
-	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+	EXPECT(n == client->nranks - 1);
+	EXPECT(!memory_write(client, client->in, &(int){ client->rank + 1 }, sizeof(int)));
+	OK(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, left, client->stream));
+	EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
 	EXPECT(got == n * (n + 1) / 2);
 	OK(ncclCommDestroy(left));
 	return 0;
 }
 
 /* The last rank is killed; the others work on, and each learns of it by asking. */
-int case_killed(struct seat *seat, const ncclUniqueId *id)
+int case_killed(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t error = ncclSuccess;
 	void *handle;
 
 	(void)id;
-	OK(ncclCommRegister(seat->comm, seat->in, memory_room, &handle));
-	OK(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, seat->comm, seat->stream));
-	EXPECT(!memory_read(seat, &error, seat->out, sizeof(error)));
-	if (seat->rank == seat->nranks - 1)
+	OK(ncclCommRegister(client->comm, client->in, memory_room, &handle));
+	OK(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, client->comm, client->stream));
+	EXPECT(!memory_read(client, &error, client->out, sizeof(error)));
+	if (client->rank == client->nranks - 1)
 		raise(SIGKILL);
-	for (int i = 0; i < 25000 && !ncclCommGetAsyncError(seat->comm, &error) && !error; i++)
+	for (int i = 0; i < 25000 && !ncclCommGetAsyncError(client->comm, &error) && !error; i++)
 		nap();
 	EXPECT(error == ncclRemoteError);
-	EXPECT(strstr(ncclGetLastError(seat->comm), "rank") != NULL);
-	EXPECT(breaks(seat));
-	EXPECT(!shrinks(seat));
-	OK(ncclCommDeregister(seat->comm, handle));    /* PyTorch, before each abort */
-	OK(ncclCommAbort(seat->comm));
-	seat->comm = NULL;
+	EXPECT(strstr(ncclGetLastError(client->comm), "rank") != NULL);
+	EXPECT(breaks(client));
+	EXPECT(!shrinks(client));
+	OK(ncclCommDeregister(client->comm, handle));    /* PyTorch, before each abort */
+	OK(ncclCommAbort(client->comm));
+	client->comm = NULL;
 	return 0;
 }
 
-/* The driver of rank 0 (the stand-in) refuses the first thing of a call: that rank says so, the
+/* The driver of rank 0 (the fake) refuses the first thing of a call: that rank says so, the
  * others learn of it. */
-int case_refused(struct seat *seat, const ncclUniqueId *id)
+int case_refused(struct client_rank *client, const ncclUniqueId *id)
 {
 	(void)id;
-	if (seat->rank) {
-		EXPECT(breaks(seat));
-		EXPECT(settled(seat->comm) == ncclRemoteError);
-		OK(ncclCommAbort(seat->comm));
-		seat->comm = NULL;
+	if (client->rank) {
+		EXPECT(breaks(client));
+		EXPECT(settled(client->comm) == ncclRemoteError);
+		OK(ncclCommAbort(client->comm));
+		client->comm = NULL;
 		return 0;
 	}
 	setenv("TUTTI_TEST_CUDA_FAIL", "cuLaunchKernel:1:700", 1);
-	EXPECT(ncclAllReduce(seat->in, seat->out, 8000, ncclFloat, ncclSum, seat->comm,
-			     seat->stream) == ncclUnhandledCudaError);
+	EXPECT(ncclAllReduce(client->in, client->out, 8000, ncclFloat, ncclSum, client->comm,
+			     client->stream) == ncclUnhandledCudaError);
 	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);
 	/* its communicator is broken as well */
-	while (settled(seat->comm) == ncclSuccess)
+	while (settled(client->comm) == ncclSuccess)
 		nap();
-	OK(ncclCommAbort(seat->comm));
-	seat->comm = NULL;
+	OK(ncclCommAbort(client->comm));
+	client->comm = NULL;
 	return 0;
 }
 
 /* Each size an ncclConfig_t has had, and one to come. Behind the size, and in a field that came
  * later, lies garbage. */
-int case_configs(struct seat *seat, const ncclUniqueId *id)
+int case_configs(struct client_rank *client, const ncclUniqueId *id)
 {
 	static const struct { unsigned version; size_t size;
 	} headers[] = {

@@ -10,12 +10,12 @@
 enum { RANKS = 4 };
 
 /* To the right among ranks of one thread, and a collective of all. */
-static int ring_of_one_thread(struct seat *seat, ncclComm_t *comms, struct seat *own)
+static int ring_of_one_thread(struct client_rank *client, ncclComm_t *comms, struct client_rank *own)
 {
-	int *x = seat->in, *y = seat->out;
+	int *x = client->in, *y = client->out;
 
 	for (int r = 0; r < RANKS; r++)
-		EXPECT(!memory_write(seat, x + 32 * r, &(int){ r + 1 }, sizeof(int)));
+		EXPECT(!memory_write(client, x + 32 * r, &(int){ r + 1 }, sizeof(int)));
 	OK(ncclGroupStart());
 	for (int r = 0; r < RANKS; r++) {
 		OK(ncclSend(x + 32 * r, 1, ncclInt, (r + 1) % RANKS, comms[r], own[r].stream));
@@ -35,7 +35,7 @@ static int ring_of_one_thread(struct seat *seat, ncclComm_t *comms, struct seat 
 }
 
 /* Without finalizing, one after the other, as the shortest programs do. */
-static int destroy_all(struct seat *seat, ncclComm_t *comms, bool group)
+static int destroy_all(struct client_rank *client, ncclComm_t *comms, bool group)
 {
 	if (group)
 		OK(ncclGroupStart());
@@ -46,7 +46,7 @@ static int destroy_all(struct seat *seat, ncclComm_t *comms, bool group)
 	return 0;
 }
 
-static int split_all(struct seat *seat, ncclComm_t *comms, struct seat *own)
+static int split_all(struct client_rank *client, ncclComm_t *comms, struct client_rank *own)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t halves[RANKS], behind[RANKS];
@@ -61,7 +61,7 @@ static int split_all(struct seat *seat, ncclComm_t *comms, struct seat *own)
 		OK(ncclCommUserRank(halves[r], &rank));
 		EXPECT(rank == 2 - r);
 	}
-	EXPECT(!destroy_all(seat, halves, true));      /* NULL as well */
+	EXPECT(!destroy_all(client, halves, true));      /* NULL as well */
 	config.blocking = 0;                           /* other than their parent */
 	OK(ncclGroupStart());
 	for (int r = 0; r < RANKS; r++)
@@ -69,14 +69,14 @@ static int split_all(struct seat *seat, ncclComm_t *comms, struct seat *own)
 	EXPECT(accepted(ncclGroupEnd()));
 	for (int r = 0; r < RANKS; r++)
 		EXPECT(settled(behind[r]) == ncclSuccess && settled(comms[r]) == ncclSuccess);
-	EXPECT(!ring_of_one_thread(seat, behind, own));
-	return destroy_all(seat, behind, false);
+	EXPECT(!ring_of_one_thread(client, behind, own));
+	return destroy_all(client, behind, false);
 }
 
-int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
+int case_many_ranks(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	struct seat own[RANKS] = { { .comm = NULL } };
+	struct client_rank own[RANKS] = { { .comm = NULL } };
 	ncclComm_t comms[RANKS];
 	ncclUniqueId other;
 
@@ -86,10 +86,10 @@ int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
 	for (int r = 0; r < RANKS; r++)
 		OK(ncclCommInitRank(&comms[r], RANKS, *id, r));
 	OK(ncclGroupEnd());
-	EXPECT(!ring_of_one_thread(seat, comms, own));
-	EXPECT(!split_all(seat, comms, own));
-	EXPECT(!ring_of_one_thread(seat, comms, own));
-	EXPECT(!destroy_all(seat, comms, false));
+	EXPECT(!ring_of_one_thread(client, comms, own));
+	EXPECT(!split_all(client, comms, own));
+	EXPECT(!ring_of_one_thread(client, comms, own));
+	EXPECT(!destroy_all(client, comms, false));
 	config.blocking = 0;
 	OK(ncclGetUniqueId(&other));
 	OK(ncclGroupStart());
@@ -98,8 +98,8 @@ int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
 	EXPECT(accepted(ncclGroupEnd()));
 	for (int r = 0; r < RANKS; r++)
 		EXPECT(settled(comms[r]) == ncclSuccess);
-	EXPECT(!ring_of_one_thread(seat, comms, own));
-	EXPECT(!destroy_all(seat, comms, true));
+	EXPECT(!ring_of_one_thread(client, comms, own));
+	EXPECT(!destroy_all(client, comms, true));
 	for (int r = 0; r < RANKS; r++)
 		memory_stream_close(own[r].stream);
 	return 0;
@@ -110,7 +110,7 @@ int case_many_ranks(struct seat *seat, const ncclUniqueId *id)
 enum { DEVICES = 3 };
 
 /* Each rank's memory and stream are of its device, whichever is current when it calls. */
-static int add_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own, const int *device)
+static int add_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own, const int *device)
 {
 	int got;
 
@@ -131,7 +131,7 @@ static int add_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own
 }
 
 /* A split lies on its parent's device. */
-static int split_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *own,
+static int split_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own,
 			    const int *device)
 {
 	ncclComm_t children[DEVICES];
@@ -140,16 +140,16 @@ static int split_on_devices(struct seat *seat, ncclComm_t *comms, struct seat *o
 	for (int r = 0; r < DEVICES; r++)
 		OK(ncclCommSplit(comms[r], 0, r, &children[r], NULL));
 	OK(ncclGroupEnd());
-	EXPECT(!add_on_devices(seat, children, own, device));
+	EXPECT(!add_on_devices(client, children, own, device));
 	for (int r = 0; r < DEVICES; r++)
 		OK(ncclCommDestroy(children[r]));
 	return 0;
 }
 
-int case_devices(struct seat *seat, const ncclUniqueId *id)
+int case_devices(struct client_rank *client, const ncclUniqueId *id)
 {
 	static const int upwards[DEVICES] = { 0, 1, 2 }, mixed[DEVICES] = { 2, 0, 1 };
-	struct seat own[DEVICES] = { { .rank = 0 } };
+	struct client_rank own[DEVICES] = { { .rank = 0 } };
 	ncclComm_t comms[DEVICES];
 
 	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
@@ -173,8 +173,8 @@ int case_devices(struct seat *seat, const ncclUniqueId *id)
 		}
 		if (i == 2)
 			OK(ncclGroupEnd());
-		EXPECT(!add_on_devices(seat, comms, own, device));
-		EXPECT(!split_on_devices(seat, comms, own, device));
+		EXPECT(!add_on_devices(client, comms, own, device));
+		EXPECT(!split_on_devices(client, comms, own, device));
 		for (int r = 0; r < DEVICES; r++)
 			OK(ncclCommDestroy(comms[r]));
 	}

@@ -3,7 +3,7 @@
  * the CUDA driver in FILE
  *
  * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, and
- * the stand-in elsewhere.
+ * the fake elsewhere.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -96,19 +96,19 @@ int memory_device(int ordinal)
 	return cu.device_get(&device, ordinal) || cu.ctx_retain(&ctx, device) || cu.ctx_set(ctx);
 }
 
-int memory_open(struct seat *seat)
+int memory_open(struct client_rank *client)
 {
 	pthread_once(&once, load);
-	if (file && (cu.init(0) || memory_device(0) || memory_stream(&seat->stream)))
+	if (file && (cu.init(0) || memory_device(0) || memory_stream(&client->stream)))
 		return 1;
-	return ncclMemAlloc(&seat->in, memory_room) || ncclMemAlloc(&seat->out, memory_room);
+	return ncclMemAlloc(&client->in, memory_room) || ncclMemAlloc(&client->out, memory_room);
 }
 
-void memory_close(struct seat *seat)
+void memory_close(struct client_rank *client)
 {
-	memory_stream_close(seat->stream);
-	ncclMemFree(seat->in);
-	ncclMemFree(seat->out);
+	memory_stream_close(client->stream);
+	ncclMemFree(client->in);
+	ncclMemFree(client->out);
 }
 
 int memory_behind(cudaStream_t first, cudaStream_t then)
@@ -119,21 +119,21 @@ int memory_behind(cudaStream_t first, cudaStream_t then)
 	       cu.wait_event(then, event, 0);
 }
 
-int memory_capture(struct seat *seat)
+int memory_capture(struct client_rank *client)
 {
-	return cu.capture(seat->stream, 1);
+	return cu.capture(client->stream, 1);
 }
 
-int memory_captured(struct seat *seat)
+int memory_captured(struct client_rank *client)
 {
 	void *graph;
 
-	return cu.captured(seat->stream, &graph) || cu.instantiate(&seat->graph, graph, 0);
+	return cu.captured(client->stream, &graph) || cu.instantiate(&client->graph, graph, 0);
 }
 
-int memory_replay(struct seat *seat)
+int memory_replay(struct client_rank *client)
 {
-	return cu.launch(seat->graph, seat->stream);
+	return cu.launch(client->graph, client->stream);
 }
 
 bool memory_is_cuda(void)
@@ -141,20 +141,20 @@ bool memory_is_cuda(void)
 	return file != NULL;
 }
 
-int memory_write(struct seat *seat, void *to, const void *from, size_t bytes)
+int memory_write(struct client_rank *client, void *to, const void *from, size_t bytes)
 {
 	if (file)
-		return cu.to_device((uintptr_t)to, from, bytes, seat->stream) ||
-		       cu.stream_synchronize(seat->stream);
+		return cu.to_device((uintptr_t)to, from, bytes, client->stream) ||
+		       cu.stream_synchronize(client->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }
 
-int memory_read(struct seat *seat, void *to, const void *from, size_t bytes)
+int memory_read(struct client_rank *client, void *to, const void *from, size_t bytes)
 {
 	if (file)
-		return cu.to_host(to, (uintptr_t)from, bytes, seat->stream) ||
-		       cu.stream_synchronize(seat->stream);
+		return cu.to_host(to, (uintptr_t)from, bytes, client->stream) ||
+		       cu.stream_synchronize(client->stream);
 	memcpy(to, from, bytes);
 	return 0;
 }

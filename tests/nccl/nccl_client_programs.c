@@ -13,16 +13,16 @@
 
 #include "tests/nccl/nccl_client.h"
 
-int adds_up(struct seat *seat, ncclComm_t comm, cudaStream_t stream)
+int adds_up(struct client_rank *client, ncclComm_t comm, cudaStream_t stream)
 {
-	struct seat on = { .stream = stream };
+	struct client_rank on = { .stream = stream };
 	int n, rank, got;
 
 	OK(ncclCommCount(comm, &n));
 	OK(ncclCommUserRank(comm, &rank));
-	EXPECT(!memory_write(&on, seat->in, &(int){ rank + 1 }, sizeof(int)));
-	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, comm, stream));
-	EXPECT(!memory_read(&on, &got, seat->out, sizeof(got)));
+	EXPECT(!memory_write(&on, client->in, &(int){ rank + 1 }, sizeof(int)));
+	OK(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, comm, stream));
+	EXPECT(!memory_read(&on, &got, client->out, sizeof(got)));
 	EXPECT(got == n * (n + 1) / 2);
 	return 0;
 }
@@ -54,73 +54,73 @@ static void *watches(void *arg)
 
 /* Ranks 0 and 1 only: a communicator of two for their messages,
  * whose id came through the others' store. */
-static int pair(struct seat *seat, ncclComm_t *ret_comm)
+static int pair(struct client_rank *client, ncclComm_t *ret_comm)
 {
 	ncclUniqueId id;
 	int got = 0;
 
-	if (!seat->rank)
+	if (!client->rank)
 		OK(ncclGetUniqueId(&id));
-	EXPECT(!memory_write(seat, seat->in, &id, sizeof(id)));
-	OK(ncclBroadcast(seat->in, seat->out, sizeof(id), ncclUint8, 0, seat->comm, seat->stream));
-	EXPECT(!memory_read(seat, &id, seat->out, sizeof(id)));
-	if (seat->rank > 1)
+	EXPECT(!memory_write(client, client->in, &id, sizeof(id)));
+	OK(ncclBroadcast(client->in, client->out, sizeof(id), ncclUint8, 0, client->comm, client->stream));
+	EXPECT(!memory_read(client, &id, client->out, sizeof(id)));
+	if (client->rank > 1)
 		return 0;
-	OK(ncclCommInitRank(ret_comm, 2, id, seat->rank));
+	OK(ncclCommInitRank(ret_comm, 2, id, client->rank));
 	for (int i = 0; i < 3; i++) {                  /* alone, without a group */
-		EXPECT(!memory_write(seat, seat->in, &(int){ 40 + i }, sizeof(int)));
-		if (seat->rank)
-			OK(ncclRecv(seat->out, 1, ncclInt, 0, *ret_comm, seat->stream));
+		EXPECT(!memory_write(client, client->in, &(int){ 40 + i }, sizeof(int)));
+		if (client->rank)
+			OK(ncclRecv(client->out, 1, ncclInt, 0, *ret_comm, client->stream));
 		else
-			OK(ncclSend(seat->in, 1, ncclInt, 1, *ret_comm, seat->stream));
-		EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
-		EXPECT(!seat->rank || got == 40 + i);
+			OK(ncclSend(client->in, 1, ncclInt, 1, *ret_comm, client->stream));
+		EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
+		EXPECT(!client->rank || got == 40 + i);
 	}
 	return 0;
 }
 
 /* Rank r sends r + p numbers to rank p, which for r = p = 0 is nothing. */
-static int unequal_exchange(struct seat *seat)
+static int unequal_exchange(struct client_rank *client)
 {
-	int *in = seat->in, *out = seat->out, n = seat->nranks, got[8], mine[8];
+	int *in = client->in, *out = client->out, n = client->nranks, got[8], mine[8];
 
 	for (int p = 0; p < n; p++) {
 		for (int i = 0; i < 8; i++)
-			mine[i] = 100 * seat->rank + 10 * p + i;
-		EXPECT(!memory_write(seat, in + 8 * p, mine, sizeof(mine)));
+			mine[i] = 100 * client->rank + 10 * p + i;
+		EXPECT(!memory_write(client, in + 8 * p, mine, sizeof(mine)));
 	}
 	OK(ncclGroupStart());
 	for (int p = 0; p < n; p++) {
-		OK(ncclSend(in + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
-			    seat->stream));
-		OK(ncclRecv(out + 8 * p, (size_t)(seat->rank + p), ncclInt, p, seat->comm,
-			    seat->stream));
+		OK(ncclSend(in + 8 * p, (size_t)(client->rank + p), ncclInt, p, client->comm,
+			    client->stream));
+		OK(ncclRecv(out + 8 * p, (size_t)(client->rank + p), ncclInt, p, client->comm,
+			    client->stream));
 	}
 	OK(ncclGroupEnd());
 	for (int p = 0; p < n; p++) {
-		EXPECT(!memory_read(seat, got, out + 8 * p, sizeof(got)));
-		for (int i = 0; i < seat->rank + p; i++)
-			EXPECT(got[i] == 100 * p + 10 * seat->rank + i);
+		EXPECT(!memory_read(client, got, out + 8 * p, sizeof(got)));
+		for (int i = 0; i < client->rank + p; i++)
+			EXPECT(got[i] == 100 * p + 10 * client->rank + i);
 	}
 	return 0;
 }
 
 /* A new group of ranks 0 and 1 is split off; who is not in it calls as well. */
-static int new_group(struct seat *seat, ncclComm_t *ret_child)
+static int new_group(struct client_rank *client, ncclComm_t *ret_child)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
 	config.blocking = 1;
 	config.splitShare = 1;
 	config.commName = "group 1";
-	OK(ncclCommSplit(seat->comm, seat->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, seat->rank,
+	OK(ncclCommSplit(client->comm, client->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, client->rank,
 			 ret_child, &config));
-	EXPECT((*ret_child != NULL) == (seat->rank < 2));
-	return *ret_child ? adds_up(seat, *ret_child, seat->stream) : 0;
+	EXPECT((*ret_child != NULL) == (client->rank < 2));
+	return *ret_child ? adds_up(client, *ret_child, client->stream) : 0;
 }
 
 /* A pool of memory is registered, as a buffer and as a window, of which there is none. */
-static int pools(struct seat *seat)
+static int pools(struct client_rank *client)
 {
 	void *handle = NULL, *memory = NULL;
 	ncclWindow_t window = NULL;
@@ -128,17 +128,17 @@ static int pools(struct seat *seat)
 	OK(ncclGroupStart());
 	OK(ncclMemAlloc(&memory, 10000));
 	OK(ncclGroupEnd());
-	OK(ncclCommRegister(seat->comm, memory, 10000, &handle));
-	OK(ncclCommWindowRegister(seat->comm, memory, 10000, &window, NCCL_WIN_COLL_SYMMETRIC));
+	OK(ncclCommRegister(client->comm, memory, 10000, &handle));
+	OK(ncclCommWindowRegister(client->comm, memory, 10000, &window, NCCL_WIN_COLL_SYMMETRIC));
 	EXPECT(handle && !window);
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
-	OK(ncclCommWindowDeregister(seat->comm, window));
-	OK(ncclCommDeregister(seat->comm, handle));
+	EXPECT(!adds_up(client, client->comm, client->stream));
+	OK(ncclCommWindowDeregister(client->comm, window));
+	OK(ncclCommDeregister(client->comm, handle));
 	OK(ncclMemFree(memory));
 	return 0;
 }
 
-int case_process_groups(struct seat *seat, const ncclUniqueId *id)
+int case_process_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t child = NULL, two = NULL;
@@ -147,14 +147,14 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 
 	config.blocking = 1;
 	config.commName = "default_pg";
-	OK(ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config));
-	w.comm = seat->comm;
+	OK(ncclCommInitRankConfig(&client->comm, client->nranks, *id, client->rank, &config));
+	w.comm = client->comm;
 	EXPECT(!pthread_create(&thread, NULL, watches, &w));
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
-	EXPECT(!new_group(seat, &child));
-	EXPECT(!pair(seat, &two));
-	EXPECT(!unequal_exchange(seat));
-	EXPECT(!pools(seat));
+	EXPECT(!adds_up(client, client->comm, client->stream));
+	EXPECT(!new_group(client, &child));
+	EXPECT(!pair(client, &two));
+	EXPECT(!unequal_exchange(client));
+	EXPECT(!pools(client));
 	while (w.asked < 3)
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	w.stop = true;
@@ -164,11 +164,11 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclCommAbort(child));
 	OK(ncclCommAbort(two));
 	OK(ncclGroupEnd());
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
-	OK(ncclCommFinalize(seat->comm));
-	OK(ncclCommFinalize(seat->comm));              /* once more does nothing */
-	OK(ncclCommDestroy(seat->comm));
-	seat->comm = NULL;
+	EXPECT(!adds_up(client, client->comm, client->stream));
+	OK(ncclCommFinalize(client->comm));
+	OK(ncclCommFinalize(client->comm));              /* once more does nothing */
+	OK(ncclCommDestroy(client->comm));
+	client->comm = NULL;
 	return 0;
 }
 
@@ -176,36 +176,36 @@ int case_process_groups(struct seat *seat, const ncclUniqueId *id)
 
 /* Three communicators of the same ranks in different orders, each on its own stream; one group has
  * calls of all. */
-int case_several(struct seat *seat, const ncclUniqueId *id)
+int case_several(struct client_rank *client, const ncclUniqueId *id)
 {
-	int n = seat->nranks, *in = seat->in, *out = seat->out, got[3],
-	    backward = n - 1 - seat->rank;
-	ncclComm_t comms[3] = { seat->comm };
-	cudaStream_t streams[3] = { seat->stream };
+	int n = client->nranks, *in = client->in, *out = client->out, got[3],
+	    backward = n - 1 - client->rank;
+	ncclComm_t comms[3] = { client->comm };
+	cudaStream_t streams[3] = { client->stream };
 
 	(void)id;
 	OK(ncclGroupStart());                          /* two splits of one communicator at once */
-	OK(ncclCommSplit(seat->comm, 0, backward, &comms[1], NULL));
-	OK(ncclCommSplit(seat->comm, 0, seat->rank, &comms[2], NULL));
+	OK(ncclCommSplit(client->comm, 0, backward, &comms[1], NULL));
+	OK(ncclCommSplit(client->comm, 0, client->rank, &comms[2], NULL));
 	OK(ncclGroupEnd());
 	for (int c = 1; c < 3; c++)
 		EXPECT(!memory_stream(&streams[c]));
-	EXPECT(!memory_write(seat, in, &(int[]){ seat->rank + 1, backward, seat->rank }, 12));
+	EXPECT(!memory_write(client, in, &(int[]){ client->rank + 1, backward, client->rank }, 12));
 	for (int times = 0; times < 3; times++) {
 		OK(ncclGroupStart());
 		OK(ncclBroadcast(in + 1, out + 1, 1, ncclInt, 0, comms[1], streams[1]));
-		OK(ncclSend(in + 2, 1, ncclInt, (seat->rank + 1) % n, comms[2], streams[2]));
+		OK(ncclSend(in + 2, 1, ncclInt, (client->rank + 1) % n, comms[2], streams[2]));
 		OK(ncclAllReduce(in, out, 1, ncclInt, ncclSum, comms[0], streams[0]));
-		OK(ncclRecv(out + 2, 1, ncclInt, (seat->rank + n - 1) % n, comms[2], streams[2]));
+		OK(ncclRecv(out + 2, 1, ncclInt, (client->rank + n - 1) % n, comms[2], streams[2]));
 		OK(ncclGroupEnd());
 		for (int c = 0; c < 3; c++) {
-			struct seat on = { .stream = streams[c] };
+			struct client_rank on = { .stream = streams[c] };
 
 			EXPECT(!memory_read(&on, &got[c], out + c, sizeof(int)));
 		}
 		EXPECT(got[0] == n * (n + 1) / 2 && got[1] == 0 &&
-		       got[2] == (seat->rank + n - 1) % n);
-		EXPECT(!memory_write(seat, out, &(int[]){ -1, -1, -1 }, 12));
+		       got[2] == (client->rank + n - 1) % n);
+		EXPECT(!memory_write(client, out, &(int[]){ -1, -1, -1 }, 12));
 	}
 	for (int c = 1; c < 3; c++) {
 		OK(ncclCommDestroy(comms[c]));         /* without being finalized */
@@ -215,11 +215,11 @@ int case_several(struct seat *seat, const ncclUniqueId *id)
 }
 
 /* All calls with no elements, of buffers that nobody has. */
-static int nothing(struct seat *seat)
+static int nothing(struct client_rank *client)
 {
-	ncclComm_t c = seat->comm;
-	cudaStream_t s = seat->stream;
-	int n = seat->nranks;
+	ncclComm_t c = client->comm;
+	cudaStream_t s = client->stream;
+	int n = client->nranks;
 
 	OK(ncclAllReduce(NULL, NULL, 0, ncclFloat, ncclSum, c, s));
 	OK(ncclReduce(NULL, NULL, 0, ncclHalf, ncclAvg, 0, c, s));
@@ -231,48 +231,48 @@ static int nothing(struct seat *seat)
 	OK(ncclGather(NULL, NULL, 0, ncclInt8, 0, c, s));
 	OK(ncclScatter(NULL, NULL, 0, ncclInt8, 0, c, s));
 	OK(ncclGroupStart());
-	OK(ncclSend(NULL, 0, ncclInt, (seat->rank + 1) % n, c, s));
-	OK(ncclRecv(NULL, 0, ncclInt, (seat->rank + n - 1) % n, c, s));
+	OK(ncclSend(NULL, 0, ncclInt, (client->rank + 1) % n, c, s));
+	OK(ncclRecv(NULL, 0, ncclInt, (client->rank + n - 1) % n, c, s));
 	OK(ncclGroupEnd());
 	return 0;
 }
 
 /* Only the root has what only the root needs; a root's own part may lie in place. */
-static int roots(struct seat *seat, int root)
+static int roots(struct client_rank *client, int root)
 {
-	int n = seat->nranks, me = seat->rank, got[16] = { 0 }, *in = seat->in, *out = seat->out;
+	int n = client->nranks, me = client->rank, got[16] = { 0 }, *in = client->in, *out = client->out;
 	bool mine = me == root;
 
-	EXPECT(!memory_write(seat, in, &(int){ me + 1 }, sizeof(int)));
-	OK(ncclReduce(in, mine ? out : NULL, 1, ncclInt, ncclSum, root, seat->comm, seat->stream));
-	EXPECT(!memory_read(seat, got, out, sizeof(int)));
+	EXPECT(!memory_write(client, in, &(int){ me + 1 }, sizeof(int)));
+	OK(ncclReduce(in, mine ? out : NULL, 1, ncclInt, ncclSum, root, client->comm, client->stream));
+	EXPECT(!memory_read(client, got, out, sizeof(int)));
 	EXPECT(!mine || got[0] == n * (n + 1) / 2);
-	OK(ncclBroadcast(mine ? in : NULL, out, 1, ncclInt, root, seat->comm, seat->stream));
-	EXPECT(!memory_read(seat, got, out, sizeof(int)));
+	OK(ncclBroadcast(mine ? in : NULL, out, 1, ncclInt, root, client->comm, client->stream));
+	EXPECT(!memory_read(client, got, out, sizeof(int)));
 	EXPECT(got[0] == root + 1);
-	EXPECT(!memory_write(seat, out + me, &(int){ me + 1 }, sizeof(int)));
-	OK(ncclGather(out + me, mine ? out : NULL, 1, ncclInt, root, seat->comm, seat->stream));
-	EXPECT(!memory_read(seat, got, out, (size_t)n * sizeof(int)));
+	EXPECT(!memory_write(client, out + me, &(int){ me + 1 }, sizeof(int)));
+	OK(ncclGather(out + me, mine ? out : NULL, 1, ncclInt, root, client->comm, client->stream));
+	EXPECT(!memory_read(client, got, out, (size_t)n * sizeof(int)));
 	for (int r = 0; r < n; r++)
 		EXPECT(!mine || got[r] == r + 1);
-	OK(ncclScatter(mine ? out : NULL, mine ? out + me : in, 1, ncclInt, root, seat->comm,
-		       seat->stream));
-	EXPECT(!memory_read(seat, got, mine ? out + me : in, sizeof(int)));
+	OK(ncclScatter(mine ? out : NULL, mine ? out + me : in, 1, ncclInt, root, client->comm,
+		       client->stream));
+	EXPECT(!memory_read(client, got, mine ? out + me : in, sizeof(int)));
 	EXPECT(got[0] == me + 1);
 	return 0;
 }
 
-int case_roots(struct seat *seat, const ncclUniqueId *id)
+int case_roots(struct client_rank *client, const ncclUniqueId *id)
 {
 	(void)id;
-	EXPECT(!nothing(seat));
+	EXPECT(!nothing(client));
 	OK(ncclGroupStart());
-	EXPECT(!nothing(seat));
+	EXPECT(!nothing(client));
 	OK(ncclGroupEnd());
 	OK(ncclGroupStart());                          /* nor a group of nothing at all */
 	OK(ncclGroupEnd());
-	for (int root = 0; root < seat->nranks; root++)
-		EXPECT(!roots(seat, root));
+	for (int root = 0; root < client->nranks; root++)
+		EXPECT(!roots(client, root));
 	return 0;
 }
 
@@ -285,10 +285,10 @@ bool accepted(ncclResult_t result)
 
 /* Who is in none of a split's groups; a group of calls;
  * one that is destroyed, or aborted, while it joins. */
-int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
+int case_nonblocking_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-	ncclComm_t child = (ncclComm_t)seat, lonely = NULL, alone = NULL;
+	ncclComm_t child = (ncclComm_t)client, lonely = NULL, alone = NULL;
 	ncclUniqueId own, none;
 
 	config.blocking = 0;
@@ -296,31 +296,31 @@ int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 	OK(ncclGetUniqueId(&none));
 	OK(ncclGroupStart());
 	EXPECT(accepted(
-		ncclCommInitRankConfig(&seat->comm, seat->nranks, *id, seat->rank, &config)));
+		ncclCommInitRankConfig(&client->comm, client->nranks, *id, client->rank, &config)));
 	EXPECT(accepted(ncclCommInitRankConfig(&alone, 1, own, 0, &config)));
 	EXPECT(accepted(ncclGroupEnd()));
-	EXPECT(settled(seat->comm) == ncclSuccess && settled(alone) == ncclSuccess);
+	EXPECT(settled(client->comm) == ncclSuccess && settled(alone) == ncclSuccess);
 	OK(ncclCommDestroy(alone));
-	EXPECT(accepted(ncclCommSplit(seat->comm, seat->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child,
+	EXPECT(accepted(ncclCommSplit(client->comm, client->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child,
 				      &config)));
-	EXPECT(settled(seat->comm) == ncclSuccess);
-	EXPECT((child == NULL) == (seat->rank == 0));
+	EXPECT(settled(client->comm) == ncclSuccess);
+	EXPECT((child == NULL) == (client->rank == 0));
 	EXPECT(!child || settled(child) == ncclSuccess);
 	OK(ncclGroupStart());
 	if (child)
-		EXPECT(accepted(ncclAllReduce(seat->in, seat->out, 100, ncclFloat, ncclSum, child,
-					      seat->stream)));
+		EXPECT(accepted(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, child,
+					      client->stream)));
 	EXPECT(accepted(
-		ncclBcast((int *)seat->in + 200, 100, ncclFloat, 1, seat->comm, seat->stream)));
+		ncclBcast((int *)client->in + 200, 100, ncclFloat, 1, client->comm, client->stream)));
 	EXPECT(accepted(ncclGroupEnd()));
-	EXPECT(settled(seat->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	EXPECT(settled(client->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
+	EXPECT(!adds_up(client, client->comm, client->stream));
 	EXPECT(accepted(ncclCommInitRankConfig(&lonely, 2, none, 0, &config)));
 	OK(ncclCommAbort(lonely));                     /* nobody else ever comes */
 	OK(ncclCommDestroy(child));
-	EXPECT(accepted(ncclCommFinalize(seat->comm)));
-	OK(ncclCommDestroy(seat->comm));               /* waits for that */
-	seat->comm = NULL;
+	EXPECT(accepted(ncclCommFinalize(client->comm)));
+	OK(ncclCommDestroy(client->comm));               /* waits for that */
+	client->comm = NULL;
 	return 0;
 }
 
@@ -328,39 +328,39 @@ int case_nonblocking_groups(struct seat *seat, const ncclUniqueId *id)
 
 /* Uses what it inherited in all ways: refused where that would move data, and nothing of it reaches
  * the parent. */
-static int in_child(struct seat *seat)
+static int in_child(struct client_rank *client)
 {
 	ncclComm_t child;
 
-	EXPECT(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, seat->comm, NULL) ==
+	EXPECT(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, client->comm, NULL) ==
 	       ncclInvalidArgument);
 	EXPECT(strstr(ncclGetLastError(NULL), "fork") != NULL);
-	EXPECT(ncclCommSplit(seat->comm, 0, 0, &child, NULL) == ncclInvalidArgument);
-	if (seat->rank)
-		ncclCommAbort(seat->comm);
+	EXPECT(ncclCommSplit(client->comm, 0, 0, &child, NULL) == ncclInvalidArgument);
+	if (client->rank)
+		ncclCommAbort(client->comm);
 	else
-		ncclCommDestroy(seat->comm);
+		ncclCommDestroy(client->comm);
 	return 0;
 }
 
 /* The workers of a data loader: forked after the ranks joined, gone before they part. */
-int case_forks(struct seat *seat, const ncclUniqueId *id)
+int case_forks(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclInternalError;
 	int status;
 	pid_t pid;
 
 	(void)id;
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	EXPECT(!adds_up(client, client->comm, client->stream));
 	pid = fork();
 	if (!pid) {
 		alarm(20);
-		_exit(in_child(seat));
+		_exit(in_child(client));
 	}
 	EXPECT(pid > 0 && waitpid(pid, &status, 0) == pid);
 	EXPECT(status == 0);
-	OK(ncclCommGetAsyncError(seat->comm, &state));
+	OK(ncclCommGetAsyncError(client->comm, &state));
 	EXPECT(state == ncclSuccess);
-	EXPECT(!adds_up(seat, seat->comm, seat->stream));
+	EXPECT(!adds_up(client, client->comm, client->stream));
 	return 0;
 }

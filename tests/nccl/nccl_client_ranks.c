@@ -16,8 +16,8 @@
 
 unsigned ranks_may_die, ranks_limit_s = 60;
 
-static struct ranks running;
-static int (*running_body)(struct seat *seat, const ncclUniqueId *id);
+static struct client_ranks running;
+static int (*running_body)(struct client_rank *client, const ncclUniqueId *id);
 
 bool ranks_are_threads(void)
 {
@@ -27,18 +27,18 @@ bool ranks_are_threads(void)
 /* A rank that fails leaves at once: the others must notice. */
 static int live(int rank)
 {
-	struct seat s = { .rank = rank, .nranks = running.n }, *seat = &s;
+	struct client_rank s = { .rank = rank, .nranks = running.n }, *client = &s;
 	int failed;
 
-	EXPECT(!memory_open(seat));
+	EXPECT(!memory_open(client));
 	if (!running.joins_itself)
 		OK(ncclCommInitRank(&s.comm, running.n, running.id, rank));
-	failed = running_body(seat, &running.id);
+	failed = running_body(client, &running.id);
 	if (failed || running.joins_itself)
 		ncclCommAbort(s.comm);
 	else
 		OK(ncclCommDestroy(s.comm));
-	memory_close(seat);
+	memory_close(client);
 	return failed;
 }
 
@@ -110,7 +110,7 @@ static int run_processes(void)
 	return failed;
 }
 
-int ranks_run(struct ranks *how, int (*body)(struct seat *seat, const ncclUniqueId *id))
+int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, const ncclUniqueId *id))
 {
 	running = *how;
 	running_body = body;

@@ -17,10 +17,10 @@
 #define BAD ncclInvalidArgument
 
 /* What is no communicator, in every call that takes one. */
-static int no_communicator(struct seat *seat, ncclComm_t c)
+static int no_communicator(struct client_rank *client, ncclComm_t c)
 {
 	ncclResult_t state;
-	void *x = seat->in;
+	void *x = client->in;
 	ncclComm_t other;
 	ncclRedOp_t op;
 	int n = 0;
@@ -59,13 +59,13 @@ static int no_communicator(struct seat *seat, ncclComm_t c)
 	return 0;
 }
 
-static int wrong_arguments(struct seat *seat, ncclComm_t c)
+static int wrong_arguments(struct client_rank *client, ncclComm_t c)
 {
 	static const int no_types[] = { -1, ncclNumTypes, 99, INT_MAX },
 			 no_ops[] = { -1, 5, 6, 7, 8, 1000, INT_MAX };
 	static const int no_ranks[] = { -1, INT_MIN, 1, INT_MAX };
 	static const size_t no_counts[] = { SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 4 + 1 };
-	char *x = seat->in, *y = seat->out;
+	char *x = client->in, *y = client->out;
 
 	for (size_t i = 0; i < sizeof(no_types) / sizeof(int); i++) {
 		REFUSED(ncclAllReduce(x, y, 1, (ncclDataType_t)no_types[i], ncclSum, c, NULL), BAD,
@@ -94,9 +94,9 @@ static int wrong_arguments(struct seat *seat, ncclComm_t c)
 	return 0;
 }
 
-static int wrong_joins(struct seat *seat, const ncclUniqueId *id)
+static int wrong_joins(struct client_rank *client, const ncclUniqueId *id)
 {
-	ncclComm_t other = (ncclComm_t)seat;
+	ncclComm_t other = (ncclComm_t)client;
 	ncclUniqueId no_id;
 
 	memset(&no_id, 0, sizeof(no_id));
@@ -121,10 +121,10 @@ static int wrong_joins(struct seat *seat, const ncclUniqueId *id)
 }
 
 /* Operations, splits, shrinks, memory. */
-static int wrong_derivations(struct seat *seat, ncclComm_t c)
+static int wrong_derivations(struct client_rank *client, ncclComm_t c)
 {
-	ncclComm_t other = (ncclComm_t)seat;
-	void *memory = seat;
+	ncclComm_t other = (ncclComm_t)client;
+	void *memory = client;
 	ncclRedOp_t op;
 	float one = 1;
 	int r = 0;
@@ -147,7 +147,7 @@ static int wrong_derivations(struct seat *seat, ncclComm_t c)
 	REFUSED(ncclRedOpDestroy(ncclSum, c), BAD, "RedOpDestroy");
 	REFUSED(ncclRedOpDestroy((ncclRedOp_t)INT_MAX, c), BAD, "RedOpDestroy");
 	OK(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, ncclScalarHostImmediate, c));
-	REFUSED(ncclAllReduce(seat->in, seat->out, 1, ncclDouble, op, c, seat->stream), BAD,
+	REFUSED(ncclAllReduce(client->in, client->out, 1, ncclDouble, op, c, client->stream), BAD,
 		"pre-multiplied");
 	OK(ncclRedOpDestroy(op, c));
 	REFUSED(ncclRedOpDestroy(op, c), BAD, "RedOpDestroy");
@@ -155,37 +155,37 @@ static int wrong_derivations(struct seat *seat, ncclComm_t c)
 	EXPECT(ncclMemAlloc(&memory, (size_t)1 << 62) != ncclSuccess);
 	EXPECT(strstr(ncclGetLastError(NULL), "4611686018427387904 bytes") != NULL);
 	OK(ncclMemFree(NULL));
-	REFUSED(ncclCommRegister(c, seat->in, ROOM, NULL), BAD, "Register");
-	REFUSED(ncclCommCount(c, NULL), BAD, "ncclCommCount: the place");
+	REFUSED(ncclCommRegister(c, client->in, ROOM, NULL), BAD, "Register");
+	REFUSED(ncclCommCount(c, NULL), BAD, "ncclCommCount: the pointer");
 	REFUSED(ncclCommGetAsyncError(c, NULL), BAD, "asyncError is NULL");
 	return 0;
 }
 
 /* What belongs to one communicator, given to another; windows, of which there are none. */
-static int wrong_owners(struct seat *seat, ncclComm_t c)
+static int wrong_owners(struct client_rank *client, ncclComm_t c)
 {
 	float one = 1;
 	ncclComm_t other;
-	ncclWindow_t window = (ncclWindow_t)seat;
+	ncclWindow_t window = (ncclWindow_t)client;
 	ncclRedOp_t op;
 	void *handle;
 
 	OK(ncclCommSplit(c, 0, 0, &other, NULL));
 	OK(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, ncclScalarHostImmediate, other));
-	REFUSED(ncclAllReduce(seat->in, seat->out, 1, ncclFloat, op, c, seat->stream), BAD, "op");
+	REFUSED(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, c, client->stream), BAD, "op");
 	REFUSED(ncclRedOpDestroy(op, c), BAD, "RedOpDestroy");
-	OK(ncclCommRegister(other, seat->in, 100, &handle));
+	OK(ncclCommRegister(other, client->in, 100, &handle));
 	REFUSED(ncclCommDeregister(c, handle), BAD, "handle");
 	OK(ncclCommDestroy(other));
 	REFUSED(ncclCommWindowRegister(c, NULL, 100, &window, 0), BAD, "WindowRegister: buff");
-	REFUSED(ncclCommWindowRegister(c, seat->in, 0, &window, 0), BAD, "size 0");
+	REFUSED(ncclCommWindowRegister(c, client->in, 0, &window, 0), BAD, "size 0");
 	REFUSED(ncclCommWindowDeregister(c, window), BAD, "no window");
 	OK(ncclCommWindowDeregister(c, NULL));
 	return 0;
 }
 
 /* Groups that fail, or are none; what is not built. */
-static int wrong_groups(struct seat *seat, ncclComm_t c, const ncclUniqueId *id)
+static int wrong_groups(struct client_rank *client, ncclComm_t c, const ncclUniqueId *id)
 {
 	ncclSimInfo_t info = { 0 };
 	ncclComm_t other = NULL;
@@ -197,42 +197,42 @@ static int wrong_groups(struct seat *seat, ncclComm_t c, const ncclUniqueId *id)
 	/* that one was closed */
 	REFUSED(ncclGroupEnd(), ncclInvalidUsage, "without ncclGroupStart");
 	OK(ncclGroupStart());
-	REFUSED(ncclBroadcast(seat->in, seat->in, 1, ncclInt, 1, c, NULL), BAD, "root");
+	REFUSED(ncclBroadcast(client->in, client->in, 1, ncclInt, 1, c, NULL), BAD, "root");
 	OK(ncclCommInitRank(&other, 1, *id, 0));
 	REFUSED(ncclGroupEnd(), BAD, "root");                  /* nothing of such a group runs */
 	EXPECT(other == NULL);
 	return 0;
 }
 
-int case_wrong_uses(struct seat *seat, const ncclUniqueId *id)
+int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id)
 {
 	char foreign[4096];
-	ncclComm_t comm = seat->comm;
+	ncclComm_t comm = client->comm;
 	int version, got;
 
 	OK(ncclGetVersion(&version));
 	EXPECT(version == 22809);
 	REFUSED(ncclGetVersion(NULL), BAD, "version is NULL");
-	EXPECT(!no_communicator(seat, NULL));
+	EXPECT(!no_communicator(client, NULL));
 	memset(foreign, 0x55, sizeof(foreign));
-	EXPECT(!no_communicator(seat, (ncclComm_t)foreign));
-	EXPECT(!wrong_arguments(seat, comm));
-	EXPECT(!wrong_joins(seat, id));
-	EXPECT(!wrong_derivations(seat, comm));
-	EXPECT(!wrong_owners(seat, comm));
-	EXPECT(!wrong_groups(seat, comm, id));
+	EXPECT(!no_communicator(client, (ncclComm_t)foreign));
+	EXPECT(!wrong_arguments(client, comm));
+	EXPECT(!wrong_joins(client, id));
+	EXPECT(!wrong_derivations(client, comm));
+	EXPECT(!wrong_owners(client, comm));
+	EXPECT(!wrong_groups(client, comm, id));
 	OK(ncclCommDestroy(NULL));
 	OK(ncclCommAbort(NULL));
 	OK(ncclCommFinalize(NULL));
-	EXPECT(!memory_write(seat, seat->in, &(int){ 5 }, sizeof(int)));       /* it still works */
-	OK(ncclAllReduce(seat->in, seat->out, 1, ncclInt, ncclSum, comm, seat->stream));
-	EXPECT(!memory_read(seat, &got, seat->out, sizeof(got)));
+	EXPECT(!memory_write(client, client->in, &(int){ 5 }, sizeof(int)));       /* it still works */
+	OK(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, comm, client->stream));
+	EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
 	EXPECT(got == 5);
 	OK(ncclCommFinalize(comm));
 	OK(ncclCommDestroy(comm));
-	EXPECT(!no_communicator(seat, comm));
+	EXPECT(!no_communicator(client, comm));
 	for (int code = -1; code < 20; code++)
 		EXPECT(strlen(ncclGetErrorString((ncclResult_t)code)) > 5);
-	seat->comm = NULL;
+	client->comm = NULL;
 	return 0;
 }

@@ -18,18 +18,18 @@
 /* which buffers have a part for each rank: none, out, in, both */
 enum shape { ALL, GATHERED, REDUCED, PARTS };
 
-static int all_reduce(struct seat *s, void *in, void *out, size_t n);
-static int reduce(struct seat *s, void *in, void *out, size_t n);
-static int broadcast(struct seat *s, void *in, void *out, size_t n);
-static int all_gather(struct seat *s, void *in, void *out, size_t n);
-static int reduce_scatter(struct seat *s, void *in, void *out, size_t n);
-static int alltoall(struct seat *s, void *in, void *out, size_t n);
-static int gather(struct seat *s, void *in, void *out, size_t n);
-static int scatter(struct seat *s, void *in, void *out, size_t n);
+static int all_reduce(struct client_rank *s, void *in, void *out, size_t n);
+static int reduce(struct client_rank *s, void *in, void *out, size_t n);
+static int broadcast(struct client_rank *s, void *in, void *out, size_t n);
+static int all_gather(struct client_rank *s, void *in, void *out, size_t n);
+static int reduce_scatter(struct client_rank *s, void *in, void *out, size_t n);
+static int alltoall(struct client_rank *s, void *in, void *out, size_t n);
+static int gather(struct client_rank *s, void *in, void *out, size_t n);
+static int scatter(struct client_rank *s, void *in, void *out, size_t n);
 
 static const struct collective {
 	const char *name;
-	int (*call)(struct seat *s, void *in, void *out, size_t n);
+	int (*call)(struct client_rank *s, void *in, void *out, size_t n);
 	enum shape shape;
 	bool reduces, rooted, only_root;       /* only_root: nobody else has a result */
 	double factor;                         /* of bus bandwidth, times (n - 1) / n; 0: 1 */
@@ -55,35 +55,35 @@ static ncclRedOp_t op = ncclSum;
 static double min_bytes = 8, max_bytes = 1 << 25, factor = 2;
 static int iterations = 20, warm_up = 5, check = 1;
 
-static int all_reduce(struct seat *s, void *in, void *out, size_t n)
+static int all_reduce(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclAllReduce(in, out, n, type, op, s->comm, s->stream);
 }
-static int reduce(struct seat *s, void *in, void *out, size_t n)
+static int reduce(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclReduce(in, out, n, type, op, 0, s->comm, s->stream);
 }
-static int broadcast(struct seat *s, void *in, void *out, size_t n)
+static int broadcast(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclBroadcast(in, out, n, type, 0, s->comm, s->stream);
 }
-static int all_gather(struct seat *s, void *in, void *out, size_t n)
+static int all_gather(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclAllGather(in, out, n, type, s->comm, s->stream);
 }
-static int reduce_scatter(struct seat *s, void *in, void *out, size_t n)
+static int reduce_scatter(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclReduceScatter(in, out, n, type, op, s->comm, s->stream);
 }
-static int alltoall(struct seat *s, void *in, void *out, size_t n)
+static int alltoall(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclAlltoAll(in, out, n, type, s->comm, s->stream);
 }
-static int gather(struct seat *s, void *in, void *out, size_t n)
+static int gather(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclGather(in, out, n, type, 0, s->comm, s->stream);
 }
-static int scatter(struct seat *s, void *in, void *out, size_t n)
+static int scatter(struct client_rank *s, void *in, void *out, size_t n)
 {
 	return ncclScatter(in, out, n, type, 0, s->comm, s->stream);
 }
@@ -92,7 +92,7 @@ static int scatter(struct seat *s, void *in, void *out, size_t n)
 
 static double value_of(int r, size_t i) { return (double)((i + (size_t)r * 2) % 3); }
 
-static double wanted(const struct seat *s, size_t i, size_t n)
+static double wanted(const struct client_rank *s, size_t i, size_t n)
 {
 	size_t at = i + (what->shape == REDUCED ? (size_t)s->rank * n : 0);
 	double x = value_of(0, at);
@@ -112,19 +112,19 @@ static double wanted(const struct seat *s, size_t i, size_t n)
 	return op == ncclAvg ? x / s->nranks : x;
 }
 
-static size_t times(const struct seat *s, enum shape shape)
+static size_t times(const struct client_rank *s, enum shape shape)
 {
 	return what->shape == shape || what->shape == PARTS ? (size_t)s->nranks : 1;
 }
 
-static int fill(struct seat *s, char *host, void *in, size_t n)
+static int fill(struct client_rank *s, char *host, void *in, size_t n)
 {
 	for (size_t i = 0; i < n * times(s, REDUCED); i++)
 		value_store(host, i, type, value_of(s->rank, i));
 	return memory_write(s, in, host, n * times(s, REDUCED) * value_bytes(type));
 }
 
-static long count_wrong(struct seat *s, char *host, void *out, size_t n)
+static long count_wrong(struct client_rank *s, char *host, void *out, size_t n)
 {
 	size_t all = n * times(s, GATHERED);
 	long wrong = 0;
@@ -149,7 +149,7 @@ static double now_us(void)
 }
 
 /* The mean of a number over all ranks, which is also where they meet. */
-static int mean(struct seat *s, double *x)
+static int mean(struct client_rank *s, double *x)
 {
 	return memory_write(s, s->in, x, sizeof(*x)) ||
 	       ncclAllReduce(s->in, s->out, 1, ncclDouble, ncclAvg, s->comm, s->stream) ||
@@ -157,7 +157,7 @@ static int mean(struct seat *s, double *x)
 }
 
 /* Microseconds a call, and wrong elements of all ranks. */
-static int measure(struct seat *s, char *host, bool in_place, size_t n, double *ret_us,
+static int measure(struct client_rank *s, char *host, bool in_place, size_t n, double *ret_us,
 		   double *ret_wrong)
 {
 	size_t own = (size_t)s->rank * n * value_bytes(type);
@@ -192,7 +192,7 @@ static int measure(struct seat *s, char *host, bool in_place, size_t n, double *
 	return 0;
 }
 
-static void print_cell(const struct seat *s, double us, double bytes, double wrong)
+static void print_cell(const struct client_rank *s, double us, double bytes, double wrong)
 {
 	double share = (double)(s->nranks - 1) / s->nranks, algbw = bytes / us / 1e3;
 
@@ -204,7 +204,7 @@ static void print_cell(const struct seat *s, double us, double bytes, double wro
 		printf("     N/A");
 }
 
-static void print_head(const struct seat *s)
+static void print_head(const struct client_rank *s)
 {
 	int version;
 
@@ -224,38 +224,38 @@ static void print_head(const struct seat *s)
 	       "");
 }
 
-static int measure_all(struct seat *seat, const ncclUniqueId *id)
+static int measure_all(struct client_rank *client, const ncclUniqueId *id)
 {
 	char *host = malloc(memory_room);
 	double bad = 0;
 
 	(void)id;
 	EXPECT(host != NULL);
-	if (!seat->rank)
-		print_head(seat);
+	if (!client->rank)
+		print_head(client);
 	for (double bytes = min_bytes; bytes <= max_bytes; bytes *= factor) {
-		size_t parts = what->shape == ALL ? 1 : (size_t)seat->nranks;
+		size_t parts = what->shape == ALL ? 1 : (size_t)client->nranks;
 		size_t n = (size_t)bytes / parts / value_bytes(type);
 		double size = (double)(n * parts * value_bytes(type)), us, wrong;
 
-		if (!seat->rank)
+		if (!client->rank)
 			printf("%12.0f  %12zu  %8s  %6s  %6d", size, n, type_names[type],
 			       what->reduces ? op_names[op] : "none", what->rooted ? 0 : -1);
 		for (int in_place = 0; in_place < 2; in_place++) {
 			if (in_place && what->shape == PARTS) {
-				if (!seat->rank)
+				if (!client->rank)
 					printf("  %7s  %6s  %6s     N/A", "N/A", "N/A", "N/A");
 				continue;
 			}
-			EXPECT(!measure(seat, host, in_place, n, &us, &wrong));
+			EXPECT(!measure(client, host, in_place, n, &us, &wrong));
 			bad += wrong;
-			if (!seat->rank)
-				print_cell(seat, us, size, wrong);
+			if (!client->rank)
+				print_cell(client, us, size, wrong);
 		}
-		if (!seat->rank)
+		if (!client->rank)
 			printf("\n");
 	}
-	if (!seat->rank)
+	if (!client->rank)
 		printf("# Out of bounds values : %g %s\n#\n", bad, bad ? "FAILED" : "OK");
 	fflush(stdout);
 	free(host);
@@ -283,7 +283,7 @@ static double bytes_of(const char *text)
 
 int main(int argc, char **argv)
 {
-	struct ranks how = { .n = 2 };
+	struct client_ranks how = { .n = 2 };
 	const char *names[8];
 	int c;
 
@@ -299,8 +299,8 @@ int main(int argc, char **argv)
 		case 'c': check = atoi(optarg); break;
 		case 'd': type = (ncclDataType_t)find(optarg, type_names, ncclNumTypes); break;
 		case 'o': op = (ncclRedOp_t)find(optarg, op_names, ncclNumOps); break;
-		case 't': how = (struct ranks){ .n = atoi(optarg), .threads = true }; break;
-		case 'p': how = (struct ranks){ .n = atoi(optarg) }; break;
+		case 't': how = (struct client_ranks){ .n = atoi(optarg), .threads = true }; break;
+		case 'p': how = (struct client_ranks){ .n = atoi(optarg) }; break;
 		default: return 2;
 		}
 	if (optind < argc)

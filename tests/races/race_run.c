@@ -30,11 +30,11 @@ static int failed(int line, const char *what)
 	return 1;
 }
 
-struct watch { tuttiComm_t comm; tuttiStream_t a, b; atomic_bool stop; };
+struct race_run_watch { tuttiComm_t comm; tuttiStream_t a, b; atomic_bool stop; };
 
 static void *look(void *arg)
 {
-	struct watch *w = arg;
+	struct race_run_watch *w = arg;
 	tuttiResult_t state;
 
 	while (!atomic_load(&w->stop)) {
@@ -47,7 +47,7 @@ static void *look(void *arg)
 	return NULL;
 }
 
-struct buffers { float *a, *b, *c, sent, got; };
+struct race_buffers { float *a, *b, *c, sent, got; };
 
 static void fill(float *x, size_t count, float value)
 {
@@ -63,7 +63,7 @@ static bool is_sum(const float *x, size_t count, float times)
 	return true;
 }
 
-static int round_of_all(struct watch *w, struct buffers *x, int rank, size_t count)
+static int round_of_all(struct race_run_watch *w, struct race_buffers *x, int rank, size_t count)
 {
 	fill(x->a, count, (float)(rank + 1));
 	fill(x->b, count, (float)(2 * (rank + 1)));
@@ -84,7 +84,7 @@ static int round_of_all(struct watch *w, struct buffers *x, int rank, size_t cou
 	return 0;
 }
 
-static int all_rounds(struct watch *w, struct buffers *x, int rank)
+static int all_rounds(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	pthread_t watcher;
 	void *looked;
@@ -106,7 +106,7 @@ static void *abort_soon(void *comm)
 }
 
 /* Calls go on until the abort, here or at another rank, ends them. */
-static int aborted(struct watch *w, struct buffers *x, int rank)
+static int aborted(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	tuttiResult_t rc = tuttiSuccess;
 	pthread_t other;
@@ -137,7 +137,7 @@ static int aborted(struct watch *w, struct buffers *x, int rank)
 }
 
 /* The same without streams: the short ways of a call, which take no lock. */
-static int cut_off(struct watch *w, struct buffers *x, int rank)
+static int cut_off(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	tuttiResult_t rc = tuttiSuccess;
 	pthread_t other;
@@ -167,8 +167,8 @@ static int cut_off(struct watch *w, struct buffers *x, int rank)
 
 static int work(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct buffers x = { 0 };
-	struct watch w = { .comm = *comm };
+	struct race_buffers x = { 0 };
+	struct race_run_watch w = { .comm = *comm };
 	int bad;
 
 	(void)n, (void)arg;

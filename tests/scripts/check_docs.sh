@@ -91,6 +91,23 @@ done
 same "the README's program is examples/allreduce.c" "$(awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \
 	"$top_srcdir/README.md")" "$(cat "$top_srcdir/examples/allreduce.c")"
 
+same "README, HACKING, NEWS and docs name files that exist" none "$(cd "$top_srcdir" &&
+	grep -oHE '(lib|algorithms|transports|nccl|tools|perf|trainer|tests|man|docs)/[a-zA-Z0-9_./-]*[a-z0-9]\.(c|h|cu|sh|py|md|[137])\b' \
+		README.md HACKING.md NEWS docs/design/*.md docs/results/*.md |
+	while IFS=: read -r page file; do [ -e "$file" ] || echo "$page: $file"; done | grep . || echo none)"
+if [ -x perf/tutti ] && command -v python3 >/dev/null; then
+	draw="python3 $top_srcdir/docs/pictures/draw.py"
+	same "the README's pictures are those of the plan and of the tables" "$(cksum <"$top_srcdir/docs/pictures/ring.svg"
+		cksum <"$top_srcdir/docs/pictures/ratios.svg")" "$(perf/tutti plan ring --np 4 --print json | $draw plan | cksum
+		$draw ratios "$top_srcdir/docs/results/compare.md" | cksum)"
+else
+	skip "the README's pictures are those of the plan and of the tables" "no python3, or perf/tutti was not made"
+fi
+same "README: 150 lines, 120 columns outside commands, 100 in a cell" none "$(awk '
+	/^    / { next } length > 120 { print "line " FNR " has " length " columns" }
+	/^\|/ { n = split($0, cell, "|"); for (i = 2; i < n; i++) if (length(cell[i]) > 102) print "line " FNR " has a wide cell" }
+	END { if (FNR > 150) print FNR " lines" }' "$top_srcdir/README.md" | grep . || echo none)"
+
 if command -v mandoc >/dev/null; then
 	for page in "$man"/*.[137]; do
 		same "mandoc -Tlint $(basename "$page")" clean \

@@ -49,7 +49,7 @@ if [ -n "$stock" ] && grep -q 'NCCL_VERSION_CODE 228' "$stock/nccl.h"; then
 	printf '#include <limits.h>\n#include <stddef.h>\n#include <nccl.h>\n#include "nccl/nccl_facts.h"\n' |
 		$CC -std=gnu17 -I"$stock" -I"$top_srcdir" -fsyntax-only -xc - >"$tmp/log" 2>&1
 	point $? "the vendor's header has our layouts and numbers" "$(cat "$tmp/log")"
-	$CC -std=gnu17 -DNCCL_HEADER='<nccl.h>' -I"$stock" "$top_srcdir"/tests/nccl/nccl_client*.c -o "$tmp/stock" -L.libs \
+	$CC -std=gnu17 -DNCCL_HEADER='<nccl.h>' -I"$stock" -I"$top_srcdir" "$top_srcdir"/tests/nccl/nccl_client*.c -o "$tmp/stock" -L.libs \
 		-lnccl -lpthread -ldl >"$tmp/log" 2>&1
 	point $? "the client compiles with the vendor's header" "$(cat "$tmp/log")"
 	LD_BIND_NOW=1 timeout 60 "$tmp/stock" collectives one-thread configs >"$tmp/log" 2>&1
@@ -76,9 +76,9 @@ run_client() {
 	point $? "$kind: the client came to its end" "$(tail -5 "$tmp/log")"
 }
 run_client "host memory" 34 tests/nccl/nccl_client
-stand_in=$PWD/tests/fakes/cuda/libcuda.so.1
-run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$stand_in" tests/nccl/nccl_client
-run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$stand_in" TUTTI_TEST_CUDA_DELAY_US=1000 \
+fake=$PWD/tests/fakes/cuda/libcuda.so.1
+run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_client
+run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl/nccl_client groups split several one-thread abort killed operations again
 
 # A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
@@ -115,7 +115,7 @@ NCCL_DEBUG=INFO NCCL_ALGO=ring NCCL_PROTO=LL NCCL_IB_TC=3 timeout 60 tests/nccl/
 	! grep -q NCCL_IB_TC "$tmp/log"
 point $? "variables without a meaning are named once to who asks for it" "$(cat "$tmp/log")"
 for set in "" NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC; do
-	env ${set:+$set} NCCL_DEBUG=INFO NCCL_CLIENT_CUDA="$stand_in" timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1
+	env ${set:+$set} NCCL_DEBUG=INFO NCCL_CLIENT_CUDA="$fake" timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1
 	grep -q 'GPU kernels on device' "$tmp/log" && echo "$set"
 done >"$tmp/with-kernels"
 [ "$(cat "$tmp/with-kernels")" = "" ] && [ "$(wc -l <"$tmp/with-kernels")" = 1 ]
@@ -130,7 +130,7 @@ refused() {
 refused NCCL_IB_HCA=mlx5_7:1 'TUTTI_IB_HCA=mlx5_7 names none'
 refused NCCL_IB_DISABLE=1 'TUTTI_IB_HCA==none names none'
 NCCL_DEBUG=VERSION timeout 60 tests/nccl/nccl_client configs >"$tmp/log" 2>&1
-[ "$(grep -c 'NCCL version 2.28.9 is answered by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
+[ "$(grep -c 'NCCL version 2.28.9 is provided by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
 point $? "NCCL_DEBUG=VERSION tells the version and the file, and nothing else" "$(cat "$tmp/log")"
 NCCL_COMM_BLOCKING=0 timeout 60 tests/nccl/nccl_client nonblocking >"$tmp/log" 2>&1
 point $? "NCCL_COMM_BLOCKING is heeded" "$(cat "$tmp/log")"
@@ -148,5 +148,5 @@ measure() {
 }
 measure all_reduce
 measure alltoall
-measure reduce_scatter NCCL_CLIENT_CUDA="$stand_in"
+measure reduce_scatter NCCL_CLIENT_CUDA="$fake"
 echo 1..$n

@@ -64,7 +64,7 @@ free_port() { echo $((29000 + ($$ * 8 + $1 * 2) % 400)); }
 start_slurm() {
 	local name
 	name=$(hostname -s)
-	mkdir -p "$tmp/state" "$tmp/spool"
+	mkdir -p "$tmp/state" "$tmp/spool" "$tmp/tmpfs"
 	head -c 64 /dev/urandom >"$tmp/key"
 	chmod 700 "$tmp"; chmod 400 "$tmp/key"
 	munged -F --force --key-file="$tmp/key" --socket="$tmp/munge" --pid-file="$tmp/munged.pid" --log-file="$tmp/munged.log" \
@@ -79,6 +79,7 @@ start_slurm() {
 		AuthInfo=socket=$tmp/munge
 		StateSaveLocation=$tmp/state
 		SlurmdSpoolDir=$tmp/spool
+		TmpFS=$tmp/tmpfs
 		SlurmctldPidFile=$tmp/slurmctld.pid
 		SlurmdPidFile=$tmp/slurmd.pid
 		ProctrackType=proctrack/pgid

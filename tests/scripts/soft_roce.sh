@@ -3,7 +3,7 @@
 #
 # The claims are soft-roce/claims.sh; what it does more in tier full stands there. TAP on standard output; where QEMU or
 # the kernel's package is missing, it is skipped and says why.
-here=$(dirname "$(readlink -f "$0")")/soft-roce
+here=$(dirname "$(readlink -f "$0")")/../verbs/soft-roce
 bits=""
 if [ -x tests/support/bits ]; then
 	for np in 2 3 4; do

@@ -5,7 +5,7 @@
 #
 # The driver is tests/fakes/cuda, the runtime tests/fakes/cudart, whose kernels do nothing: so no training here. Called by
 # tests/tiers full. Ends with 77, and says why, where PyTorch or CUDA's headers are missing.
-here=$(cd "$(dirname "$0")" && pwd)
+tests=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
 miss() { echo "skipped: $1"; exit 77; }
 
@@ -20,8 +20,8 @@ done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 echo 'libcudart.so.13 { global: *; };' >"$tmp/map"
-${CC:-cc} -std=gnu17 -O1 -g -shared -fPIC -fvisibility=hidden -I"$here/../lib" -I"$include" \
-	"$here/stand_in_runtime/runtime.c" tests/fakes/cuda/libcuda.so.1 -Wl,-soname,libcudart.so.13 \
+${CC:-cc} -std=gnu17 -O1 -g -shared -fPIC -fvisibility=hidden -I"$tests/../lib" -I"$include" \
+	"$tests/fakes/cudart/runtime.c" tests/fakes/cuda/libcuda.so.1 -Wl,-soname,libcudart.so.13 \
 	-Wl,--version-script="$tmp/map" -o "$tmp/libcudart.so.13" || exit 1
 export LD_LIBRARY_PATH="$PWD/tests/fakes/cuda"
 status=0
@@ -29,7 +29,7 @@ status=0
 run() {
 	part=$1
 	shift
-	env "$@" timeout 280 "$python" -W ignore "$here/gpu/torch.py" --np 4 --part "$part" --largest 4096 \
+	env "$@" timeout 280 "$python" -W ignore "$tests/gpu/torch.py" --np 4 --part "$part" --largest 4096 \
 		--preload "$tmp/libcudart.so.13:$PWD/.libs/libnccl.so.2" >"$tmp/log" 2>&1 || { cat "$tmp/log"; status=1; }
 	grep -E '^(not )?ok' "$tmp/log"
 }

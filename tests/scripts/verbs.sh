@@ -13,10 +13,10 @@ claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not 
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
 # with the stand-in in front: COMMAND...
-standing_in() { LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_TEST_VERBS=$tmp/verbs "$@" >"$tmp/out" 2>&1 </dev/null; }
+with_fake() { LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_TEST_VERBS=$tmp/verbs "$@" >"$tmp/out" 2>&1 </dev/null; }
 suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
 	if [ -x "tests/$2" ]; then
-		standing_in timeout 100 env TUTTI_TEST_TRANSPORT=verbs "${@:4}" "tests/$2" --filter "$3"
+		with_fake timeout 100 env TUTTI_TEST_TRANSPORT=verbs "${@:4}" "tests/$2" --filter "$3"
 		claim $? "$1" 40
 	else
 		skip "$1" "tests/$2 was not made"
@@ -39,18 +39,18 @@ port=$((25000 + $$ % 1900))      # below those that the kernel gives to connecti
 
 [ -e "$folder/libibverbs.so.1" ] || { echo "1..0 # SKIP the stand-in was not made"; exit 0; }
 
-suite "conformance" test_transports '*' TUTTI_TEST_FEWER=8
-suite "conformance, completions in another order and late" test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
-suite "steady state, GIDs, declarations" test_verbs '*'
-suite "which cause is told" test_causes '*card*'
-suite "ports that go down, and come back" test_cards '*'
-suite "messages past the rings, registrations" test_verbs_direct '*'
-suite "the same, completions in another order and late" test_verbs_direct '*' TUTTI_TEST_VERBS_MOOD=reorder,delay
-suite "peers that say what is not so" test_verbs_wrong '*'
-suite "device memory that a card reads and writes" test_gpudirect '*'
-suite "the same, completions in another order and late" test_gpudirect '*/what_*' TUTTI_TEST_VERBS_MOOD=reorder,delay
-suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder
-suite "ranks killed and stopped at steps of plans" test_faults '*/a_rank_killed_at_any*'
+suite "conformance" conformance/test_transports '*' TUTTI_TEST_FEWER=8
+suite "conformance, completions in another order and late" conformance/test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "steady state, GIDs, declarations" verbs/test_verbs '*'
+suite "which cause is told" unit/test_causes '*card*'
+suite "ports that go down, and come back" verbs/test_verbs_ports '*'
+suite "messages past the rings, registrations" verbs/test_verbs_zcopy '*'
+suite "the same, completions in another order and late" verbs/test_verbs_zcopy '*' TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "peers that say what is not so" verbs/test_verbs_wrong '*'
+suite "device memory that a card reads and writes" gpu/test_gpudirect '*'
+suite "the same, completions in another order and late" gpu/test_gpudirect '*/what_*' TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "random calls of all algorithms, types and operations" conformance/test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder
+suite "ranks killed and stopped at steps of plans" unit/test_faults '*/a_rank_killed_at_any*'
 
 says() { grep -q "$1" "$tmp/out"; claim $? "$2"; }
 
@@ -79,7 +79,7 @@ env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS
 env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,2)
 crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "where only the first cards reach each other: right"
-says 'host of rank 1 is not reached by verbs over standin1: .*\(retry counter\|no message of it came\)' "the second is found out by the trial"
+says 'host of rank 1 is not reached by verbs over standin1: .*\(retry counter\|no message arrived\)' "the second is found out by the trial"
 says 'channel 1: standin0 port 1' "and both channels run over the first"
 port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FORK=old TUTTI_TEST_VERBS_INLINE=96) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_INLINE=0)
@@ -207,11 +207,11 @@ fault drop 'standin0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s standi
 fault remote-access 'memory may not be written'
 fault local-protection 'not registered'
 fault rnr 'had no receive ready'
-fault flush 'queue pair was stopped, and the card did not say why'
+fault flush 'queue pair was stopped, and the HCA did not say why'
 fault port-down 'standin0 port 1 is down'
 fault device-gone 'standin0 failed or was removed'
 fails "the last message of a call is lost, and its rank has gone on elsewhere" \
-	'is lost: that rank.s card did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
+	'are lost: that rank.s HCA did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
 fails "no memory to lock" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
 fails "a GID that is not there" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
 fails "a card that is not there" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5
@@ -225,11 +225,11 @@ LD_LIBRARY_PATH=$tmp/none timeout 60 $perf --np 2 -b 8 -e 8 -c 1 >"$tmp/out" 2>&
 claim $? "without libibverbs: everything else works"
 
 for np in 2 3 4; do
-	standing_in timeout 60 $perf --np $np --transport verbs --algo all -b 4 -e 1M -f 64 -n 1 -w 0 -c 1
+	with_fake timeout 60 $perf --np $np --transport verbs --algo all -b 4 -e 1M -f 64 -n 1 -w 0 -c 1
 	claim $? "$np ranks, all algorithms"
 done
-standing_in timeout 60 perf/sendrecv_perf --np 3 --transport verbs -b 64K -e 64K -n 1 -w 0 -c 1
+with_fake timeout 60 perf/sendrecv_perf --np 3 --transport verbs -b 64K -e 64K -n 1 -w 0 -c 1
 claim $? "3 ranks send to the next, all at once"
-standing_in timeout 60 $perf --np 3 --transport verbs --algo all -R 1 -b 64K -e 4M -f 64 -n 1 -w 0 -c 1
+with_fake timeout 60 $perf --np 3 --transport verbs --algo all -R 1 -b 64K -e 4M -f 64 -n 1 -w 0 -c 1
 claim $? "3 ranks, all algorithms, registered buffers"
 echo "1..$n"

@@ -25,7 +25,7 @@
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-struct job {
+struct cost_job {
 	tuttiComm_t comm;
 	tuttiStream_t stream;
 	int rank, n;
@@ -33,36 +33,36 @@ struct job {
 	size_t count;                    /* of the message, in floats */
 };
 
-typedef tuttiResult_t call_fn(struct job *j);
+typedef tuttiResult_t call_fn(struct cost_job *j);
 
-static tuttiResult_t allreduce(struct job *j)
+static tuttiResult_t allreduce(struct cost_job *j)
 {
 	return tuttiAllReduce(j->in, j->out, j->count, tuttiFloat, tuttiSum, j->comm, j->stream);
 }
 
-static tuttiResult_t allreduce_in_place(struct job *j)
+static tuttiResult_t allreduce_in_place(struct cost_job *j)
 {
 	return tuttiAllReduce(j->out, j->out, j->count, tuttiFloat, tuttiSum, j->comm, j->stream);
 }
 
-static tuttiResult_t broadcast(struct job *j)
+static tuttiResult_t broadcast(struct cost_job *j)
 {
 	return tuttiBcast(j->out, j->count, tuttiFloat, 0, j->comm, j->stream);
 }
 
-static tuttiResult_t allgather(struct job *j)
+static tuttiResult_t allgather(struct cost_job *j)
 {
 	return tuttiAllGather(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, j->comm,
 			      j->stream);
 }
 
-static tuttiResult_t reduce_scatter(struct job *j)
+static tuttiResult_t reduce_scatter(struct cost_job *j)
 {
 	return tuttiReduceScatter(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, tuttiSum,
 				  j->comm, j->stream);
 }
 
-static tuttiResult_t group(struct job *j)
+static tuttiResult_t group(struct cost_job *j)
 {
 	tuttiResult_t rc = tuttiGroupStart(), end;
 
@@ -72,7 +72,7 @@ static tuttiResult_t group(struct job *j)
 	return rc ? rc : end;
 }
 
-static tuttiResult_t exchange(struct job *j)
+static tuttiResult_t exchange(struct cost_job *j)
 {
 	int next = (j->rank + 1) % j->n, before = (j->rank + j->n - 1) % j->n;
 	tuttiResult_t rc = tuttiGroupStart(), end;
@@ -97,7 +97,7 @@ static const struct { const char *name; call_fn *call;
 };
 enum { NCALLS = sizeof(calls) / sizeof(calls[0]) };
 
-static int open_job(struct job *j, size_t bytes)
+static int open_job(struct cost_job *j, size_t bytes)
 {
 	void *in, *out;
 
@@ -111,7 +111,7 @@ static int open_job(struct job *j, size_t bytes)
 	return tuttiCommUserRank(j->comm, &j->rank) || tuttiCommCount(j->comm, &j->n);
 }
 
-static void close_job(struct job *j)
+static void close_job(struct cost_job *j)
 {
 	free(j->in);
 	free(j->out);
@@ -127,12 +127,12 @@ static int complain(const char *what, tuttiResult_t rc)
 /* ---- guard calls ----------------------------------------------------------------------------- */
 
 /* What callgrind collects for; it dumps its counts after each. */
-__attribute__((noinline)) static tuttiResult_t guarded_call(struct job *j, call_fn *call)
+__attribute__((noinline)) static tuttiResult_t guarded_call(struct cost_job *j, call_fn *call)
 {
 	return call(j);
 }
 
-static int window(struct job *j, call_fn *call, int ncalls)
+static int window(struct cost_job *j, call_fn *call, int ncalls)
 {
 	const char *late = getenv("TT_GUARD_LATE_US");
 	tuttiResult_t rc = tuttiSuccess;
@@ -149,7 +149,7 @@ static int window(struct job *j, call_fn *call, int ncalls)
 
 static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 {
-	struct job j = { 0 };
+	struct cost_job j = { 0 };
 	int which = 0, rc;
 
 	while (which < NCALLS && strcmp(calls[which].name, name))
@@ -168,7 +168,7 @@ static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 
 /* Allocations of 20 calls of a known shape, the fewest of five times: the service thread may have
  * had work meanwhile. */
-static long count(struct job *j, call_fn *call, int *ret_rc)
+static long count(struct cost_job *j, call_fn *call, int *ret_rc)
 {
 	long least = -1;
 
@@ -188,7 +188,7 @@ static long count(struct job *j, call_fn *call, int *ret_rc)
 
 static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 {
-	struct job j = { .comm = *comm, .rank = rank, .n = n };
+	struct cost_job j = { .comm = *comm, .rank = rank, .n = n };
 	tuttiStream_t stream;
 	int rc = complain("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
 

@@ -20,9 +20,9 @@ enum { JOINED, FIRST, LARGE, MARKS };
 enum { COUNT = 1 << 18 };
 
 /* at: the latest of all ranks */
-struct board { _Atomic int ready; _Atomic uint64_t at[MARKS]; };
+struct first_results { _Atomic int ready; _Atomic uint64_t at[MARKS]; };
 
-static void mark(struct board *b, int what)
+static void mark(struct first_results *b, int what)
 {
 	uint64_t now = tt_now_ns(), was = b->at[what];
 
@@ -31,7 +31,7 @@ static void mark(struct board *b, int what)
 		;
 }
 
-static int rank_main(struct board *b, int start, const tuttiUniqueId *id, int n, int rank,
+static int rank_main(struct first_results *b, int start, const tuttiUniqueId *id, int n, int rank,
 		     const char *transport)
 {
 	static float in[COUNT], out[COUNT];
@@ -62,7 +62,7 @@ failed:
 /* Milliseconds from the start to each mark. */
 static int one_round(int n, const char *transport, double ret_ms[MARKS])
 {
-	struct board *b =
+	struct first_results *b =
 		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int start[2], how, failed = 0;
 	tuttiUniqueId id;

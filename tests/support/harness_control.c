@@ -15,7 +15,7 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-struct seat { struct meet *m; int rank; };
+struct control_rank { struct meet *m; int rank; };
 static pthread_t threads[MEET_MOST];
 
 void sleep_ms(int ms)
@@ -25,7 +25,7 @@ void sleep_ms(int ms)
 
 static void be(struct meet *m, int rank)
 {
-	struct report *report = &m->report[rank];
+	struct control_report *report = &m->report[rank];
 	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
 				.settings = "algo=auto transport=auto",
 				.timeout_ms = PATIENCE_MS, .ifname = "",
@@ -52,19 +52,19 @@ static void be(struct meet *m, int rank)
 
 static void *thread_main(void *arg)
 {
-	struct seat *seat = arg;
+	struct control_rank *r = arg;
 
-	be(seat->m, seat->rank);
-	free(seat);
+	be(r->m, r->rank);
+	free(r);
 	return NULL;
 }
 
 static void start_thread(struct meet *m, int rank)
 {
-	struct seat *seat = malloc(sizeof(*seat));
+	struct control_rank *r = malloc(sizeof(*r));
 
-	*seat = (struct seat){ m, rank };
-	if (pthread_create(&threads[rank], NULL, thread_main, seat))
+	*r = (struct control_rank){ m, rank };
+	if (pthread_create(&threads[rank], NULL, thread_main, r))
 		abort();
 }
 

@@ -16,7 +16,7 @@
 #define MEET_MOST 256
 #define PATIENCE_MS 20000
 
-struct report {
+struct control_report {
 	atomic_int pid;
 	atomic_int stage;                /* what the rank has reached; anything a test likes */
 	int joined, rc;                  /* of joining, of the body */
@@ -37,7 +37,7 @@ struct meet {
 	void (*before)(struct meet *m, int rank, struct tt_join *join);
 	bool (*absent)(int rank);        /* never comes; may be NULL */
 	void *arg;
-	struct report *report;           /* [n], shared */
+	struct control_report *report;           /* [n], shared */
 };
 
 /* Start n ranks; wait for all; both. A rank that was killed has rc -1.

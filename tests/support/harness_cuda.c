@@ -26,7 +26,7 @@ const struct tt_cuda *harness_cuda(void)
 	if (n < 0)
 		return NULL;
 	path[n] = '\0';
-	strcpy(strrchr(path, '/'), "/stand_in/libcuda.so.1");
+	strcpy(strrchr(path, '/'), "/../fakes/cuda/libcuda.so.1");
 	if (getenv("TUTTI_TEST_GPU"))
 		strcpy(path, "libcuda.so.1");
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL)) {

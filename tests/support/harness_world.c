@@ -20,15 +20,15 @@
 
 /* What all ranks see: two rounds of allgather side by side, so that a fast rank cannot overwrite
  * what a slow one reads. */
-struct shared {
+struct world_shared {
 	_Atomic uint64_t arrived[MAX_RANKS];
 	uint8_t part[2][MAX_RANKS][MAX_BYTES];
 };
 
-struct rank {
+struct world_rank {
 	struct tt_world world;
 	const struct harness *h;
-	struct shared *shared;
+	struct world_shared *shared;
 	uint64_t round;
 	int *fds;                      /* [nranks * nchannels] my ends */
 	int takes;
@@ -39,7 +39,7 @@ struct rank {
 
 static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 {
-	struct rank *r = ctx;
+	struct world_rank *r = ctx;
 	int n = r->h->nranks;
 	uint64_t round = ++r->round, deadline = tt_deadline_ns(OPEN_MS);
 
@@ -71,7 +71,7 @@ uint64_t harness_meet(const struct tt_world *world, uint64_t value)
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
-	struct rank *r = ctx;
+	struct world_rank *r = ctx;
 	int *fd = &r->fds[peer * r->h->nchannels + channel];
 
 	if (*fd < 0)
@@ -83,7 +83,7 @@ static int dial(void *ctx, int peer, int channel, int *ret_fd)
 
 static int take(void *ctx, int peer, int channel, int *ret_fd)
 {
-	struct rank *r = ctx;
+	struct world_rank *r = ctx;
 
 	if (r->takes++ < r->h->takes_before_socket)
 		return 0;
@@ -100,7 +100,7 @@ static void connect_pair(int listener, struct sockaddr_in *at, int *ret_a, int *
 		abort();
 }
 
-static void connect_all(struct rank *ranks, const struct harness *h)
+static void connect_all(struct world_rank *ranks, const struct harness *h)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -118,7 +118,7 @@ static void connect_all(struct rank *ranks, const struct harness *h)
 	close(listener);
 }
 
-static void close_unused(struct rank *r)
+static void close_unused(struct world_rank *r)
 {
 	for (int i = 0; i < r->h->nranks * r->h->nchannels; i++)
 		if (r->fds[i] >= 0)
@@ -127,13 +127,13 @@ static void close_unused(struct rank *r)
 
 static void *run_thread(void *arg)
 {
-	struct rank *r = arg;
+	struct world_rank *r = arg;
 
 	r->result = r->body(&r->world, r->arg);
 	return NULL;
 }
 
-static uint64_t run_threads(struct rank *ranks, int n)
+static uint64_t run_threads(struct world_rank *ranks, int n)
 {
 	pthread_t threads[MAX_RANKS];
 	uint64_t failed = 0;
@@ -149,7 +149,7 @@ static uint64_t run_threads(struct rank *ranks, int n)
 	return failed;
 }
 
-static uint64_t run_forks(struct rank *ranks, int n)
+static uint64_t run_forks(struct world_rank *ranks, int n)
 {
 	pid_t pids[MAX_RANKS];
 	uint64_t failed = 0;
@@ -185,16 +185,16 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 		     void *arg)
 {
 	size_t nfds = (size_t)h->nranks * (size_t)h->nchannels;
-	struct rank *ranks = calloc((size_t)h->nranks, sizeof(*ranks));
+	struct world_rank *ranks = calloc((size_t)h->nranks, sizeof(*ranks));
 	int *hosts = calloc((size_t)h->nranks, sizeof(*hosts));
-	struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	struct world_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t failed;
 
 	if (!ranks || !hosts || shared == MAP_FAILED || h->nranks > MAX_RANKS)
 		abort();
 	for (int i = 0; i < h->nranks; i++) {
-		ranks[i] = (struct rank){ .h = h, .shared = shared, .body = body, .arg = arg,
+		ranks[i] = (struct world_rank){ .h = h, .shared = shared, .body = body, .arg = arg,
 					  .fds = malloc(nfds * sizeof(int)) };
 		if (!ranks[i].fds)
 			abort();

@@ -14,11 +14,11 @@
 
 #define MAX_ELEMENTS 2
 
-struct element { uint64_t exact; double rounded; };
-struct block { struct element e[MAX_ELEMENTS]; };
+struct exec_element { uint64_t exact; double rounded; };
+struct block { struct exec_element e[MAX_ELEMENTS]; };
 
 /* A message: its blocks, or where to fetch them when it is taken. */
-struct message {
+struct exec_message {
 	uint32_t nblocks, elements;
 	struct block *copy;              /* owned */
 	uint32_t held;                   /* 1 + cell of the sender it is read from, 0 none */
@@ -26,7 +26,7 @@ struct message {
 
 /* Messages from one rank to another in one lane. */
 struct pipe {
-	struct message *m;
+	struct exec_message *m;
 	uint32_t head, count, room;
 };
 
@@ -46,7 +46,7 @@ struct rank_state {
 	struct lane_state lane[TT_MAX_LANES];
 };
 
-struct world {
+struct exec_world {
 	int nranks;
 	uint64_t random;
 	uint32_t elements;               /* EVEN: in the whole buffer; EQUAL: in a block */
@@ -66,21 +66,21 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-static uint32_t chance(struct world *w, uint32_t n)
+static uint32_t chance(struct exec_world *w, uint32_t n)
 {
 	w->random = mix(w->random);
 	return (uint32_t)(w->random >> 32) % n;
 }
 
 /* What rank contributes; the same for every seed. */
-static struct element input(int rank, uint32_t block, uint32_t i)
+static struct exec_element input(int rank, uint32_t block, uint32_t i)
 {
 	uint64_t x = mix((uint64_t)rank << 40 | (uint64_t)block << 8 | i);
 
-	return (struct element){ x, (double)(x >> 12) * (x & 1 ? 0x1p-40 : -0x1p-37) };
+	return (struct exec_element){ x, (double)(x >> 12) * (x & 1 ? 0x1p-40 : -0x1p-37) };
 }
 
-static uint32_t length(const struct world *w, const struct tt_plan *p, uint32_t index)
+static uint32_t length(const struct exec_world *w, const struct tt_plan *p, uint32_t index)
 {
 	if (p->rule == TT_EQUAL)
 		return w->elements;
@@ -91,20 +91,20 @@ static uint32_t length(const struct world *w, const struct tt_plan *p, uint32_t 
 	return w->elements - before < MAX_ELEMENTS ? w->elements - before : MAX_ELEMENTS;
 }
 
-static bool fail(struct world *w, const char *why)
+static bool fail(struct exec_world *w, const char *why)
 {
 	if (!w->trouble)
 		w->trouble = why;
 	return false;
 }
 
-static struct pipe *pipe_of(struct world *w, uint32_t from, uint32_t to, uint32_t lane)
+static struct pipe *pipe_of(struct exec_world *w, uint32_t from, uint32_t to, uint32_t lane)
 {
 	return &w->pipe[((size_t)from * (size_t)w->nranks + to) * TT_MAX_LANES + lane];
 }
 
 /* The cell of a block, or UINT32_MAX with trouble when there is none. */
-static uint32_t cell_of(struct world *w, const struct rank_state *r, tt_ref ref, uint32_t k)
+static uint32_t cell_of(struct exec_world *w, const struct rank_state *r, tt_ref ref, uint32_t k)
 {
 	enum tt_buf buf = tt_ref_buf(ref);
 
@@ -122,7 +122,7 @@ static const struct tt_step *step_of(const struct rank_state *r, uint32_t lane)
 
 /* Elements of a step; a step whose blocks are all empty vanishes. Pure forwarding is as long as
  * what comes. */
-static uint32_t elements_of(struct world *w, const struct rank_state *r, const struct tt_step *s,
+static uint32_t elements_of(struct exec_world *w, const struct rank_state *r, const struct tt_step *s,
 			    uint32_t lane)
 {
 	tt_ref ref = s->dst;
@@ -145,7 +145,7 @@ static uint32_t elements_of(struct world *w, const struct rank_state *r, const s
 
 /* ---- may a lane go on? ----------------------------------------------------------------------- */
 
-static bool wires_exist(struct world *w, const struct rank_state *r, const struct tt_step *s)
+static bool wires_exist(struct exec_world *w, const struct rank_state *r, const struct tt_step *s)
 {
 	for (int i = -1; i < s->nsrc; i++) {
 		tt_ref ref = i < 0 ? s->to : tt_step_source(s, i);
@@ -157,13 +157,13 @@ static bool wires_exist(struct world *w, const struct rank_state *r, const struc
 	return true;
 }
 
-static bool has_room(struct world *w, const struct rank_state *r, const struct tt_step *s,
+static bool has_room(struct exec_world *w, const struct rank_state *r, const struct tt_step *s,
 		     uint32_t lane)
 {
 	return pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane)->count < w->slots;
 }
 
-static bool may_read(struct world *w, const struct rank_state *r, uint32_t lane)
+static bool may_read(struct exec_world *w, const struct rank_state *r, uint32_t lane)
 {
 	const struct tt_step *s = step_of(r, lane);
 
@@ -199,9 +199,9 @@ static void add(struct block *sum, const struct block *b, bool first)
 	}
 }
 
-static void pop(struct world *w, int from, struct pipe *p)
+static void pop(struct exec_world *w, int from, struct pipe *p)
 {
-	struct message *m = &p->m[p->head];
+	struct exec_message *m = &p->m[p->head];
 
 	for (uint32_t k = 0; m->held && k < m->nblocks; k++)
 		w->rank[from].held[m->held - 1 + k]--;
@@ -211,7 +211,7 @@ static void pop(struct world *w, int from, struct pipe *p)
 }
 
 /* A message's blocks into value; checks that it is what the step expects. */
-static void read_wire(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
+static void read_wire(struct exec_world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
 		      int i, uint32_t sum)
 {
 	int from = (int)tt_ref_index(tt_step_source(s, i));
@@ -221,7 +221,7 @@ static void read_wire(struct world *w, struct rank_state *r, const struct tt_ste
 		fail(w, "takes two messages where one has come");
 		return;
 	}
-	struct message *m = &p->m[p->head];
+	struct exec_message *m = &p->m[p->head];
 
 	if (m->nblocks != s->nblocks || m->elements != sum) {
 		fail(w, "a message has another length than the step that takes it");
@@ -233,7 +233,7 @@ static void read_wire(struct world *w, struct rank_state *r, const struct tt_ste
 	pop(w, from, p);
 }
 
-static void read_sources(struct world *w, struct rank_state *r, uint32_t lane)
+static void read_sources(struct exec_world *w, struct rank_state *r, uint32_t lane)
 {
 	const struct tt_step *s = step_of(r, lane);
 	uint32_t sum = elements_of(w, r, s, lane);
@@ -264,11 +264,11 @@ static void read_sources(struct world *w, struct rank_state *r, uint32_t lane)
 
 /* ---- second half: write and send ------------------------------------------------------------- */
 
-static void push(struct world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
+static void push(struct exec_world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
 		 uint32_t sum)
 {
 	struct pipe *p = pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane);
-	struct message m = { .nblocks = s->nblocks, .elements = sum };
+	struct exec_message m = { .nblocks = s->nblocks, .elements = sum };
 	bool kept = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
 	tt_ref from = kept ? s->dst : TT_REF_NONE;
 
@@ -283,7 +283,7 @@ static void push(struct world *w, struct rank_state *r, const struct tt_step *s,
 		memcpy(m.copy, r->lane[lane].value, s->nblocks * sizeof(*m.copy));
 	}
 	if (p->count == p->room) {       /* grow: unroll the ring */
-		struct message *more = malloc((2 * p->room + 4) * sizeof(*more));
+		struct exec_message *more = malloc((2 * p->room + 4) * sizeof(*more));
 
 		for (uint32_t i = 0; i < p->count; i++)
 			more[i] = p->m[(p->head + i) % p->room];
@@ -295,7 +295,7 @@ static void push(struct world *w, struct rank_state *r, const struct tt_step *s,
 	p->m[(p->head + p->count++) % p->room] = m;
 }
 
-static void write_results(struct world *w, struct rank_state *r, uint32_t lane)
+static void write_results(struct exec_world *w, struct rank_state *r, uint32_t lane)
 {
 	const struct tt_step *s = step_of(r, lane);
 	struct lane_state *l = &r->lane[lane];
@@ -332,7 +332,7 @@ static void leave_step(struct rank_state *r, uint32_t lane)
 }
 
 /* One half of one step, if it can go. */
-static bool turn(struct world *w, struct rank_state *r, uint32_t lane)
+static bool turn(struct exec_world *w, struct rank_state *r, uint32_t lane)
 {
 	struct lane_state *l = &r->lane[lane];
 
@@ -360,7 +360,7 @@ static bool turn(struct world *w, struct rank_state *r, uint32_t lane)
 	return true;
 }
 
-static bool at_end(const struct world *w)
+static bool at_end(const struct exec_world *w)
 {
 	for (int i = 0; i < w->nranks; i++)
 		for (uint32_t lane = 0; lane < w->rank[i].plan->nlanes; lane++)
@@ -369,7 +369,7 @@ static bool at_end(const struct world *w)
 	return true;
 }
 
-static void run(struct world *w)
+static void run(struct exec_world *w)
 {
 	uint32_t n = (uint32_t)w->nranks * TT_MAX_LANES;
 
@@ -404,7 +404,7 @@ static bool gives(const struct tt_plan *p, enum tt_buf buf)
 	return p->collective != TT_REDUCE && p->collective != TT_GATHER;
 }
 
-static uint64_t want(const struct world *w, const struct tt_plan *p, uint32_t b, uint32_t i)
+static uint64_t want(const struct exec_world *w, const struct tt_plan *p, uint32_t b, uint32_t i)
 {
 	uint32_t rank = (uint32_t)p->rank, block = p->collective == TT_REDUCE_SCATTER ? rank : b;
 	uint64_t sum = 0;
@@ -422,14 +422,14 @@ static uint64_t want(const struct world *w, const struct tt_plan *p, uint32_t b,
 	return sum;
 }
 
-static void judge(struct world *w)
+static void judge(struct exec_world *w)
 {
 	for (int i = 0; i < w->nranks && !w->trouble; i++) {
 		const struct rank_state *r = &w->rank[i], *first = &w->rank[0];
 
 		for (uint32_t b = 0; gives(r->plan, TT_OUT) && b < r->count[TT_OUT]; b++) {
 			for (uint32_t k = 0; k < length(w, r->plan, b); k++) {
-				const struct element *e = &r->cell[r->base[TT_OUT] + b].e[k];
+				const struct exec_element *e = &r->cell[r->base[TT_OUT] + b].e[k];
 
 				if (e->exact != want(w, r->plan, b, k))
 					fail(w, "wrong result");
@@ -464,12 +464,12 @@ static void place(struct rank_state *r, bool in_place)
 		r->base[TT_OUT] = (uint32_t)p->rank;
 }
 
-static void open_world(struct world *w, struct tt_plan *const *plans, int nranks, uint64_t seed,
+static void open_world(struct exec_world *w, struct tt_plan *const *plans, int nranks, uint64_t seed,
 		       bool in_place)
 {
 	static const uint32_t slots[] = { 1, 1, 2, 1000 };
 
-	*w = (struct world){ .nranks = nranks, .random = mix(seed) };
+	*w = (struct exec_world){ .nranks = nranks, .random = mix(seed) };
 	w->rank = calloc((size_t)nranks, sizeof(*w->rank));
 	w->pipe = calloc((size_t)nranks * (size_t)nranks * TT_MAX_LANES, sizeof(*w->pipe));
 	w->slots = slots[seed % 4];
@@ -496,7 +496,7 @@ static void open_world(struct world *w, struct tt_plan *const *plans, int nranks
 	}
 }
 
-static void close_world(struct world *w)
+static void close_world(struct exec_world *w)
 {
 	for (size_t i = 0; i < (size_t)w->nranks * (size_t)w->nranks * TT_MAX_LANES; i++) {
 		for (; w->pipe[i].count; w->pipe[i].count--, w->pipe[i].head++)
@@ -515,7 +515,7 @@ static void close_world(struct world *w)
 
 const char *plan_execute(struct tt_plan *const *plans, int nranks, uint64_t seed, bool in_place)
 {
-	struct world w;
+	struct exec_world w;
 
 	open_world(&w, plans, nranks, seed, in_place);
 	run(&w);

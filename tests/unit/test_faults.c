@@ -24,7 +24,7 @@
 #define MAX_RANKS 16
 
 /* What the survivors tell the parent, in shared memory. */
-struct report {
+struct fault_report {
 	/* ended: 1 right, 2 wrong, 3 before the scene */
 	_Atomic int joined, calls[MAX_RANKS], ended[MAX_RANKS];
 	_Atomic double noticed[MAX_RANKS];
@@ -48,7 +48,7 @@ static double now_s(void)
 }
 
 /* Allreduces until an error comes; then says whether it was the right one. */
-static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct report *report)
+static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct fault_report *report)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	float *x = calloc(s->count, sizeof(float));
@@ -86,7 +86,7 @@ static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct
 	_exit(0);
 }
 
-static void start(const struct scene *s, struct report *report, pid_t pids[])
+static void start(const struct scene *s, struct fault_report *report, pid_t pids[])
 {
 	tuttiUniqueId id;
 	char fault[64];
@@ -120,7 +120,7 @@ static bool struck(pid_t victim)
 
 /* Files by name that ranks had mapped or open and their parent had not. Other programs have theirs
  * in the same places. */
-struct files { int n; char name[MAX_FILES][256]; };
+struct fault_files { int n; char name[MAX_FILES][256]; };
 
 static bool is_shared_place(const char *path)
 {
@@ -128,7 +128,7 @@ static bool is_shared_place(const char *path)
 	       !strncmp(path, "/dev/mqueue/", 12);
 }
 
-static bool has(const struct files *f, const char *name)
+static bool has(const struct fault_files *f, const char *name)
 {
 	for (int i = 0; i < f->n; i++)
 		if (!strcmp(f->name[i], name))
@@ -144,13 +144,13 @@ static bool is_stand_in(const char *name)
 	return strstr(name, "/libibverbs.so") || (cards && !strcmp(name, cards));
 }
 
-static void add(struct files *f, const char *name)
+static void add(struct fault_files *f, const char *name)
 {
 	if (is_shared_place(name) && !is_stand_in(name) && !has(f, name) && f->n < MAX_FILES)
 		snprintf(f->name[f->n++], sizeof(f->name[0]), "%s", name);
 }
 
-static void add_files_of(struct files *f, pid_t pid)
+static void add_files_of(struct fault_files *f, pid_t pid)
 {
 	char path[64], line[512], name[512];
 	struct dirent *e;
@@ -176,7 +176,7 @@ static void add_files_of(struct files *f, pid_t pid)
 		closedir(dir);
 }
 
-static void nothing_is_left(const struct files *ours, const struct files *theirs)
+static void nothing_is_left(const struct fault_files *ours, const struct fault_files *theirs)
 {
 	for (int i = 0; i < theirs->n; i++)
 		cr_expect(has(ours, theirs->name[i]) || access(theirs->name[i], F_OK),
@@ -187,8 +187,8 @@ static void nothing_is_left(const struct files *ours, const struct files *theirs
 
 /* Waits for the moment of the strike; what files the ranks
  * have by then, if not earlier, into theirs. */
-static double strike(const struct scene *s, const struct report *report, const pid_t pids[],
-		     struct files *theirs)
+static double strike(const struct scene *s, const struct fault_report *report, const pid_t pids[],
+		     struct fault_files *theirs)
 {
 	double begin = now_s();
 	bool late = false;
@@ -213,7 +213,7 @@ static double strike(const struct scene *s, const struct report *report, const p
 	return begin;
 }
 
-static void judge(const struct scene *s, const struct report *report, int r, double moment,
+static void judge(const struct scene *s, const struct fault_report *report, int r, double moment,
 		  double allowed)
 {
 	cr_expect(report->ended[r] == 1 && report->noticed[r] < moment + allowed + 0.5,
@@ -227,10 +227,10 @@ static void judge(const struct scene *s, const struct report *report, int r, dou
  * give a stopped one, so nothing was to be seen. */
 static bool try(const struct scene *s)
 {
-	struct report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
+	struct fault_report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double moment, allowed = strcmp(s->what, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
-	struct files ours = { 0 }, theirs = { 0 };
+	struct fault_files ours = { 0 }, theirs = { 0 };
 	pid_t pids[MAX_RANKS];
 	bool joined;
 

@@ -233,19 +233,19 @@ Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 
 enum { RANKS = 4, COUNT = 50, ROOT = 2 };
 
-struct hand {
+struct check_fixture {
 	struct bench_options line;
 	struct bench_cell cell;
 	struct bench_rank seats[RANKS];
 	int32_t *send[RANKS], *recv[RANKS];
 };
 
-static void hand_make(struct hand *h, const struct bench_collective *bench, bool in_place)
+static void hand_make(struct check_fixture *h, const struct bench_collective *bench, bool in_place)
 {
 	static tuttiComm_t no_comms[1];
 	size_t whole = COUNT * sizeof(int32_t) * RANKS;
 
-	*h = (struct hand){ .line = {
+	*h = (struct check_fixture){ .line = {
 				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
 	h->cell = (struct bench_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
 				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : BENCH_NO_OP,
@@ -268,13 +268,13 @@ static void hand_make(struct hand *h, const struct bench_collective *bench, bool
 	}
 }
 
-static void hand_free(struct hand *h)
+static void hand_free(struct check_fixture *h)
 {
 	for (int r = 0; r < RANKS; r++)
 		bench_rank_free(&h->seats[r], 0);
 }
 
-static uint64_t hand_wrong(struct hand *h)
+static uint64_t hand_wrong(struct check_fixture *h)
 {
 	uint64_t wrong = 0;
 
@@ -289,7 +289,7 @@ static uint64_t hand_wrong(struct hand *h)
 }
 
 /* All of rank r's result, by the collective's definition in tutti.h. */
-static void hand_rank(const struct hand *h, int32_t *const *in, int r)
+static void hand_rank(const struct check_fixture *h, int32_t *const *in, int r)
 {
 	size_t part = COUNT * sizeof(int32_t);
 
@@ -314,7 +314,7 @@ static void hand_rank(const struct hand *h, int32_t *const *in, int r)
 }
 
 /* The whole collective, on copies of the inputs, so that in place works as well. */
-static void hand_call(struct hand *h)
+static void hand_call(struct check_fixture *h)
 {
 	int32_t *in[RANKS];
 	bool to_root = h->cell.bench->to_root;
@@ -333,7 +333,7 @@ static void hand_call(struct hand *h)
 static void check_judge(const struct bench_collective *bench, bool in_place)
 {
 	const char *name = tt_collective_name(bench->collective);
-	struct hand h;
+	struct check_fixture h;
 
 	hand_make(&h, bench, in_place);
 	cr_assert_gt(hand_wrong(&h), 0, "%s without a call", name);

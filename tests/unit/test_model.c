@@ -12,8 +12,8 @@
 #include "tests/support/random_floats.h"
 #include "trainer/device/device.h"
 #include "trainer/device/exact.h"
-#include "trainer/fail.h"
-#include "trainer/strategy/leaves.h"
+#include "trainer/base/fail.h"
+#include "trainer/model/leaves.h"
 #include "trainer/model/model.h"
 #include "trainer/data/sampler.h"
 
@@ -36,7 +36,7 @@ static void make_subject(struct subject *s, const char *text)
 	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
-	train_model_start(&s->model, 17, s->parameters);
+	train_model_init(&s->model, 17, s->parameters);
 	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
@@ -154,7 +154,7 @@ static void over_leaves(struct subject *s, enum train_canonical kind, int ranks,
 	void *at[ROWS];
 
 	for (int r = 0; r < ranks; r++) {
-		struct train_gradient_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
+		struct train_leaf_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
 				      count, scratch, s->model.piece };
 		struct train_node rows = train_leaves_rows(&l, sum.run);
 		const float *x = s->x + rows.first * INPUTS;
@@ -204,14 +204,14 @@ Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
 	}
 }
 
-struct watch {
+struct model_watch {
 	const float *now, *final;
 	size_t from, parameters, calls, stop_at;
 };
 
 static int watch_ready(void *arg, size_t from)
 {
-	struct watch *w = arg;
+	struct model_watch *w = arg;
 
 	cr_expect_lt(from, w->from);
 	cr_expect_eq(memcmp(w->now + from, w->final + from, (w->parameters - from) * sizeof(float)),
@@ -225,7 +225,7 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
 		struct subject s;
 		float *final, *now;
-		struct watch w;
+		struct model_watch w;
 		struct train_ready ready = { watch_ready, &w, 20 };
 		size_t calls;
 
@@ -233,13 +233,13 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 		final = malloc(s.model.parameters * sizeof(float));
 		now = malloc(s.model.parameters * sizeof(float));
 		gradients_of(&s, 0, ROWS, final, NULL);
-		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0, 0 };
+		w = (struct model_watch){ now, final, s.model.parameters, s.model.parameters, 0, 0 };
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), 0);
 		cr_expect_eq(w.from, 0);
 		cr_expect_geq(w.calls, s.model.ntensors - 1);
 		calls = w.calls;
-		w = (struct watch){ now, final, s.model.parameters, s.model.parameters, 0,
+		w = (struct model_watch){ now, final, s.model.parameters, s.model.parameters, 0,
 				    calls / 2 };
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), -77);

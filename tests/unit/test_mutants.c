@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "verify/check.h"
 #include "tests/support/plan_exec.h"
 #include "tests/support/plan_hand.h"
@@ -22,12 +22,12 @@ TestSuite(mutants, .timeout = 120);
 enum { MUTANTS = 120,                    /* of one plan for one number of ranks */
        FEW_RUNS = 6, MANY_RUNS = 32 };   /* of a mutant that the checker refused, accepted */
 
-enum kind { DROP, SWAP, PEER, BLOCK, REORDER, DUPLICATE, WAIT, PASSING, LENGTH, KINDS };
+enum mutation_kind { DROP, SWAP, PEER, BLOCK, REORDER, DUPLICATE, WAIT, PASSING, LENGTH, KINDS };
 static const char *const kind_name[KINDS] = {
 	"drop", "swap", "peer", "block", "reorder", "duplicate", "wait", "passing", "length"
 };
 
-struct tally { int made[KINDS], harmful[KINDS], caught[KINDS]; };
+struct mutant_tally { int made[KINDS], harmful[KINDS], caught[KINDS]; };
 
 static uint64_t state = 1;
 
@@ -152,7 +152,7 @@ static bool lengthen(struct tt_step *s)
 	return true;
 }
 
-static bool damage(struct tt_plan *p, enum kind kind)
+static bool damage(struct tt_plan *p, enum mutation_kind kind)
 {
 	uint32_t lane = chance(p->nlanes), index;
 	struct tt_lane *l = &p->lanes[lane];
@@ -192,7 +192,7 @@ static const char *harm(struct tt_plan *const *plans, int n, int runs)
 	return NULL;
 }
 
-static void judge_mutant(struct tt_plan **plans, int n, enum kind kind, struct tally *t)
+static void judge_mutant(struct tt_plan **plans, int n, enum mutation_kind kind, struct mutant_tally *t)
 {
 	int rc = tt_plan_check(plans, n);
 	const char *wrong;
@@ -209,7 +209,7 @@ static void judge_mutant(struct tt_plan **plans, int n, enum kind kind, struct t
 }
 
 /* The plans of one call: right as they are, and damaged in many ways. */
-static void mutate(struct tt_plan **plans, int n, int mutants, struct tally *t)
+static void mutate(struct tt_plan **plans, int n, int mutants, struct mutant_tally *t)
 {
 	const char *wrong = harm(plans, n, MANY_RUNS);
 
@@ -218,7 +218,7 @@ static void mutate(struct tt_plan **plans, int n, int mutants, struct tally *t)
 	cr_expect_eq(tt_plan_check(plans, n), TT_OK, "%s of %d ranks: %s", plans[0]->algorithm, n,
 		     tt_error_text());
 	for (int made = 0; made < mutants; made++) {
-		enum kind kind = (enum kind)chance(KINDS);
+		enum mutation_kind kind = (enum mutation_kind)chance(KINDS);
 
 		for (int tries = 0; tries < 20; tries++) {
 			uint32_t r = chance((uint32_t)n);
@@ -238,7 +238,7 @@ static void mutate(struct tt_plan **plans, int n, int mutants, struct tally *t)
 	}
 }
 
-static int report(const struct tally *t)
+static int report(const struct mutant_tally *t)
 {
 	int made = 0, harmful = 0, caught = 0;
 
@@ -258,7 +258,7 @@ static int report(const struct tally *t)
 Test(mutants, harmful_damage_to_plans_by_hand_is_refused)
 {
 	struct tt_plan *plans[9];
-	struct tally t = { 0 };
+	struct mutant_tally t = { 0 };
 
 	for (int n = 2; n <= 9; n++) {
 		hand_ring(plans, n);
@@ -302,7 +302,7 @@ static bool build(const struct tt_algorithm *a, const struct tt_topology *topolo
 Test(mutants, harmful_damage_to_the_algorithms_is_refused)
 {
 	static const int hosts[9] = { 0, 0, 0, 1, 0, 1, 2, 1, 0 };
-	struct tally t = { 0 };
+	struct mutant_tally t = { 0 };
 	int calls = 0;
 
 	for (int i = 0; tt_algorithms[i]; i++) {

@@ -20,18 +20,18 @@ enum { MOST = 300, GUARD = 64, AREA = MOST * 8 + 4 * GUARD };
 static const char *const isas[] = { "scalar", "avx2", "avx512" };
 
 /* A destination among bytes that must stay as they are. */
-struct area {
+struct reduce_area {
 	unsigned char bytes[AREA];
 	unsigned char *at;
 };
 
-static void area_clear(struct area *a, size_t shift)
+static void area_clear(struct reduce_area *a, size_t shift)
 {
 	memset(a->bytes, 0xa5, AREA);
 	a->at = a->bytes + GUARD + shift;
 }
 
-static bool area_intact(const struct area *a, size_t bytes)
+static bool area_intact(const struct reduce_area *a, size_t bytes)
 {
 	for (const unsigned char *p = a->bytes; p < a->bytes + AREA; p++)
 		if ((p < a->at || p >= a->at + bytes) && *p != 0xa5)
@@ -54,7 +54,7 @@ static size_t first_difference(tuttiDataType_t type, const void *a, const void *
 static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t count, uint64_t seed)
 {
 	static unsigned char in[TT_MAX_SOURCES][AREA];
-	static struct area one, two;
+	static struct reduce_area one, two;
 	unsigned char wanted[MOST * 8];
 	const void *src[TT_MAX_SOURCES];
 	size_t bytes = count * ref_bytes[type], bad;
@@ -474,7 +474,7 @@ Test(reduce, integers_are_set_to_the_nearest_that_there_is, .timeout = 20)
 
 Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
 {
-	static struct area to;
+	static struct reduce_area to;
 	static unsigned char from[AREA];
 
 	for (size_t i = 0; i < AREA; i++)
@@ -483,7 +483,7 @@ Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
 		for (size_t start = 0; start < 64; start += 9)
 			for (size_t bytes = 0; bytes < 600; bytes += bytes < 140 ? 1 : 53) {
 				area_clear(&to, shift);
-				tt_copy_past(to.at, from + start, bytes);
+				tt_copy_nontemporal(to.at, from + start, bytes);
 				cr_assert(!memcmp(to.at, from + start, bytes) &&
 						  area_intact(&to, bytes),
 					  "%zu bytes from +%zu to +%zu", bytes, start, shift);

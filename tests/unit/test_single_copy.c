@@ -42,7 +42,7 @@ struct book {
 	_Atomic int pages_wrong;
 };
 
-struct task {
+struct single_copy_task {
 	const struct way *way;
 	struct book *book;
 	bool first;
@@ -109,7 +109,7 @@ static const struct {
 
 static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	const struct task *t = arg;
+	const struct single_copy_task *t = arg;
 	char *in = get(t->way, rank, MAX_BYTES + 64), *out = get(t->way, rank, MAX_BYTES + 64);
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 	int bad = 0;
@@ -160,7 +160,7 @@ Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
 
 	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
 		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
-			struct task t = { .way = &ways[w], .book = book, .first = w == 0 };
+			struct single_copy_task t = { .way = &ways[w], .book = book, .first = w == 0 };
 			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads,
 					   .algo = "two-shot", .arg = &t };
 
@@ -195,7 +195,7 @@ static bool holds(const int *p, int from, int to, size_t count)
 /* Each of them, apart and in place, every root. What rank r has for all is "for rank 99". */
 static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	const struct way *w = ((const struct task *)arg)->way;
+	const struct way *w = ((const struct single_copy_task *)arg)->way;
 	const size_t count = 12345, all = (size_t)n * count;
 	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0,
 	    at = 0;
@@ -252,7 +252,7 @@ Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
 
 	for (int n = 2; n <= 4; n++)
 		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-			struct task t = { .way = &ways[i] };
+			struct single_copy_task t = { .way = &ways[i] };
 			struct ranks r = {
 				.n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t
 			};

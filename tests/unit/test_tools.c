@@ -41,7 +41,7 @@ Test(perf, sizes_take_suffixes_and_fractions_and_nothing_else)
 		cr_assert_neq(tool_parse_size(bad[i], &bytes), 0, "%s", bad[i]);
 }
 
-struct values {
+struct option_values {
 	bool flag;
 	int64_t number;
 	uint64_t size;
@@ -51,21 +51,21 @@ struct values {
 };
 
 static const struct tool_option rows[] = {
-	{ 'f', "flag", TOOL_OPT_FLAG, NULL, offsetof(struct values, flag), .help = "a flag" },
-	{ 'n', "number", TOOL_OPT_INT, "N", offsetof(struct values, number), "3", 1, 9,
+	{ 'f', "flag", TOOL_OPT_FLAG, NULL, offsetof(struct option_values, flag), .help = "a flag" },
+	{ 'n', "number", TOOL_OPT_INT, "N", offsetof(struct option_values, number), "3", 1, 9,
 	  .words = "all", .help = "a number" },
-	{ 's', "size", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, size), "32M",
+	{ 's', "size", TOOL_OPT_SIZE, "BYTES", offsetof(struct option_values, size), "32M",
 	  .help = "a size" },
-	{ 0, "real", TOOL_OPT_REAL, "X", offsetof(struct values, real), "0.5", 0, 1,
+	{ 0, "real", TOOL_OPT_REAL, "X", offsetof(struct option_values, real), "0.5", 0, 1,
 	  .help = "a real" },
-	{ 0, "text", TOOL_OPT_TEXT, "WORD", offsetof(struct values, text), .help = "a text" },
-	{ 'c', "choice", TOOL_OPT_CHOICE, "C", offsetof(struct values, choice), "red",
+	{ 0, "text", TOOL_OPT_TEXT, "WORD", offsetof(struct option_values, text), .help = "a text" },
+	{ 'c', "choice", TOOL_OPT_CHOICE, "C", offsetof(struct option_values, choice), "red",
 	  .words = "red blue|azure", .help = "one" },
 	{ .name = NULL },
 };
 static const struct tool_usage usage = { "tool", "A tool.", rows };
 
-static int read_line(struct values *v, const char *a, const char *b)
+static int read_line(struct option_values *v, const char *a, const char *b)
 {
 	char *argv[] = { "tool", (char *)a, (char *)b, NULL };
 
@@ -74,7 +74,7 @@ static int read_line(struct values *v, const char *a, const char *b)
 
 Test(perf, options_have_the_defaults_that_their_help_names)
 {
-	struct values v;
+	struct option_values v;
 
 	cr_assert_eq(read_line(&v, NULL, NULL), 0);
 	cr_assert(!v.flag && v.number == 3 && v.size == 32u << 20 && v.real == 0.5 && !v.text &&
@@ -83,7 +83,7 @@ Test(perf, options_have_the_defaults_that_their_help_names)
 
 Test(perf, options_take_long_and_short_forms_words_and_alternatives)
 {
-	struct values v;
+	struct option_values v;
 
 	cr_assert(!read_line(&v, "-n", "7") && v.number == 7);
 	cr_assert(!read_line(&v, "--number=7", "-f") && v.number == 7 && v.flag);
@@ -100,7 +100,7 @@ Test(perf, options_out_of_range_and_unknown_words_are_refused)
 		{ "-c", "" },	  { "--nunber", "1" }, { "-q", NULL },	    { "-n", NULL },
 		{ "word", NULL }, { "--text", "" },
 	};
-	struct values v;
+	struct option_values v;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		cr_assert_eq(read_line(&v, bad[i][0], bad[i][1]), 2, "%s %s", bad[i][0],

@@ -69,7 +69,7 @@ Test(tuning, every_constant_survives_being_printed)
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
 	static const struct { const char *line, *says; } wrong[] = {
-		{ "shm.latency_ms 9", "no constant \"shm.latency_ms\"" },
+		{ "shm.latency_ms 9", "unknown constant \"shm.latency_ms\"" },
 		{ "shm.latency_ns", "is one number: nanoseconds" },
 		{ "shm.latency_ns 1 2", "is one number" },
 		{ "shm.latency_ns -1", "is one number" },
@@ -83,12 +83,12 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 		{ "tcp.window 1.5", "whole number" },
 		{ "tcp.window 0", "whole number" },
 		{ "latency_ns 9", "`tutti tune --print` lists them" },
-		{ "factor", "a factor is: factor COLLECTIVE" },
+		{ "factor", "the form of a factor is: factor COLLECTIVE" },
 		{ "factor allreduce ring shm 4 65536", "a factor is" },
 		{ "factor allreduce ring shm 4 65536 1 1", "a factor is" },
 		{ "factor alreduce ring shm 4 65536 1", "\"alreduce\" is not a collective" },
 		{ "factor allreduce rings shm 4 65536 1", "no algorithm \"rings\"" },
-		{ "factor allreduce ring sm 4 65536 1", "\"sm\" is not a class of links; use shm" },
+		{ "factor allreduce ring sm 4 65536 1", "\"sm\" is not a link class; use shm" },
 		{ "factor allreduce ring shm 0 65536 1", "1 to 65535 ranks" },
 		{ "factor allreduce ring shm 4 x 1", "bytes" },
 		{ "factor allreduce ring shm 4 8 0", "from 0.001 to 1000" },
@@ -173,22 +173,22 @@ static void write_file(const char *path, const char *text)
 	cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-struct files { char path[4][64]; };
-struct job { struct ranks ranks; struct files files; };
+struct tuning_files { char path[4][64]; };
+struct tuning_job { struct ranks ranks; struct tuning_files files; };
 
-static void name_files(struct files *f)
+static void name_files(struct tuning_files *f)
 {
 	for (int i = 0; i < 4; i++)
 		snprintf(f->path[i], sizeof(f->path[i]), "tuning.%d.%d", (int)getpid(), i);
 }
 
-static void remove_files(struct files *f)
+static void remove_files(struct tuning_files *f)
 {
 	for (int i = 0; i < 4; i++)
 		unlink(f->path[i]);
 }
 
-static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
+static int join(const struct tuning_job *job, int rank, tuttiComm_t *ret_comm)
 {
 	setenv("TUTTI_TUNING", job->files.path[rank], 1);
 	return tuttiCommInitRank(ret_comm, job->ranks.n, job->ranks.id, rank);
@@ -233,7 +233,7 @@ static void write_favour(const char *path, const char *algorithm, const char *la
 
 Test(tuning, rank_0s_table_is_what_all_ranks_use)
 {
-	struct job both = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
+	struct tuning_job both = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
 
 	name_files(&both.files);
 	write_favour(both.files.path[0], "ring", "123");
@@ -257,7 +257,7 @@ static int hears_why(tuttiComm_t *unused, int rank, int n, void *arg)
 
 Test(tuning, a_wrong_file_of_rank_0_is_every_ranks_error)
 {
-	struct job both = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
+	struct tuning_job both = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
 
 	name_files(&both.files);
 	write_file(both.files.path[0], "shm.window 8\nshm.windows 8\n");
@@ -298,6 +298,6 @@ static void simulate_idle(int n, const char *words)
 
 Test(tuning, an_algorithm_that_cannot_end_is_named)
 {
-	simulate_idle(2, "idle: the simulated rank 0 waits for ever");
-	simulate_idle(3, "idle: rank 0 has to do with rank 1, but not the other way round");
+	simulate_idle(2, "idle: the simulated rank 0 never finishes");
+	simulate_idle(3, "idle: rank 0 has rank 1 as a peer, but not the other way round");
 }

@@ -1,5 +1,5 @@
 /*
- * test_wrong_joins.c - joins that cannot be: ranks that do not fit, strangers, secrets, ports,
+ * test_wrong_joins.c - joins that must fail: ranks that do not fit, strangers, secrets, ports,
  * descriptors, settings
  */
 #include <criterion/criterion.h>
@@ -27,7 +27,7 @@ struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
-	_Atomic int *told;               /* how many last_received why they cannot join */
+	_Atomic int *reported;               /* ranks that got the reason why they cannot join */
 };
 
 static void *shared_memory(size_t bytes)
@@ -44,10 +44,10 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n;
 	config.timeout_ms = TIMEOUT_MS;
 	rc = tuttiCommInitRankConfig(comm, j->nranks[rank], j->ranks.id, j->rank[rank], &config);
-	while (!rc && !*j->told)                 /* who comes late finds the others */
+	while (!rc && !*j->reported)                 /* so that a late rank finds the others */
 		usleep(1000);
 	if (rc && strstr(tuttiGetLastError(NULL), j->word)) {
-		++*j->told;
+		++*j->reported;
 		return 0;
 	}
 	fprintf(stderr, "process %d: result %d: %s\n", rank, rc, tuttiGetLastError(NULL));
@@ -70,12 +70,12 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		cases[i].ranks =
 			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
-		cases[i].told = shared_memory(sizeof(*cases[i].told));
+		cases[i].reported = shared_memory(sizeof(*cases[i].reported));
 		if (i == 0) {
 			/* two of the three may have formed the communicator of two;
-			 * the third must be told */
+			 * the third must get the reason */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
-			cr_expect_gt(*cases[i].told, 0);
+			cr_expect_gt(*cases[i].reported, 0);
 			continue;
 		}
 		cr_expect_eq(ranks_run(&cases[i].ranks, join_by_hand), 0, "case %zu", i);
@@ -152,14 +152,14 @@ Test(wrong_joins, strangers_do_not_disturb_a_job, .timeout = 60)
 	kill(stranger, SIGKILL);
 }
 
-struct place { int port; _Atomic int refused; };
+struct listening_place { int port; _Atomic int refused; };
 
 /* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks
  * are not disturbed. */
 static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	struct place *at = arg;
+	struct listening_place *at = arg;
 	tuttiResult_t rc;
 	char port[32];
 	float x = 1;
@@ -183,7 +183,7 @@ static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(wrong_joins, a_wrong_secret_is_refused_in_words, .timeout = 60)
 {
-	struct place *at = shared_memory(sizeof(*at));
+	struct listening_place *at = shared_memory(sizeof(*at));
 	struct ranks r = { .n = 3, .no_join = true, .arg = at, .limit_s = 20 };
 	int fd;
 
@@ -259,7 +259,7 @@ Test(wrong_joins, too_few_descriptors_are_an_error_in_words, .timeout = 60)
 struct shortage {
 	struct ranks ranks;
 	int spare, victim;
-	struct outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
+	struct join_outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
 };
 
 static void keep_descriptors(int spare)
@@ -276,7 +276,7 @@ static void keep_descriptors(int spare)
 static int split_in_need(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct shortage *s = arg;
-	struct outcome *o = &s->outcome[rank];
+	struct join_outcome *o = &s->outcome[rank];
 	tuttiComm_t child = NULL;
 	float x = 1;
 
@@ -316,7 +316,7 @@ static bool some_fail(struct shortage *s)
 	return failed;
 }
 
-Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .timeout = 240)
+Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_to_every_rank, .timeout = 240)
 {
 	static const char *const transports[] = { "auto", "tcp" };
 

@@ -36,7 +36,7 @@ static bool says(const char *words)
 /* ---- cards ----------------------------------------------------------------------------------- */
 
 /* An allgather that spoils what rank 1 says. */
-static struct lie {
+static struct false_claim {
 	const struct tt_world *world;
 	void (*spoil)(struct tt_verbs_record *card);
 } lie;
@@ -68,7 +68,7 @@ static int cards_body(const struct tt_world *world, void *arg)
 	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
 		lie.spoil = spoils[i];
 		EXPECT(tt_verbs.open(&liar, &ep) == TT_REMOTE);
-		EXPECT(says("cards"));
+		EXPECT(says("invalid record"));
 	}
 	return 0;
 }
@@ -149,9 +149,9 @@ Test(verbs_wrong, hellos_that_cannot_be_are_refused, .timeout = 60)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
+struct wrong_side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
 
-static int open_side(struct side *s, const struct tt_world *world)
+static int open_side(struct wrong_side *s, const struct tt_world *world)
 {
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
 	s->l = (struct tt_verbs_link *)s->rig.links[peer_of(world)];
@@ -159,7 +159,7 @@ static int open_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static int close_side(struct side *s, const struct tt_world *world)
+static int close_side(struct wrong_side *s, const struct tt_world *world)
 {
 	harness_meet(world, 0);
 	rig_close(&s->rig);
@@ -167,7 +167,7 @@ static int close_side(struct side *s, const struct tt_world *world)
 }
 
 /* Waits until something came or is wrong. */
-static int take(struct side *s, size_t bytes, const void **ret_data)
+static int take(struct wrong_side *s, size_t bytes, const void **ret_data)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	int rc;
@@ -178,7 +178,7 @@ static int take(struct side *s, size_t bytes, const void **ret_data)
 }
 
 /* A record whose head is right and lies so near the ring's end that its bytes do not fit. */
-static void send_over_the_end(struct side *s)
+static void send_over_the_end(struct wrong_side *s)
 {
 	struct tt_verbs_link *l = s->l;
 	struct tt_verbs_head *h = (struct tt_verbs_head *)l->ring;
@@ -194,7 +194,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 {
 	int which = *(const int *)((struct setup *)arg)->arg;
 	const void *data = NULL;
-	struct side s;
+	struct wrong_side s;
 
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
@@ -203,9 +203,9 @@ static int imm_body(const struct tt_world *world, void *arg)
 				       TT_VERBS_LINE_MASK, true);
 		else if (which == 1)
 			send_over_the_end(&s);
-		else if (which == 2)           /* past the ring, where nothing was wanted */
+		else if (which == 2)           /* zero copy, without a preposted receive */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
-				       TT_VERBS_ZCOPY | TT_VERBS_RINGED, true);
+				       TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, true);
 		else                           /* no head there */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
 		EXPECT(!s.ep->failed);
@@ -213,8 +213,8 @@ static int imm_body(const struct tt_world *world, void *arg)
 		for (int twice = 0; twice < 2; twice++) {
 			EXPECT(take(&s, BYTES, &data) == TT_REMOTE && !data);
 			EXPECT(says(which == 0 || which == 1 ? "outside of the ring"
-				    : which == 2	     ? "past the ring"
-							     : "no message"));
+				    : which == 2	     ? "zero-copy message"
+							     : "not a message"));
 		}
 	}
 	return close_side(&s, world);
@@ -236,14 +236,14 @@ Test(verbs_wrong, immediates_that_cannot_be_are_errors, .timeout = 60)
 static int releases_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[100];
-	struct side s;
+	struct wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
 		for (uint64_t lies = 1; lies < 512; lies += 37) {
 			s.l->base.received = lies;
-			tt_verbs_send_word(s.l, 0, true);
+			tt_verbs_send_control(s.l, 0, true);
 		}
 		s.l->base.received = 0;
 		EXPECT(!s.ep->failed);
@@ -252,7 +252,7 @@ static int releases_body(const struct tt_world *world, void *arg)
 	if (world->rank == 0) {
 		for (int i = 0; i < 100; i++)
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-		EXPECT(s.l->freed == 0 && s.l->told_tail == 0);
+		EXPECT(s.l->freed == 0 && s.l->freed_tail == 0);
 		EXPECT(send_one(&s.l->base, buf, sizeof(buf), 1) == 0);
 	} else {
 		EXPECT(receive_one(&s.l->base, buf, sizeof(buf), 1) == 0);
@@ -268,7 +268,7 @@ Test(verbs_wrong, releases_of_what_was_not_sent_free_nothing, .timeout = 60)
 /* More messages than anybody may have under way: the places of the first would be taken. */
 static int flood_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -294,7 +294,7 @@ Test(verbs_wrong, more_messages_than_credits_are_an_error, .timeout = 60)
 static int garbage_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[BYTES];
-	struct side s;
+	struct wrong_side s;
 	void *from;
 
 	(void)arg;
@@ -310,7 +310,7 @@ static int garbage_body(const struct tt_world *world, void *arg)
 			w.number = i;          /* the next message, of that length and stamp */
 			w.bytes = BYTES;
 			w.stamp = i;
-			tt_verbs_hold_rtr(s.l, &w);
+			tt_verbs_queue_rtr(s.l, &w);
 			tt_verbs_send_rtrs(s.ep);
 			EXPECT(!s.ep->failed);
 		}
@@ -334,13 +334,13 @@ static int stale_body(const struct tt_world *world, void *arg)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	static uint8_t buf[BYTES];
-	struct side s;
+	struct wrong_side s;
 	void *p;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world) && !tt_memory_alloc(BYTES, &p));
 	if (world->rank == 1)
-		EXPECT(tt_verbs.expect(&s.l->base, 0, p, BYTES, 1) &&
+		EXPECT(tt_verbs.zcopy_ops->prepost(&s.l->base, 0, p, BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 	EXPECT(!tt_memory_free(p));
 	harness_meet(world, 0);

@@ -19,14 +19,14 @@
 #define BYTES (64u << 10)
 #define PLACES 12
 
-struct side {
+struct zcopy_side {
 	struct rig rig;
 	struct tt_link *l;
 	struct tt_verbs_ep *ep;
 	uint8_t *memory;               /* that lasts: [PLACES * BYTES] */
 };
 
-static int open_side(struct side *s, const struct tt_world *world)
+static int open_side(struct zcopy_side *s, const struct tt_world *world)
 {
 	void *p;
 
@@ -38,7 +38,7 @@ static int open_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static int close_side(struct side *s, const struct tt_world *world)
+static int close_side(struct zcopy_side *s, const struct tt_world *world)
 {
 	harness_meet(world, 0);
 	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
@@ -48,7 +48,7 @@ static int close_side(struct side *s, const struct tt_world *world)
 	return 0;
 }
 
-static uint8_t *place(const struct side *s, uint32_t i)
+static uint8_t *place(const struct zcopy_side *s, uint32_t i)
 {
 	return s->memory + i % PLACES * BYTES;
 }
@@ -73,7 +73,7 @@ static bool right(const uint8_t *p, size_t bytes, uint32_t number)
 }
 
 /* From where it lies, if it can be; all of it has left. */
-static int send_placed(struct side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
+static int send_placed(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
 		       uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
@@ -89,7 +89,7 @@ static int send_placed(struct side *s, const struct tt_world *world, const uint8
 }
 
 /* 1 it lay at dst | 0 elsewhere; right in any case | -1 */
-static int receive_at(struct side *s, const struct tt_world *world, const uint8_t *dst,
+static int receive_at(struct zcopy_side *s, const struct tt_world *world, const uint8_t *dst,
 		      size_t bytes, uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
@@ -123,7 +123,7 @@ static void both(body_fn *body)
  * and rtrs for several in a row are one of the receiver. */
 static int wanted_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	uint64_t posted;
 
 	(void)arg;
@@ -131,19 +131,19 @@ static int wanted_body(const struct tt_world *world, void *arg)
 	posted = s.ep->posted;
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		for (int twice = 0; twice < 2; twice++)
-			EXPECT(tt_verbs.expect(s.l, i, place(&s, i), BYTES - i, i));
+			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, place(&s, i), BYTES - i, i));
 	EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 	harness_meet(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
 		fill(place(&s, i), BYTES - i, i);
-		EXPECT(tt_verbs.can_zcopy(s.l, place(&s, i), BYTES - i));
+		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, place(&s, i), BYTES - i));
 		EXPECT(!send_placed(&s, world, place(&s, i), BYTES - i, i));
 	}
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		EXPECT(receive_at(&s, world, place(&s, i), BYTES - i, i) == 1);
 	/* six rtrs fit the card's inline data */
 	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
-	EXPECT(s.ep->lent == (world->rank ? 0 : 8) && s.ep->landed == (world->rank ? 8 : 0));
+	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 8) && s.ep->zcopy_received == (world->rank ? 8 : 0));
 	return close_side(&s, world);
 }
 
@@ -158,24 +158,24 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 {
 	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_VERBS_ZCOPY_BYTES - 1, BYTES };
 	uint8_t *own = malloc(BYTES);
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(own && !open_side(&s, world));
 	for (uint32_t i = 0; i < 5; i++) {
 		if (world->rank == 1 && i < 4) {
-			bool told = tt_verbs.expect(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
+			bool told = tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
 						    i + 77 * (i == 2));
 
 			EXPECT(i == 0 || told == (i < 3));
-			EXPECT(!tt_verbs.expect(s.l, 1, own, BYTES, 1));
+			EXPECT(!tt_verbs.zcopy_ops->prepost(s.l, 1, own, BYTES, 1));
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 		}
 		if (world->rank == 0) {
 			uint8_t *from = i == 4 ? own : place(&s, i);
 
 			fill(from, sizes[i], i);
-			EXPECT(tt_verbs.can_zcopy(s.l, from, sizes[i]) == (i < 3));
+			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
 			if (i == 0)                    /* before the rtr */
 				EXPECT(!send_placed(&s, world, from, sizes[i], i));
 			harness_meet(world, 0);
@@ -187,7 +187,7 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 			EXPECT(i != 0 || receive_at(&s, world, place(&s, i), sizes[i], i) >= 0);
 		}
 	}
-	EXPECT(s.ep->lent == (world->rank ? 0 : 3));
+	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 3));
 	EXPECT(s.l->posted == s.l->completed);
 	free(own);
 	return close_side(&s, world);
@@ -202,7 +202,7 @@ Test(verbs_direct, what_is_wanted_otherwise_comes_by_the_ring, .timeout = 60)
 static int random_body(const struct tt_world *world, void *arg)
 {
 	uint64_t seed = 99, landed = 0;
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -215,7 +215,7 @@ static int random_body(const struct tt_world *world, void *arg)
 			uint8_t *dst = place(&s, PLACES / 2 + i % (PLACES / 2));
 
 			if (r >> 40 & 1)
-				tt_verbs.expect(s.l, 0, dst, bytes, i);
+				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
 				harness_meet(world, 0);
@@ -230,7 +230,7 @@ static int random_body(const struct tt_world *world, void *arg)
 				EXPECT(send_one(s.l, from, bytes, i) == 0);
 		}
 	}
-	EXPECT(landed == s.ep->landed && landed > 30);
+	EXPECT(landed == s.ep->zcopy_received && landed > 30);
 	return close_side(&s, world);
 }
 
@@ -245,7 +245,7 @@ Test(verbs_direct, messages_of_all_kinds_keep_their_order, .timeout = 60)
 static int steady_body(const struct tt_world *world, void *arg)
 {
 	uint64_t registrations = 0, posted = 0, signalled = 0, allocated = 0;
-	struct side s;
+	struct zcopy_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
@@ -259,7 +259,7 @@ static int steady_body(const struct tt_world *world, void *arg)
 			allocated = allocations;
 			harness_meet(world, 0);
 		}
-		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 		harness_meet(world, 0);
 		EXPECT(!send_placed(&s, world, place(&s, 0), BYTES, 7));
@@ -283,7 +283,7 @@ Test(verbs_direct, a_steady_state_registers_and_allocates_nothing, .timeout = 60
  * handed back. */
 static int reborn_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	uint64_t before;
 
 	(void)arg;
@@ -294,7 +294,7 @@ static int reborn_body(const struct tt_world *world, void *arg)
 
 		EXPECT(tt_memory_alloc(BYTES, &p) == 0);
 		if (world->rank == 1)
-			EXPECT(tt_verbs.expect(s.l, 0, p, BYTES, i) &&
+			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, p, BYTES, i) &&
 			       tt_verbs.progress(s.rig.ep) >= 0);
 		harness_meet(world, 0);
 		if (world->rank == 0) {
@@ -325,7 +325,7 @@ static int bounds_body(const struct tt_world *world, void *arg)
 				      .registrations = bound[0],
 				      .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;
-	struct side s;
+	struct zcopy_side s;
 	void *p[5];
 
 	narrow.ib = &set;
@@ -334,13 +334,13 @@ static int bounds_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_memory_alloc(BYTES, &p[i]) == 0);
 	for (uint32_t i = 0; i < 25; i++) {
 		fill(p[i % 5], BYTES, i);
-		EXPECT(tt_verbs.can_zcopy(s.l, p[i % 5], BYTES) == (bound[2] > 0));
+		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, p[i % 5], BYTES) == (bound[2] > 0));
 		EXPECT(!send_placed(&s, world, p[i % 5], BYTES, i));
 		EXPECT(receive_at(&s, world, NULL, BYTES, i) == 0);
 		EXPECT(s.ep->cache.count <= bound[2]);
 	}
-	EXPECT(s.ep->cache.count == bound[2] && s.ep->lent == (bound[2] ? 25 : 0));
-	EXPECT(tt_verbs.can_zcopy(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
+	EXPECT(s.ep->cache.count == bound[2] && s.ep->zcopy_sent == (bound[2] ? 25 : 0));
+	EXPECT(tt_verbs.zcopy_ops->can_send(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
 	for (int i = 0; i < 5; i++)
 		EXPECT(tt_memory_free(p[i]) == 0);
 	return close_side(&s, world);
@@ -361,16 +361,16 @@ Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
  * memory any more, though it was told to. */
 static int abandoned_body(const struct tt_world *world, void *arg)
 {
-	struct side s;
+	struct zcopy_side s;
 	const void *data;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
-		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 0), BYTES, 1) &&
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 0), BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 		tt_fail(TT_TIMEOUT, "the cause");
-		tt_verbs.abandon(s.rig.ep);
+		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));
 	}
 	harness_meet(world, 0);
@@ -385,7 +385,7 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 		EXPECT(strstr(tt_error_text(), "a call before this one failed"));
 	} else {
 		EXPECT(s.l->completed < s.l->posted);
-		tt_verbs.abandon(s.rig.ep);
+		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 	}
 	return close_side(&s, world);
 }

@@ -31,56 +31,56 @@ static bool forbids(const struct graph *g)
 	       (g->mode == TT_CU_CAPTURE_GLOBAL && own_mode == TT_CU_CAPTURE_GLOBAL);
 }
 
-bool stand_in_forbidden(void)
+bool fake_forbidden(void)
 {
 	bool any = false;
 
-	pthread_mutex_lock(&stand_in_lock);
-	for (struct stream *s = stand_in_all; s; s = s->next)
+	pthread_mutex_lock(&fake_lock);
+	for (struct fake_stream *s = fake_all; s; s = s->next)
 		if (forbids(s->graph))
 			any = s->graph->spoilt = true;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return any;
 }
 
 EXPORT int cuStreamBeginCapture_v2(tt_custream stream, int mode)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	struct graph *g;
 
 	ENTER_CONTEXT();
 	g = calloc(1, sizeof(*g));
-	stand_in_count(A_GRAPH, 1);
+	fake_count(A_GRAPH, 1);
 	g->last = &g->first;
 	g->mode = mode;
 	g->thread = pthread_self();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	s->graph = g;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
 
 EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	*ret_status = !s->graph ? 0 : s->graph->spoilt ? 2 : 1;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
 
 static int free_graph(struct graph *g)
 {
-	struct node *next;
+	struct fake_node *next;
 
-	for (struct node *n = g->first; n; n = next) {
+	for (struct fake_node *n = g->first; n; n = next) {
 		next = n->next;
 		free(n);
 	}
 	free(g);
-	stand_in_count(A_GRAPH, -1);
+	fake_count(A_GRAPH, -1);
 	return 0;
 }
 
@@ -90,12 +90,12 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 	struct graph *g;
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
-	g = stand_in_stream(stream)->graph;
-	for (struct stream *s = stand_in_all; s; s = s->next)
+	pthread_mutex_lock(&fake_lock);
+	g = fake_stream(stream)->graph;
+	for (struct fake_stream *s = fake_all; s; s = s->next)
 		if (s->graph == g)
 			s->graph = NULL;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	*ret_graph = NULL;
 	if (!g)
 		return TT_CU_BAD_VALUE;
@@ -115,10 +115,10 @@ EXPORT int cuGraphInstantiateWithFlags(void **ret_exec, void *graph, unsigned lo
 	ENTER_CONTEXT();
 	(void)flags;
 	g = calloc(1, sizeof(*g));
-	stand_in_count(A_GRAPH, 1);
+	fake_count(A_GRAPH, 1);
 	g->last = &g->first;
-	for (const struct node *n = from->first; n; n = n->next) {
-		struct node *twin = malloc(sizeof(*twin));
+	for (const struct fake_node *n = from->first; n; n = n->next) {
+		struct fake_node *twin = malloc(sizeof(*twin));
 
 		*twin = *n;
 		twin->next = NULL;
@@ -135,8 +135,8 @@ EXPORT int cuGraphLaunch(void *exec, tt_custream stream)
 	int rc = 0;
 
 	ENTER_CONTEXT();
-	for (const struct node *n = g->first; n && !rc; n = n->next)
-		rc = stand_in_add(stream, n);
+	for (const struct fake_node *n = g->first; n && !rc; n = n->next)
+		rc = fake_add(stream, n);
 	return rc;
 }
 

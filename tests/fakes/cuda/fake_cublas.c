@@ -14,7 +14,7 @@
 
 int cuLaunchHostFunc(void *stream, void (*fn)(void *arg), void *arg);
 
-struct handle { void *stream; };
+struct fake_cublas_handle { void *stream; };
 
 struct product {
 	int across_a, across_b, m, n, k, lda, ldb, ldc;
@@ -25,7 +25,7 @@ struct product {
 
 EXPORT int cublasCreate_v2(void **ret_handle)
 {
-	*ret_handle = calloc(1, sizeof(struct handle));
+	*ret_handle = calloc(1, sizeof(struct fake_cublas_handle));
 	return *ret_handle ? 0 : 3;
 }
 
@@ -37,7 +37,7 @@ EXPORT int cublasDestroy_v2(void *handle)
 
 EXPORT int cublasSetStream_v2(void *handle, void *stream)
 {
-	((struct handle *)handle)->stream = stream;
+	((struct fake_cublas_handle *)handle)->stream = stream;
 	return 0;
 }
 
@@ -89,5 +89,5 @@ EXPORT int cublasSgemm_v2(void *handle, int across_a, int across_b, int m, int n
 		return 7;                      /* CUBLAS_STATUS_INVALID_VALUE */
 	}
 	*p = (struct product){ across_a, across_b, m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c };
-	return cuLaunchHostFunc(((struct handle *)handle)->stream, multiply, p) ? 13 : 0;
+	return cuLaunchHostFunc(((struct fake_cublas_handle *)handle)->stream, multiply, p) ? 13 : 0;
 }

@@ -30,8 +30,8 @@
  *               kernels only)
  *               TUTTI_TEST_CUDA_DELAY_US=N   each node of a stream is preceded by 0..N us
  */
-#ifndef STAND_IN_H
-#define STAND_IN_H
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -48,62 +48,62 @@
 /* Every function begins with it: the injected failure, or on. */
 #define ENTER()							\
 	do {							\
-		int injected = stand_in_fault(__func__);	\
+		int injected = fake_fault(__func__);	\
 								\
 		if (injected)					\
 			return injected;			\
 	} while (0)
-int stand_in_fault(const char *symbol);
-extern __thread bool stand_in_is_called;       /* by a stream, as its host function */
+int fake_fault(const char *symbol);
+extern __thread bool fake_is_called;       /* by a stream, as its host function */
 /* Nothing that was given to the context is done any more: its code, or 0. */
-int stand_in_dead(void);
+int fake_dead(void);
 
 /* What is made, and must be given back: counted in fake_driver.c for tests (fake_counts.h). */
-enum thing { A_PIECE, A_PAGE, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
+enum fake_object { A_PIECE, A_PAGE, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
 	     AN_EVENT, A_GRAPH, THINGS };
-void stand_in_count(enum thing thing, int n);
+void fake_count(enum fake_object thing, int n);
 /* The same in functions that need a current context, as the driver's do. */
 #define ENTER_CONTEXT()							\
 	do {								\
 		ENTER();						\
-		if (stand_in_device() < 0)				\
+		if (fake_device() < 0)				\
 			return TT_CU_BAD_CONTEXT;			\
-		if (stand_in_dead())					\
-			return stand_in_dead();				\
+		if (fake_dead())					\
+			return fake_dead();				\
 	} while (0)
 /* The same in functions that a capture forbids (fake_capture.c). */
 #define ENTER_FREELY()								\
 	do {									\
 		ENTER_CONTEXT();						\
-		if (stand_in_forbidden())					\
+		if (fake_forbidden())					\
 			return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */	\
 	} while (0)
-bool stand_in_forbidden(void);
+bool fake_forbidden(void);
 
 /* One lock for everything but the running of nodes; `changed` is told whenever something is. */
-extern pthread_mutex_t stand_in_lock;
-extern pthread_cond_t stand_in_changed;
+extern pthread_mutex_t fake_lock;
+extern pthread_cond_t fake_changed;
 
 /* fake_driver.c: is that word in TUTTI_TEST_CUDA_NO? */
-bool stand_in_lacks(const char *word);
+bool fake_lacks(const char *word);
 
 /* fake_driver.c: the calling thread's device, -1 without a context */
-int stand_in_device(void);
-int stand_in_devices(void);
+int fake_device(void);
+int fake_devices(void);
 
 /* fake_memory.c: where streams find memory that processors must not touch */
-void *stand_in_shadow(const void *p);
+void *fake_shadow(const void *p);
 /* fake_virtual.c's mappings are device memory, too. take: false: there is none at that address */
-void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset);
-bool stand_in_take_virtual(char *at);
+void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset);
+bool fake_take_virtual(char *at);
 /* the file in which a range of device memory lies, if that is of one piece */
-bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset);
+bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset);
 
 /* What a stream does, one after the other. */
-enum kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };
-struct node {
-	struct node *next;
-	enum kind kind;
+enum fake_kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, LAUNCH };
+struct fake_node {
+	struct fake_node *next;
+	enum fake_kind kind;
 	uint64_t ticket;                       /* in its stream's connection */
 	void *to;
 	const void *from;
@@ -113,11 +113,11 @@ struct node {
 	void (*fn)(void *arg);
 	void *arg;
 	struct event *event;
-	struct stream *other;                  /* WAIT_STREAM */
+	struct fake_stream *other;                  /* WAIT_STREAM */
 	uint64_t number;                       /* of the record that is made, or waited for */
 	unsigned nops;
 	struct tt_cumemop op[MAX_BATCH];
-	const struct stand_in_kernel *kernel;
+	const struct fake_kernel *kernel;
 	int device;
 	unsigned blocks;
 	_Alignas(16) char params[1024];        /* a struct */
@@ -130,21 +130,21 @@ struct event {
 };
 
 /* fake_event.c: a record has been reached; is awaited */
-void stand_in_reach(struct event *e, uint64_t number);
-void stand_in_await(struct event *e, uint64_t number);
+void fake_reach(struct event *e, uint64_t number);
+void fake_await(struct event *e, uint64_t number);
 
 struct graph {
-	struct node *first, **last;
+	struct fake_node *first, **last;
 	pthread_t thread;                      /* that captures it */
 	int mode;
 	bool spoilt;                           /* by a call that it forbids */
 };
 
 /* Never freed, since others may still wait for what it was given. */
-struct stream {
-	struct stream *next;
+struct fake_stream {
+	struct fake_stream *next;
 	pthread_t thread;
-	struct node *first, **last;
+	struct fake_node *first, **last;
 	uint64_t given, done;                  /* nodes */
 	struct connection *connection;
 	int device;
@@ -153,25 +153,25 @@ struct stream {
 	struct graph *graph;                   /* capturing */
 };
 
-extern struct stream *stand_in_all;    /* under the lock */
+extern struct fake_stream *fake_all;    /* under the lock */
 
 /* fake_stream.c: adds a copy of the node to the stream, or to the graph that it is being captured to */
-int stand_in_add(tt_custream stream, const struct node *node);
-void stand_in_run(const struct node *node);
-struct stream *stand_in_stream(tt_custream stream);
+int fake_add(tt_custream stream, const struct fake_node *node);
+void fake_run(const struct fake_node *node);
+struct fake_stream *fake_stream(tt_custream stream);
 /* Waits for the stream; for all that runs on the calling thread's device. */
-int stand_in_settle(struct stream *s);
-void stand_in_idle(void);
+int fake_settle(struct fake_stream *s);
+void fake_idle(void);
 
 /* Kernels, compiled for the host: the library's (fake_kernels.c) and the trainer's (fake_train_kernels.c). A
  * kernel has one parameter, a struct. */
-struct stand_in_kernel {
+struct fake_kernel {
 	const char *name;
 	void (*run)(const void *params);       /* one block */
 	size_t bytes;
 	bool (*waits)(const void *params);     /* for peers' kernels; NULL: never */
 };
-extern const struct stand_in_kernel stand_in_kernels[], stand_in_train_kernels[];
-extern __thread unsigned stand_in_block, stand_in_blocks;
+extern const struct fake_kernel fake_kernels[], fake_train_kernels[];
+extern __thread unsigned fake_block, fake_blocks;
 
 #endif

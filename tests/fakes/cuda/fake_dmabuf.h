@@ -5,14 +5,14 @@
  * process. The memory is named by the descriptor of the piece and not by address, so a card goes on
  * writing to memory that was freed, as a real one would.
  */
-#ifndef STAND_IN_DMABUF_H
-#define STAND_IN_DMABUF_H
+#ifndef FAKE_DMABUF_H
+#define FAKE_DMABUF_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STAND_IN_DMABUF 0x6d64612d62756600u
-struct stand_in_dmabuf {
+#define FAKE_DMABUF 0x6d64612d62756600u
+struct fake_dmabuf {
 	uint64_t magic;
 	int fd;                                /* of the piece of memory */
 	uint64_t offset, bytes;                /* in it */

@@ -10,13 +10,13 @@
 #include "tests/fakes/cuda/fake_counts.h"
 #include "tests/fakes/cuda/fake_cuda.h"
 
-pthread_mutex_t stand_in_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t stand_in_changed = PTHREAD_COND_INITIALIZER;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
 
-static struct context {
+static struct fake_cuda_context {
 	int device;
 } contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
-static __thread struct context *stack[16];
+static __thread struct fake_cuda_context *stack[16];
 static __thread int depth;
 
 static void slow_down(const char *symbol)
@@ -29,12 +29,12 @@ static void slow_down(const char *symbol)
 		usleep((unsigned)ms * 1000);
 }
 
-__thread bool stand_in_is_called;
+__thread bool fake_is_called;
 
 /* What the context answers from now on, once a kernel of it has done something forbidden */
 static int fatal;
 
-int stand_in_dead(void)
+int fake_dead(void)
 {
 	return __atomic_load_n(&fatal, __ATOMIC_ACQUIRE);
 }
@@ -43,23 +43,23 @@ static void die_of(int code)
 {
 	if (code < TT_CU_BAD_ADDRESS || code > 719 || code == TT_CU_PEER_ALREADY)
 		return;
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	__atomic_store_n(&fatal, code, __ATOMIC_RELEASE);
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static atomic_int hits;
 static __thread bool own;
 
-int stand_in_fault(const char *symbol)
+int fake_fault(const char *symbol)
 {
 	static atomic_int calls;
 	const char *want = getenv("TUTTI_TEST_CUDA_FAIL");
 	char name[64];
 	int nth, code;
 
-	if (stand_in_is_called) {
+	if (fake_is_called) {
 		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
 		abort();
 	}
@@ -76,22 +76,22 @@ int stand_in_fault(const char *symbol)
 
 static atomic_int left[THINGS];
 
-void stand_in_count(enum thing thing, int n)
+void fake_count(enum fake_object thing, int n)
 {
 	atomic_fetch_add(&left[thing], n);
 }
 
-EXPORT int stand_in_hits(void)
+EXPORT int fake_hits(void)
 {
 	return atomic_load(&hits);
 }
 
-EXPORT void stand_in_own(bool is)
+EXPORT void fake_own(bool is)
 {
 	own = is;
 }
 
-EXPORT const char *stand_in_left(int n, int *ret_left)
+EXPORT const char *fake_left(int n, int *ret_left)
 {
 	static const char *const names[THINGS] = {
 		[A_PIECE] = "piece", [A_PAGE] = "page", [A_REGISTERED] = "registered",
@@ -100,7 +100,7 @@ EXPORT const char *stand_in_left(int n, int *ret_left)
 		[A_GRAPH] = "graph",
 	};
 
-	_Static_assert(THINGS <= STAND_IN_THINGS, "a test has room for all");
+	_Static_assert(THINGS <= FAKE_THINGS, "a test has room for all");
 	if (n >= THINGS)
 		return NULL;
 	*ret_left = atomic_load(&left[n]);
@@ -109,14 +109,14 @@ EXPORT const char *stand_in_left(int n, int *ret_left)
 
 /* ---- devices and contexts -------------------------------------------------------------------- */
 
-bool stand_in_lacks(const char *word)
+bool fake_lacks(const char *word)
 {
 	const char *text = getenv("TUTTI_TEST_CUDA_NO");
 
 	return text && strstr(text, word);
 }
 
-int stand_in_devices(void)
+int fake_devices(void)
 {
 	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
 	int n = text ? atoi(text) : 1;
@@ -124,7 +124,7 @@ int stand_in_devices(void)
 	return n < 0 ? 0 : n > MAX_DEVICES ? MAX_DEVICES : n;
 }
 
-int stand_in_device(void)
+int fake_device(void)
 {
 	return depth && stack[depth - 1] ? stack[depth - 1]->device : -1;
 }
@@ -133,7 +133,7 @@ EXPORT int cuInit(unsigned flags)
 {
 	ENTER();
 	(void)flags;
-	return stand_in_devices() ? 0 : 100;
+	return fake_devices() ? 0 : 100;
 }
 
 EXPORT int cuGetErrorName(int code, const char **ret_text)
@@ -159,14 +159,14 @@ EXPORT int cuDriverGetVersion(int *ret_version)
 EXPORT int cuDeviceGetCount(int *ret_count)
 {
 	ENTER();
-	*ret_count = stand_in_devices();
+	*ret_count = fake_devices();
 	return 0;
 }
 
 EXPORT int cuDeviceGet(int *ret_device, int ordinal)
 {
 	ENTER();
-	if (ordinal < 0 || ordinal >= stand_in_devices())
+	if (ordinal < 0 || ordinal >= fake_devices())
 		return 101;
 	*ret_device = ordinal;
 	return 0;
@@ -206,13 +206,13 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 		*ret_value = 9;
 		return 0;
 	case TT_CU_ATTR_DMA_BUF:
-		*ret_value = !stand_in_lacks("dmabuf");
+		*ret_value = !fake_lacks("dmabuf");
 		return 0;
 	case TT_CU_ATTR_WRITES_ORDERING:
-		*ret_value = stand_in_lacks("ordering") ? 0 : TT_CU_ORDERED_FOR_OWNER;
+		*ret_value = fake_lacks("ordering") ? 0 : TT_CU_ORDERED_FOR_OWNER;
 		return 0;
 	case TT_CU_ATTR_FLUSH_OPTIONS:
-		*ret_value = stand_in_lacks("flush") ? 0 : TT_CU_FLUSH_BY_HOST;
+		*ret_value = fake_lacks("flush") ? 0 : TT_CU_FLUSH_BY_HOST;
 		return 0;
 	default:
 		*ret_value = 0;
@@ -230,7 +230,7 @@ EXPORT int cuDeviceCanAccessPeer(int *ret_can, int device, int peer)
 EXPORT int cuDevicePrimaryCtxRetain(tt_cuctx *ret_ctx, int device)
 {
 	ENTER();
-	if (device < 0 || device >= stand_in_devices())
+	if (device < 0 || device >= fake_devices())
 		return 101;
 	*ret_ctx = &contexts[device];
 	return 0;
@@ -292,7 +292,7 @@ EXPORT int cuCtxPopCurrent_v2(tt_cuctx *ret_ctx)
 EXPORT int cuCtxGetDevice(int *ret_device)
 {
 	ENTER();
-	*ret_device = stand_in_device();
+	*ret_device = fake_device();
 	return *ret_device < 0 ? TT_CU_BAD_CONTEXT : 0;
 }
 

@@ -14,22 +14,22 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-void stand_in_reach(struct event *e, uint64_t number)
+void fake_reach(struct event *e, uint64_t number)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	if (e->done < number)
 		e->done = number;
 	e->at_ms = now_ms();
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 }
 
-void stand_in_await(struct event *e, uint64_t number)
+void fake_await(struct event *e, uint64_t number)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	while (e->done < number)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-	pthread_mutex_unlock(&stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
@@ -37,7 +37,7 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 	ENTER_CONTEXT();
 	(void)flags;
 	*ret_event = calloc(1, sizeof(struct event));
-	stand_in_count(AN_EVENT, 1);
+	fake_count(AN_EVENT, 1);
 	return *ret_event ? 0 : TT_CU_NO_MEMORY;
 }
 
@@ -45,46 +45,46 @@ EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
 	ENTER_CONTEXT();
 	/* CUDA's go on until they are reached; ours is freed then */
-	stand_in_await(event, ((struct event *)event)->recorded);
+	fake_await(event, ((struct event *)event)->recorded);
 	free(event);
-	stand_in_count(AN_EVENT, -1);
+	fake_count(AN_EVENT, -1);
 	return 0;
 }
 
 EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 {
 	struct event *e = event;
-	struct stream *s = stand_in_stream(stream);
-	struct node n = { .kind = RECORD, .event = e };
+	struct fake_stream *s = fake_stream(stream);
+	struct fake_node n = { .kind = RECORD, .event = e };
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	e->graph = s->graph;
 	if (!s->graph)
 		n.number = ++e->recorded;
-	pthread_mutex_unlock(&stand_in_lock);
-	return e->graph ? 0 : stand_in_add(stream, &n);
+	pthread_mutex_unlock(&fake_lock);
+	return e->graph ? 0 : fake_add(stream, &n);
 }
 
 /* Waiting for what was recorded in a capture draws the stream into it. */
 EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flags)
 {
 	struct event *e = event;
-	struct stream *s = stand_in_stream(stream);
-	struct node n = { .kind = WAIT_EVENT, .event = e };
+	struct fake_stream *s = fake_stream(stream);
+	struct fake_node n = { .kind = WAIT_EVENT, .event = e };
 	bool foreign;
 
 	ENTER_CONTEXT();
 	(void)flags;
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	n.number = e->recorded;
 	foreign = s->graph && !e->graph && e->recorded;
 	if (e->graph)
 		s->graph = e->graph;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	if (foreign)
 		return 905;                    /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
-	return s->graph ? 0 : stand_in_add(stream, &n);
+	return s->graph ? 0 : fake_add(stream, &n);
 }
 
 EXPORT int cuEventQuery(tt_cuevent event)
@@ -93,18 +93,18 @@ EXPORT int cuEventQuery(tt_cuevent event)
 	bool done, captured;
 
 	ENTER_FREELY();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	captured = e->graph != NULL;
 	done = e->done >= e->recorded;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return captured ? 900 : done ? 0 : TT_CU_NOT_READY;
 }
 
 EXPORT int cuEventSynchronize(tt_cuevent event)
 {
 	ENTER_FREELY();
-	stand_in_await(event, ((struct event *)event)->recorded);
-	return stand_in_dead();
+	fake_await(event, ((struct event *)event)->recorded);
+	return fake_dead();
 }
 
 EXPORT int cuEventElapsedTime(float *ret_ms, tt_cuevent from, tt_cuevent to)

@@ -2,6 +2,8 @@
  * fake_kernels.c - the stand-in's kernels: those of the library,
  * compiled for the host, one thread a block
  */
+#include "tests/fakes/cuda/fake_cuda.h"
+
 #include "gpu/kernels.cu"
 
 static bool waits(const void *params)
@@ -10,7 +12,7 @@ static bool waits(const void *params)
 }
 
 #define ROW(type) { "tt_" #type, tt_##type, sizeof(struct tt_dev_job), waits }
-const struct stand_in_kernel stand_in_kernels[] = {
+const struct fake_kernel fake_kernels[] = {
 	ROW(Int8),	 ROW(Uint8),	  ROW(Int32),	     ROW(Uint32),  ROW(Int64),
 	ROW(Uint64),	 ROW(Float16),	  ROW(Bfloat16),     ROW(Float32), ROW(Float64),
 	ROW(Float8e4m3), ROW(Float8e5m2), { NULL, NULL, 0, NULL },

@@ -14,8 +14,8 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-static struct piece {
-	struct piece *next;
+static struct fake_piece {
+	struct fake_piece *next;
 	char *at, *reach;                      /* reach: for streams, NULL: the same */
 	size_t bytes, offset;                  /* offset: in fd */
 	int fd, device;
@@ -25,18 +25,18 @@ static struct piece {
 } *pieces;
 static uint64_t ids;
 
-struct handle { pid_t pid; int fd, device; size_t bytes; };
-_Static_assert(sizeof(struct handle) <= sizeof(struct tt_cuipc), "it fits");
+struct fake_handle { pid_t pid; int fd, device; size_t bytes; };
+_Static_assert(sizeof(struct fake_handle) <= sizeof(struct tt_cuipc), "it fits");
 
-static struct piece *find(const void *p)
+static struct fake_piece *find(const void *p)
 {
-	for (struct piece *x = pieces; x; x = x->next)
+	for (struct fake_piece *x = pieces; x; x = x->next)
 		if ((const char *)p >= x->at && (const char *)p < x->at + x->bytes)
 			return x;
 	return NULL;
 }
 
-static enum thing thing_of(const struct piece *x)
+static enum fake_object thing_of(const struct fake_piece *x)
 {
 	return x->virtual		     ? A_MAPPED
 	       : x->opened		     ? AN_OPENED
@@ -45,40 +45,40 @@ static enum thing thing_of(const struct piece *x)
 					     : A_PIECE;
 }
 
-static void add(struct piece piece)
+static void add(struct fake_piece piece)
 {
-	struct piece *p = malloc(sizeof(*p));
+	struct fake_piece *p = malloc(sizeof(*p));
 
 	*p = piece;
-	stand_in_count(thing_of(p), 1);
-	pthread_mutex_lock(&stand_in_lock);
+	fake_count(thing_of(p), 1);
+	pthread_mutex_lock(&fake_lock);
 	p->id = ++ids;
 	p->next = pieces;
 	pieces = p;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 /* The piece that begins at p, taken out of the list; NULL: there is none of that sort. */
-static struct piece *take(const void *p, bool host, bool registered)
+static struct fake_piece *take(const void *p, bool host, bool registered)
 {
-	struct piece **at, *x;
+	struct fake_piece **at, *x;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	for (at = &pieces; (x = *at); at = &x->next)
 		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host &&
 		    x->registered == registered)
 			break;
 	if (x)
 		*at = x->next;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return x;
 }
 
-static int release(struct piece *x)
+static int release(struct fake_piece *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
-	stand_in_count(thing_of(x), -1);
+	fake_count(thing_of(x), -1);
 	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
 	if (x->reach)
@@ -89,26 +89,26 @@ static int release(struct piece *x)
 	return 0;
 }
 
-void stand_in_add_virtual(char *at, size_t bytes, int fd, size_t offset)
+void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
-	add((struct piece){ .at = at,
+	add((struct fake_piece){ .at = at,
 			    .bytes = bytes,
 			    .fd = dup(fd),
 			    .offset = offset,
-			    .device = stand_in_device(),
+			    .device = fake_device(),
 			    .type = TT_CU_TYPE_DEVICE,
 			    .virtual = true });
 }
 
-bool stand_in_take_virtual(char *at)
+bool fake_take_virtual(char *at)
 {
 	return !release(take(at, false, false));
 }
 
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 {
-	struct piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
-			   .device = stand_in_device() };
+	struct fake_piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
+			   .device = fake_device() };
 
 	if (p.device < 0)
 		return TT_CU_BAD_CONTEXT;
@@ -120,7 +120,7 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	if (p.at == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
-	if (type == TT_CU_TYPE_DEVICE && !managed && stand_in_lacks("host") &&
+	if (type == TT_CU_TYPE_DEVICE && !managed && fake_lacks("host") &&
 	    !mprotect(p.at, p.bytes, PROT_NONE))
 		p.reach = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	*ret = p.at;
@@ -128,16 +128,16 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	return 0;
 }
 
-void *stand_in_shadow(const void *at)
+void *fake_shadow(const void *at)
 {
-	struct piece *x;
+	struct fake_piece *x;
 	void *p = (void *)(uintptr_t)at;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find(at);
 	if (x && x->reach)
 		p = x->reach + ((const char *)at - x->at);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return p;
 }
 
@@ -169,7 +169,7 @@ EXPORT int cuMemAllocManaged(tt_cuptr *ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFree_v2(tt_cuptr ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }
 
@@ -183,7 +183,7 @@ EXPORT int cuMemHostAlloc(void **ret_ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemFreeHost(void *ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take(ptr, true, false));
 }
 
@@ -191,7 +191,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	ENTER_FREELY();
 	(void)flags;
-	add((struct piece){
+	add((struct fake_piece){
 		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
 }
@@ -199,7 +199,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 EXPORT int cuMemHostUnregister(void *ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take(ptr, true, true));
 }
 
@@ -213,14 +213,14 @@ EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned f
 
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_cuptr ptr)
 {
-	struct piece *found, x = { .device = -1 };
+	struct fake_piece *found, x = { .device = -1 };
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	found = find((void *)(uintptr_t)ptr);
 	if (found)
 		x = *found;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	for (unsigned i = 0; i < n; i++) {
 		if (attributes[i] == TT_CU_PTR_TYPE)
 			*(unsigned *)data[i] = x.type;
@@ -240,26 +240,26 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 
 EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cuptr ptr)
 {
-	struct piece *x;
+	struct fake_piece *x;
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
 		*ret_base = (tt_cuptr)(uintptr_t)x->at;
 		*ret_bytes = x->bytes;
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return x ? 0 : TT_CU_BAD_VALUE;
 }
 
-bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
+bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
 {
 	char *p = (char *)(uintptr_t)at;
-	struct piece *x;
+	struct fake_piece *x;
 	bool good;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find(p);
 	good = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->opened &&
 	       p + bytes <= x->at + x->bytes;
@@ -267,18 +267,18 @@ bool stand_in_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_
 		*ret_fd = x->fd;
 		*ret_offset = x->offset + (size_t)(p - x->at);
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return good;
 }
 
 EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 {
-	struct handle h = { .pid = getpid() };
-	struct piece *x;
+	struct fake_handle h = { .pid = getpid() };
+	struct fake_piece *x;
 	bool shareable;
 
 	ENTER_FREELY();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	x = find((void *)(uintptr_t)ptr);
 	if (x) {
 		h.fd = x->fd;
@@ -286,7 +286,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 		h.device = x->device;
 	}
 	shareable = x && x->type == TT_CU_TYPE_DEVICE && !x->managed && !x->virtual;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	if (!shareable)
 		return TT_CU_BAD_VALUE;
 	memset(ret_handle, 0, sizeof(*ret_handle));
@@ -296,8 +296,8 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 
 EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsigned flags)
 {
-	struct piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
-	struct handle h;
+	struct fake_piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
+	struct fake_handle h;
 	char path[64];
 
 	ENTER_FREELY();
@@ -322,6 +322,6 @@ EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsi
 EXPORT int cuIpcCloseMemHandle(tt_cuptr ptr)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return release(take((void *)(uintptr_t)ptr, false, false));
 }

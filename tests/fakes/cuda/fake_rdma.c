@@ -15,14 +15,14 @@
 EXPORT int cuMemGetHandleForAddressRange(void *ret_handle, tt_cuptr at, size_t bytes, int type,
 					 unsigned long long flags)
 {
-	struct stand_in_dmabuf d = { .magic = STAND_IN_DMABUF,
+	struct fake_dmabuf d = { .magic = FAKE_DMABUF,
 				     .bytes = bytes,
-				     .unordered = stand_in_lacks("ordering") };
+				     .unordered = fake_lacks("ordering") };
 	int fd;
 
 	ENTER_CONTEXT();
 	if (type != TT_CU_RANGE_DMA_BUF || flags || at % 4096 || bytes % 4096 || !bytes ||
-	    stand_in_lacks("dmabuf") || !stand_in_find_device(at, bytes, &d.fd, &d.offset))
+	    fake_lacks("dmabuf") || !fake_find_device(at, bytes, &d.fd, &d.offset))
 		return TT_CU_BAD_VALUE;
 	fd = memfd_create("stand-in dma-buf", MFD_CLOEXEC);
 	if (fd < 0 || write(fd, &d, sizeof(d)) != sizeof(d))
@@ -38,10 +38,10 @@ EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope)
 
 	ENTER_CONTEXT();
 	if (target != TT_CU_FLUSH_CONTEXT || scope != TT_CU_ORDERED_FOR_OWNER ||
-	    stand_in_lacks("flush"))
+	    fake_lacks("flush"))
 		return TT_CU_BAD_VALUE;
 	if (verbs)
-		*(void **)&flush = dlsym(verbs, "stand_in_flush");
+		*(void **)&flush = dlsym(verbs, "fake_flush");
 	if (flush)
 		flush();
 	if (verbs)

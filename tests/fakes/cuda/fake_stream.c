@@ -14,12 +14,12 @@
 
 #define PRIORITIES 6                   /* 0 to -5 */
 
-__thread unsigned stand_in_block, stand_in_blocks;
-struct stream *stand_in_all;
-static struct stream *legacy;          /* under the lock, as what follows: */
+__thread unsigned fake_block, fake_blocks;
+struct fake_stream *fake_all;
+static struct fake_stream *legacy;          /* under the lock, as what follows: */
 static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
 static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
-static __thread struct stream *per_thread;
+static __thread struct fake_stream *per_thread;
 
 /* ---- what a node does ------------------------------------------------------------------------ */
 
@@ -36,7 +36,7 @@ static void dawdle(void)
 }
 
 /* 32 bits that other streams, processes and the host change meanwhile */
-static void run_batch(const struct node *n)
+static void run_batch(const struct fake_node *n)
 {
 	for (unsigned i = 0; i < n->nops; i++) {
 		atomic_uint *at = (atomic_uint *)(uintptr_t)n->op[i].address;
@@ -46,7 +46,7 @@ static void run_batch(const struct node *n)
 			atomic_store(at, value);
 			continue;
 		}
-		while (!stand_in_dead() &&
+		while (!fake_dead() &&
 		       (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
 							: (int)(atomic_load(at) - value) < 0))
 			usleep(20);
@@ -56,24 +56,24 @@ static void run_batch(const struct node *n)
 /* Of all blocks that wait for peers' until they end; of others one after the other */
 static void take_places(unsigned n, int device)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	for (; n; n--) {
 		while (places_taken[device] == PLACES)
-			pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+			pthread_cond_wait(&fake_changed, &fake_lock);
 		places_taken[device]++;
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
 static void leave_places(unsigned n, int device)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	places_taken[device] -= n;
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 }
 
-static void launch(const struct node *n)
+static void launch(const struct fake_node *n)
 {
 	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
 
@@ -82,44 +82,44 @@ static void launch(const struct node *n)
 		abort();
 	}
 	take_places(places, n->device);
-	stand_in_blocks = n->blocks;
-	for (stand_in_block = 0; stand_in_block < n->blocks; stand_in_block++)
+	fake_blocks = n->blocks;
+	for (fake_block = 0; fake_block < n->blocks; fake_block++)
 		n->kernel->run(n->params);
 	leave_places(places, n->device);
 }
 
-static void await_stream(struct stream *s, uint64_t number)
+static void await_stream(struct fake_stream *s, uint64_t number)
 {
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	while (s->done < number)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-	pthread_mutex_unlock(&stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
 }
 
-void stand_in_run(const struct node *n)
+void fake_run(const struct fake_node *n)
 {
-	if (stand_in_dead() && n->kind != RECORD)
+	if (fake_dead() && n->kind != RECORD)
 		return;
 	dawdle();
 	switch (n->kind) {
 	case COPY:
-		memcpy(stand_in_shadow(n->to), stand_in_shadow(n->from), n->bytes);
+		memcpy(fake_shadow(n->to), fake_shadow(n->from), n->bytes);
 		if (n->spoilt)
 			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
 		break;
 	case SET:
-		memset(stand_in_shadow(n->to), n->value, n->bytes);
+		memset(fake_shadow(n->to), n->value, n->bytes);
 		break;
 	case HOST_FUNC:
-		stand_in_is_called = true;
+		fake_is_called = true;
 		n->fn(n->arg);
-		stand_in_is_called = false;
+		fake_is_called = false;
 		break;
 	case RECORD:
-		stand_in_reach(n->event, n->number);
+		fake_reach(n->event, n->number);
 		break;
 	case WAIT_EVENT:
-		stand_in_await(n->event, n->number);
+		fake_await(n->event, n->number);
 		break;
 	case WAIT_STREAM:
 		await_stream(n->other, n->number);
@@ -135,19 +135,19 @@ void stand_in_run(const struct node *n)
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-static bool holds_up(const struct node *n)
+static bool holds_up(const struct fake_node *n)
 {
 	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
 }
 
 /* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
-static struct node *next_node(struct stream *s)
+static struct fake_node *next_node(struct fake_stream *s)
 {
 	const struct connection *c = s->connection;
-	struct node *n;
+	struct fake_node *n;
 
 	while ((n = s->first) ? n->ticket != c->through : !s->stop)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (n)
 		s->first = n->next;
 	if (!s->first)
@@ -155,33 +155,33 @@ static struct node *next_node(struct stream *s)
 	return n;
 }
 
-static void pass(struct stream *s)
+static void pass(struct fake_stream *s)
 {
 	s->connection->through++;
-	pthread_cond_broadcast(&stand_in_changed);
+	pthread_cond_broadcast(&fake_changed);
 }
 
 static void *work(void *arg)
 {
-	struct stream *s = arg;
-	struct node *n;
+	struct fake_stream *s = arg;
+	struct fake_node *n;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	while ((n = next_node(s))) {
 		bool late = holds_up(n);
 
 		if (!late)
 			pass(s);
-		pthread_mutex_unlock(&stand_in_lock);
-		stand_in_run(n);
+		pthread_mutex_unlock(&fake_lock);
+		fake_run(n);
 		free(n);
-		pthread_mutex_lock(&stand_in_lock);
+		pthread_mutex_lock(&fake_lock);
 		if (late)
 			pass(s);
 		s->done++;
-		pthread_cond_broadcast(&stand_in_changed);
+		pthread_cond_broadcast(&fake_changed);
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return NULL;
 }
 
@@ -193,25 +193,25 @@ static unsigned count_connections(void)
 	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
 }
 
-static struct stream *make(bool blocking, unsigned priority)
+static struct fake_stream *make(bool blocking, unsigned priority)
 {
-	struct stream *s = calloc(1, sizeof(*s));
+	struct fake_stream *s = calloc(1, sizeof(*s));
 
 	s->last = &s->first;
 	s->blocking = blocking;
-	s->device = stand_in_device();
-	pthread_mutex_lock(&stand_in_lock);
+	s->device = fake_device();
+	pthread_mutex_lock(&fake_lock);
 	s->connection = &connections[priority][streams[priority]++ % count_connections()];
-	s->next = stand_in_all;
-	stand_in_all = s;
-	pthread_mutex_unlock(&stand_in_lock);
+	s->next = fake_all;
+	fake_all = s;
+	pthread_mutex_unlock(&fake_lock);
 	if (pthread_create(&s->thread, NULL, work, s))
 		abort();
 	pthread_detach(s->thread);
 	return s;
 }
 
-struct stream *stand_in_stream(tt_custream stream)
+struct fake_stream *fake_stream(tt_custream stream)
 {
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
@@ -221,20 +221,20 @@ struct stream *stand_in_stream(tt_custream stream)
 		return stream;
 	pthread_mutex_lock(&making);
 	if (!legacy) {
-		struct stream *s = make(false, 0);
+		struct fake_stream *s = make(false, 0);
 
-		pthread_mutex_lock(&stand_in_lock);
+		pthread_mutex_lock(&fake_lock);
 		legacy = s;
-		pthread_mutex_unlock(&stand_in_lock);
+		pthread_mutex_unlock(&fake_lock);
 	}
 	pthread_mutex_unlock(&making);
 	return legacy;
 }
 
 /* Under the lock */
-static bool put(struct stream *s, const struct node *node)
+static bool put(struct fake_stream *s, const struct fake_node *node)
 {
-	struct node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
+	struct fake_node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
 
 	if (!n)
 		return false;
@@ -251,34 +251,34 @@ static bool put(struct stream *s, const struct node *node)
 }
 
 /* Under the lock: the default stream behind those that were made so, and these behind it */
-static bool put_behind(struct stream *s, struct stream *other)
+static bool put_behind(struct fake_stream *s, struct fake_stream *other)
 {
-	struct node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
+	struct fake_node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
 
 	return other->done == other->given || put(s, &wait);
 }
 
-int stand_in_add(tt_custream stream, const struct node *node)
+int fake_add(tt_custream stream, const struct fake_node *node)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	bool ok = true;
 
-	pthread_mutex_lock(&stand_in_lock);
-	for (struct stream *x = stand_in_all; x && s == legacy && !s->graph; x = x->next)
+	pthread_mutex_lock(&fake_lock);
+	for (struct fake_stream *x = fake_all; x && s == legacy && !s->graph; x = x->next)
 		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
 	if (s->blocking && !s->graph && legacy)
 		ok = put_behind(s, legacy);
 	ok = ok && put(s, node);
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
 	return ok ? 0 : TT_CU_NO_MEMORY;
 }
 
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
-	stand_in_count(A_STREAM, 1);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), 0);
+	fake_count(A_STREAM, 1);
 	return 0;
 }
 
@@ -289,74 +289,74 @@ EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, i
 	ENTER_CONTEXT();
 	if (priority > -PRIORITIES)
 		p = priority > 0 ? 0 : (unsigned)-priority;
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
-	stand_in_count(A_STREAM, 1);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), p);
+	fake_count(A_STREAM, 1);
 	return 0;
 }
 
-int stand_in_settle(struct stream *s)
+int fake_settle(struct fake_stream *s)
 {
 	uint64_t given;
 	bool capturing;
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	capturing = s->graph != NULL;
 	given = s->given;
 	while (!capturing && s->done < given)
-		pthread_cond_wait(&stand_in_changed, &stand_in_lock);
-	pthread_mutex_unlock(&stand_in_lock);
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
 	/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
-	return capturing ? 900 : stand_in_dead();
+	return capturing ? 900 : fake_dead();
 }
 
-void stand_in_idle(void)
+void fake_idle(void)
 {
-	int device = stand_in_device();
-	struct stream *first;
+	int device = fake_device();
+	struct fake_stream *first;
 
-	pthread_mutex_lock(&stand_in_lock);
-	first = stand_in_all;
-	pthread_mutex_unlock(&stand_in_lock);
-	for (struct stream *s = first; s; s = s->next)
+	pthread_mutex_lock(&fake_lock);
+	first = fake_all;
+	pthread_mutex_unlock(&fake_lock);
+	for (struct fake_stream *s = first; s; s = s->next)
 		if (s->device == device)
-			stand_in_settle(s);
+			fake_settle(s);
 }
 
 EXPORT int cuStreamSynchronize(tt_custream stream)
 {
 	ENTER_FREELY();
-	return stand_in_settle(stand_in_stream(stream));
+	return fake_settle(fake_stream(stream));
 }
 
 EXPORT int cuStreamQuery(tt_custream stream)
 {
-	struct stream *s = stand_in_stream(stream);
+	struct fake_stream *s = fake_stream(stream);
 	bool idle;
 
 	ENTER_FREELY();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	idle = s->done == s->given;
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	return idle ? 0 : TT_CU_NOT_READY;
 }
 
 /* It ends when it is through. */
 EXPORT int cuStreamDestroy_v2(tt_custream stream)
 {
-	struct stream *s = stream;
+	struct fake_stream *s = stream;
 
 	ENTER_CONTEXT();
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	s->stop = true;
-	pthread_cond_broadcast(&stand_in_changed);
-	pthread_mutex_unlock(&stand_in_lock);
-	stand_in_count(A_STREAM, -1);
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
+	fake_count(A_STREAM, -1);
 	return 0;
 }
 
 EXPORT int cuCtxSynchronize(void)
 {
 	ENTER_FREELY();
-	stand_in_idle();
+	fake_idle();
 	return 0;
 }

@@ -18,7 +18,7 @@ EXPORT int cuMemGetAllocationGranularity(size_t *ret_bytes, const struct tt_cupr
 	ENTER();
 	(void)which;
 	*ret_bytes = GRANULARITY;
-	return prop->place.id < stand_in_devices() ? 0 : TT_CU_BAD_VALUE;
+	return prop->location.id < fake_devices() ? 0 : TT_CU_BAD_VALUE;
 }
 
 EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cuprop *prop,
@@ -34,14 +34,14 @@ EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cupro
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
 		return TT_CU_NO_MEMORY;
 	*ret_handle = (uint64_t)fd + 1;
-	stand_in_count(A_HANDLE, 1);
+	fake_count(A_HANDLE, 1);
 	return 0;
 }
 
 EXPORT int cuMemRelease(uint64_t handle)
 {
 	ENTER();
-	stand_in_count(A_HANDLE, -1);
+	fake_count(A_HANDLE, -1);
 	return close(fd_of(handle)) ? TT_CU_BAD_VALUE : 0;
 }
 
@@ -56,14 +56,14 @@ EXPORT int cuMemAddressReserve(tt_cuptr *ret_at, size_t bytes, size_t align, tt_
 	if (p == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
 	*ret_at = (uintptr_t)p;
-	stand_in_count(A_RESERVED, 1);
+	fake_count(A_RESERVED, 1);
 	return 0;
 }
 
 EXPORT int cuMemAddressFree(tt_cuptr at, size_t bytes)
 {
 	ENTER();
-	stand_in_count(A_RESERVED, -1);
+	fake_count(A_RESERVED, -1);
 	return munmap((void *)(uintptr_t)at, bytes) ? TT_CU_BAD_VALUE : 0;
 }
 
@@ -79,7 +79,7 @@ EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 	if (mmap((void *)(uintptr_t)at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, fd_of(handle),
 		 (off_t)offset) == MAP_FAILED)
 		return TT_CU_NO_MEMORY;
-	stand_in_add_virtual((char *)(uintptr_t)at, bytes, fd_of(handle), offset);
+	fake_add_virtual((char *)(uintptr_t)at, bytes, fd_of(handle), offset);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ EXPORT int cuMemSetAccess(tt_cuptr at, size_t bytes, const struct tt_cuaccess *a
 EXPORT int cuMemUnmap(tt_cuptr at, size_t bytes)
 {
 	ENTER_FREELY();
-	if (!stand_in_take_virtual((char *)(uintptr_t)at))
+	if (!fake_take_virtual((char *)(uintptr_t)at))
 		return TT_CU_BAD_VALUE;
 	return mmap((void *)(uintptr_t)at, bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED
@@ -125,6 +125,6 @@ EXPORT int cuMemImportFromShareableHandle(uint64_t *ret_handle, void *fd, int ty
 	if (own < 0)
 		return TT_CU_BAD_VALUE;
 	*ret_handle = (uint64_t)own + 1;
-	stand_in_count(A_HANDLE, 1);
+	fake_count(A_HANDLE, 1);
 	return 0;
 }

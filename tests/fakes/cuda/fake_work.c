@@ -12,16 +12,16 @@ EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
 
 static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+	struct fake_node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
 
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }
 
 static int copy_now(void *to, const void *from, size_t bytes)
 {
 	int rc = copy(to, from, bytes, NULL);
 
-	return rc ? rc : stand_in_settle(stand_in_stream(NULL));
+	return rc ? rc : fake_settle(fake_stream(NULL));
 }
 
 EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
@@ -46,11 +46,11 @@ static bool to_be_spoilt(void)
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	struct node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
+	struct fake_node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
 			  .spoilt = to_be_spoilt() };
 
 	ENTER_CONTEXT();
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_custream stream)
@@ -67,33 +67,33 @@ EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_cus
 
 EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
 {
-	struct node n = {
+	struct fake_node n = {
 		.kind = SET, .to = (void *)(uintptr_t)to, .value = value, .bytes = bytes
 	};
 
 	ENTER_CONTEXT();
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }
 
 EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg)
 {
-	struct node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
+	struct fake_node n = { .kind = HOST_FUNC, .fn = fn, .arg = arg };
 
 	ENTER_CONTEXT();
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }
 
 EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops,
 				 unsigned flags)
 {
-	struct node n = { .kind = BATCH, .nops = count };
+	struct fake_node n = { .kind = BATCH, .nops = count };
 
 	ENTER_CONTEXT();
 	(void)flags;
 	if (!count || count > MAX_BATCH)
 		return TT_CU_BAD_VALUE;
 	memcpy(n.op, ops, count * sizeof(*ops));
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -105,7 +105,7 @@ EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 	return 0;
 }
 
-static const struct stand_in_kernel *find_kernel(const struct stand_in_kernel *k, const char *name)
+static const struct fake_kernel *find_kernel(const struct fake_kernel *k, const char *name)
 {
 	while (k->name && strcmp(k->name, name))
 		k++;
@@ -114,11 +114,11 @@ static const struct stand_in_kernel *find_kernel(const struct stand_in_kernel *k
 
 EXPORT int cuModuleGetFunction(tt_cufn *ret_function, void *module, const char *name)
 {
-	const struct stand_in_kernel *k = find_kernel(stand_in_kernels, name);
+	const struct fake_kernel *k = find_kernel(fake_kernels, name);
 
 	ENTER_CONTEXT();
 	(void)module;
-	k = k ? k : find_kernel(stand_in_train_kernels, name);
+	k = k ? k : find_kernel(fake_train_kernels, name);
 	*ret_function = (tt_cufn)(uintptr_t)k;
 	return k ? 0 : TT_CU_NOT_FOUND;
 }
@@ -135,13 +135,13 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn 
 }
 
 /* A kernel is loaded when it is launched first, for which the device must have nothing to do. */
-static void load(const struct stand_in_kernel *k)
+static void load(const struct fake_kernel *k)
 {
-	static const struct stand_in_kernel *loaded[64];
+	static const struct fake_kernel *loaded[64];
 	const char *mode = getenv("CUDA_MODULE_LOADING");
 	bool here = mode && !strcmp(mode, "EAGER");
 
-	pthread_mutex_lock(&stand_in_lock);
+	pthread_mutex_lock(&fake_lock);
 	for (size_t i = 0; i < 64 && !here; i++) {
 		here = loaded[i] == k;
 		if (!loaded[i]) {
@@ -149,17 +149,17 @@ static void load(const struct stand_in_kernel *k)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&stand_in_lock);
+	pthread_mutex_unlock(&fake_lock);
 	if (!here)
-		stand_in_idle();
+		fake_idle();
 }
 
 EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
 			  unsigned by, unsigned bz, unsigned shared, tt_custream stream,
 			  void **params, void **extra)
 {
-	const struct stand_in_kernel *k = function;
-	struct node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
+	const struct fake_kernel *k = function;
+	struct fake_node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
 
 	ENTER_CONTEXT();
 	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
@@ -167,5 +167,5 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 		return TT_CU_BAD_VALUE;
 	load(k);
 	memcpy(n.params, params[0], k->bytes);
-	return stand_in_add(stream, &n);
+	return fake_add(stream, &n);
 }

@@ -20,15 +20,15 @@
 
 struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
 				   uint64_t iova, int fd, int access);
-void stand_in_flush(void);
+void fake_flush(void);
 
 /* 0 or what a driver says */
-static int check(const struct stand_in_dmabuf *d, uint64_t offset, size_t bytes, uint64_t iova,
+static int check(const struct fake_dmabuf *d, uint64_t offset, size_t bytes, uint64_t iova,
 		 int access)
 {
 	if (fault_from("no-dmabuf", bytes))
 		return EOPNOTSUPP;
-	if (d->magic != STAND_IN_DMABUF || !bytes || offset > d->bytes ||
+	if (d->magic != FAKE_DMABUF || !bytes || offset > d->bytes ||
 	    bytes > d->bytes - offset ||
 	    iova % PAGE != offset % PAGE || access & ~(TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE) ||
 	    (access & TT_VERBS_REMOTE_WRITE && !(access & TT_VERBS_LOCAL_WRITE)))
@@ -48,7 +48,7 @@ static void *map(size_t bytes, int fd, uint64_t offset)
 struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
 				   uint64_t iova, int fd, int access)
 {
-	struct stand_in_dmabuf d = { 0 };
+	struct fake_dmabuf d = { 0 };
 	uint64_t within = offset % PAGE;
 	char *at, *held = NULL;
 
@@ -75,7 +75,7 @@ uint64_t read_at(const struct shared_mr *mr, uint64_t at)
 
 uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes)
 {
-	struct shared *s = shared();
+	struct fake_shared *s = shared();
 
 	if (!mr || !mr->held)
 		return read_at(mr, at);
@@ -89,7 +89,7 @@ uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes)
 /* Those of this process that are of mr (NULL: all) leave; flushed: they get where they belong. */
 static void end_landings(const struct shared_mr *mr, bool flushed)
 {
-	struct shared *s = shared();
+	struct fake_shared *s = shared();
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < s->nlandings; i++) {
@@ -105,7 +105,7 @@ static void end_landings(const struct shared_mr *mr, bool flushed)
 	s->nlandings = kept;
 }
 
-void stand_in_flush(void)
+void fake_flush(void)
 {
 	lock();
 	end_landings(NULL, true);

@@ -189,7 +189,7 @@ struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries,
 	shared()->cq[i].armed = false;
 	shared()->cq[i].pid = getpid();
 	shared()->cq[i].channel = ((struct channel *)channel)->number;
-	shared()->cq[i].context = ((struct context *)context)->number;
+	shared()->cq[i].context = ((struct fake_verbs_context *)context)->number;
 	shared()->cq[i].size = (uint32_t)entries;
 	shared()->cq[i].count = 0;
 	shared()->cq[i].cookie = (uintptr_t)c;
@@ -255,14 +255,14 @@ struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_ini
 		.used = true,
 		.pid = getpid(),
 		.number = q->base.qp_num,
-		.context = ((struct context *)pd->context)->number,
+		.context = ((struct fake_verbs_context *)pd->context)->number,
 		.pd = pd->handle,
 		.pieces = init->cap.max_send_sge,
 		.send_depth = init->cap.max_send_wr,
 		.recv_depth = init->cap.max_recv_wr,
 		.inline_max = init->cap.max_inline_data,
 		.lid = lid_of(pd->context),
-		.wire = wire_of(((struct context *)pd->context)->card),
+		.wire = wire_of(((struct fake_verbs_context *)pd->context)->card),
 		.send_cq = ((struct cq *)init->send_cq)->index,
 		.recv_cq = ((struct cq *)init->recv_cq)->index,
 	};

@@ -10,14 +10,14 @@
 
 #pragma GCC visibility push(default)
 
-static struct tt_verbs_takes_device cards[2];
+static struct tt_verbs_device cards[2];
 static const char *const names[2] = { "standin0", "standin1" };
 static const char *const soft_names[2] = { "rxe_standin0", "rxe_standin1" };
 
-struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n);
-void ibv_free_device_list(struct tt_verbs_takes_device **list);
-const char *ibv_get_device_name(struct tt_verbs_takes_device *device);
-struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device);
+struct tt_verbs_device **ibv_get_device_list(int *ret_n);
+void ibv_free_device_list(struct tt_verbs_device **list);
+const char *ibv_get_device_name(struct tt_verbs_device *device);
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device);
 int ibv_close_device(struct tt_verbs_context *context);
 int ibv_query_device(struct tt_verbs_context *context, struct tt_verbs_device_attr *attr);
 int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_verbs_port_attr *attr);
@@ -25,10 +25,10 @@ int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, ui
 ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes);
 
-struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
+struct tt_verbs_device **ibv_get_device_list(int *ret_n)
 {
 	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
-	struct tt_verbs_takes_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
+	struct tt_verbs_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
 	count_thing(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
@@ -37,22 +37,22 @@ struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
 	return list;
 }
 
-void ibv_free_device_list(struct tt_verbs_takes_device **list)
+void ibv_free_device_list(struct tt_verbs_device **list)
 {
 	count_thing(A_LIST, -1);
 	free(list);
 }
 
-const char *ibv_get_device_name(struct tt_verbs_takes_device *device)
+const char *ibv_get_device_name(struct tt_verbs_device *device)
 {
 	const char *emulated = getenv("TUTTI_TEST_VERBS_SOFT");
 
 	return emulated && atoi(emulated) ? soft_names[device - cards] : names[device - cards];
 }
 
-struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device)
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device)
 {
-	struct context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
+	struct fake_verbs_context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
 
 	if (!c)
 		return NULL;
@@ -105,7 +105,7 @@ bool wants_grh(void)
 uint16_t lid_of(const struct tt_verbs_context *context)
 {
 	return infiniband()
-		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct context *)context)->card) %
+		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct fake_verbs_context *)context)->card) %
 						0xbfff)
 		       : 0;
 }
@@ -140,7 +140,7 @@ int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_ver
 ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes)
 {
-	const struct context *c = (const struct context *)context;
+	const struct fake_verbs_context *c = (const struct fake_verbs_context *)context;
 	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
 	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->card) };
 

@@ -16,7 +16,7 @@
 
 /* ---- what all processes share ---------------------------------------------------------------- */
 
-static struct shared *all;
+static struct fake_shared *all;
 
 static void map_file(void)
 {
@@ -43,7 +43,7 @@ static void map_file(void)
 	close(fd);
 }
 
-struct shared *shared(void)
+struct fake_shared *shared(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -69,9 +69,9 @@ uint32_t new_number(void)
 
 /* ---- what tests ask (fake_counts.h) --------------------------------------------------------------- */
 
-stand_in_hits_fn stand_in_verbs_hits;
-stand_in_own_fn stand_in_verbs_own;
-stand_in_left_fn stand_in_verbs_left;
+fake_hits_fn fake_verbs_hits;
+fake_own_fn fake_verbs_own;
+fake_left_fn fake_verbs_left;
 
 static atomic_int hits, left[THINGS];
 static __thread bool own;
@@ -90,22 +90,22 @@ int refused(const char *call)
 	return errno = code;
 }
 
-void count_thing(enum thing thing, int n)
+void count_thing(enum fake_verbs_object thing, int n)
 {
 	atomic_fetch_add(&left[thing], n);
 }
 
-int stand_in_verbs_hits(void)
+int fake_verbs_hits(void)
 {
 	return atomic_load(&hits);
 }
 
-void stand_in_verbs_own(bool is)
+void fake_verbs_own(bool is)
 {
 	own = is;
 }
 
-const char *stand_in_verbs_left(int n, int *ret_left)
+const char *fake_verbs_left(int n, int *ret_left)
 {
 	static const char *const names[THINGS] = {
 		[A_LIST] = "list of cards", [A_CONTEXT] = "open card", [A_PD] = "protection domain",
@@ -113,7 +113,7 @@ const char *stand_in_verbs_left(int n, int *ret_left)
 		[A_QP] = "queue pair",
 	};
 
-	_Static_assert(THINGS <= STAND_IN_THINGS, "a test has room for all");
+	_Static_assert(THINGS <= FAKE_THINGS, "a test has room for all");
 	if (n >= THINGS)
 		return NULL;
 	*ret_left = atomic_load(&left[n]);

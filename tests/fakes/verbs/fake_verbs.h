@@ -28,8 +28,8 @@
  * TUTTI_TEST_VERBS_INLINE=BYTES: refuses queue pairs that want more inline.
  * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
  */
-#ifndef STAND_IN_H
-#define STAND_IN_H
+#ifndef FAKE_VERBS_H
+#define FAKE_VERBS_H
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -79,7 +79,7 @@ struct shared_mr {
 
 struct landing { pid_t pid; uint32_t mr; uint64_t at, bytes; };        /* held */
 
-struct shared {
+struct fake_shared {
 	pthread_mutex_t lock;
 	uint32_t numbers;                      /* of queue pairs, keys, channels, contexts */
 	struct shared_qp qp[MAX_QPS];
@@ -92,11 +92,11 @@ struct shared {
 struct cq { struct tt_verbs_cq base; uint32_t index; };
 struct qp { struct tt_verbs_qp base; uint32_t index; };
 struct mr { struct tt_verbs_mr base; uint32_t index; };
-struct context { struct tt_verbs_context base; uint32_t number; int card; };
+struct fake_verbs_context { struct tt_verbs_context base; uint32_t number; int card; };
 struct channel { struct tt_verbs_channel base; uint32_t number; };
 
 #pragma GCC visibility push(hidden)
-struct shared *shared(void);               /* locked by: */
+struct fake_shared *shared(void);               /* locked by: */
 void lock(void);
 void unlock(void);
 uint32_t new_number(void);
@@ -138,8 +138,8 @@ bool ports_are_down(bool lose);
 int refused(const char *call);
 
 /* What is made, and must be given back: counted for tests (tests/fakes/cuda/fake_counts.h). */
-enum thing { A_LIST, A_CONTEXT, A_PD, AN_MR, A_CHANNEL, A_CQ, A_QP, THINGS };
-void count_thing(enum thing thing, int n);
+enum fake_verbs_object { A_LIST, A_CONTEXT, A_PD, AN_MR, A_CHANNEL, A_CQ, A_QP, THINGS };
+void count_thing(enum fake_verbs_object thing, int n);
 #pragma GCC visibility pop
 
 #endif

@@ -2,7 +2,7 @@
 # claims.sh - what must hold on Soft-RoCE; run inside the machine, in the build folder. TAP on standard output.
 set -u
 tmp=$(mktemp -d)
-. "$(dirname "$(readlink -f "$0")")/crew.sh"
+. "$(dirname "$(readlink -f "$0")")/ranks.sh"
 tier=${TT_TIER:-default}
 n=0
 # seconds since the machine was started, as comments: what takes how long
@@ -20,11 +20,11 @@ says() { grep -qE "$1" "$tmp/out"; claim $? "$2"; }
 # ---- one card -------------------------------------------------------------------------------------------------------
 
 fewer=250; [ "$tier" = default ] || fewer=4
-suite "conformance" test_transports '*/{messages_of,random,another,close_leaves,what_was,a_writer}*' TUTTI_TEST_FEWER=$fewer
+suite "conformance" conformance/test_transports '*/{messages_of,random,another,close_leaves,what_was,a_writer}*' TUTTI_TEST_FEWER=$fewer
 if [ "$tier" != default ]; then
-	suite "conformance, the rest" test_transports '*' TUTTI_TEST_FEWER=20
-	suite "steady state" test_verbs '*steady*'
-	suite "random calls of all algorithms, types and operations" test_collectives '*/random_calls_over_tcp*' \
+	suite "conformance, the rest" conformance/test_transports '*' TUTTI_TEST_FEWER=20
+	suite "steady state" verbs/test_verbs '*steady*'
+	suite "random calls of all algorithms, types and operations" conformance/test_collectives '*/random_calls_over_tcp*' \
 		TUTTI_TEST_FEWER=4
 fi
 # BITS is what tcp and shm gave outside of the machine, by native instructions; a number for each of 2, 3, 4 ranks. At once.

@@ -32,7 +32,7 @@ EXPORT int qemu_plugin_install(uint64_t id, const void *info, int argc, char **a
 #define MOST 200000u
 enum { KERNEL, TO_MARK, USER, KINDS };
 
-static struct call {
+static struct counted_call {
 	uint64_t entry;
 	uint32_t n, (*seen)[KINDS];
 } call[CALLS];
@@ -40,7 +40,7 @@ static int ncalls;
 static uint64_t stop, lo, hi, mark;
 static const char *path;
 static struct cpu {
-	struct call *in;
+	struct counted_call *in;
 	uint32_t met;
 	uint64_t n[KINDS];
 } cpus[8];
@@ -118,7 +118,7 @@ static void report(uint64_t id, void *nothing)
 	FILE *out = fopen(path, "w");
 
 	(void)id, (void)nothing;
-	for (struct call *s = call; out && s < call + ncalls; s++) {
+	for (struct counted_call *s = call; out && s < call + ncalls; s++) {
 		uint32_t n = s->n < MOST ? s->n : MOST;
 
 		fprintf(out, "call %d: %" PRIu32, (int)(s - call), n);
@@ -153,7 +153,7 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 		else if (!strncmp(argv[i], "hi=", 3))
 			hi = at;
 		else if (!strncmp(argv[i], "start=", 6) && ncalls < CALLS)
-			call[ncalls++] = (struct call){ .entry = at,
+			call[ncalls++] = (struct counted_call){ .entry = at,
 							.seen = calloc(MOST, sizeof(*call->seen)) };
 	}
 	for (int i = 0; i < ncalls; i++)

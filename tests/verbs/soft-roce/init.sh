@@ -13,11 +13,11 @@ mkdir -p /under && mount --bind /host /under
 for folder in tmp run dev/shm; do mount -t tmpfs tmpfs /host/$folder; done
 top=$(sed -n 's,^\(/\(tmp\|run\)/[^/]*\).*,\1,p' /folder)      # what the fresh /tmp would hide
 [ -z "$top" ] || { mkdir -p "/host$top" && mount --bind "/under$top" "/host$top"; }
-mkdir -p /host/tmp/machine && cp /command /cards.sh /host/tmp/machine/
+mkdir -p /host/tmp/machine && cp /command /adapters.sh /host/tmp/machine/
 chroot /host /bin/sh -c '
 	export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 	ulimit -l unlimited
-	. /tmp/machine/cards.sh
+	. /tmp/machine/adapters.sh
 	bash /tmp/machine/command
 	echo "machine: exit $?"' 2>&1
 poweroff -f

@@ -9,7 +9,7 @@
 set -u
 tmp=$(mktemp -d)
 here=$(dirname "$(readlink -f "$0")")
-. "$here/crew.sh"
+. "$here/ranks.sh"
 n=0 bad=0
 claim() {
 	n=$((n + 1))

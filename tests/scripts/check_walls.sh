@@ -1,0 +1,66 @@
+#!/bin/sh
+# check_walls.sh - includes run down only, by the table of walls in HACKING.md; no file name and no tag is used twice
+# Called by make check. The same checks must refuse a small tree with one violation of each kind.
+
+# table FILE: the lines "ROOM: ROOM..." of the table; a room is a folder, lib/ left out, and files of lib itself are tutti.h's
+table() { sed -n '/^<!-- walls -->/,/^<!-- end of walls -->/s/^    \([a-z/]*\): *\(.*\)$/\1: \2/p' "$1"; }
+
+# sources DIR: its C files and headers, but tests' fixtures
+sources() { (cd "$1" && find lib algorithms transports nccl tools perf trainer tests -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort); }
+
+# walls TABLE DIR: a line for each include that the table does not allow, each room that is not in it, and each room that the
+# table lets include one below itself
+walls() {
+	sources "$2" | (cd "$2" && xargs grep -HoE '^ *# *include "[^"]+"') | sed 's/: *# *include "/ /; s/"$//' | awk -v table="$1" '
+		function room(path) { sub(/^lib\//, "", path); if (!sub(/\/[^\/]*$/, "", path)) return path == "tutti.h" ? "" : path; return path }
+		function known(r) { while (r != "" && !(r in rank)) if (!sub(/\/[^\/]*$/, "", r)) r = ""; return r }
+		BEGIN {
+			while ((getline line <table) > 0) {
+				n = split(line, w, /[: ]+/); rank[w[1]] = ++rooms
+				for (i = 2; i <= n; i++) if (w[i] == "*") all[w[1]] = 1; else if (w[i] != "") {
+					may[w[1], w[i]] = 1
+					if (!(w[i] in rank)) print "the table lets " w[1] " include " w[i] ", which stands below it"
+				}
+			}
+			if (!rooms) print "there is no table of walls"
+		}
+		$2 ~ /config\.h$/ && $2 !~ /\// || $2 == "tutti.h" || $2 == "lib/tutti.h" { next }
+		{
+			from = known(room($1)); to = known(room($2))
+			if (from == "") print $1 ": its folder is not in the table"
+			else if (to == "" && $2 ~ /\//) print $1 ": the folder of " $2 " is not in the table"
+			else if (to != "" && from != to && !all[from] && !((from, to) in may)) print $1 ": " from " may not include " $2
+		}'
+}
+
+# twice DIR: each file name and each tag of a struct, union or enum that has two definitions
+twice() {
+	sources "$1" | sed 's,.*/,,' | sort | uniq -d | sed 's/^/two files are called /'
+	sources "$1" | (cd "$1" && xargs grep -hoE '(^|[^a-zA-Z_])(struct|union|enum) [a-zA-Z_0-9]+( __attribute__[^{]*)? \{') |
+		sed -E 's/.*(struct|union|enum) ([a-zA-Z_0-9]+).*/\2/' | sort | uniq -d | sed 's/^/two definitions have the tag /'
+}
+
+n=0
+point() { n=$((n + 1)); if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; printf '%s\n' "$2" | head -n 40 | sed 's/^/# /'; fi; }
+finds() { case "$2" in *"$3"*) point "$1" "" ;; *) point "$1" "found: $2" ;; esac; }
+
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+table "$top_srcdir/HACKING.md" >"$tmp/table"
+point "every include runs down" "$(walls "$tmp/table" "$top_srcdir")"
+point "no file name and no tag twice" "$(twice "$top_srcdir")"
+
+mkdir -p "$tmp/bad/lib/base" "$tmp/bad/lib/run" "$tmp/bad/lib/new" "$tmp/bad/tests"
+printf '#include "run/a.h"\nstruct x { int a; };\n' >"$tmp/bad/lib/base/a.h"
+printf '#include "base/a.h"\nenum x { A };\n' >"$tmp/bad/lib/run/a.h"
+printf '#include "base/a.h"\n' >"$tmp/bad/lib/new/b.c"
+printf 'base:\nrun: base\n' >"$tmp/good"
+printf 'base: run\nrun: base\n' >"$tmp/circle"
+said=$(walls "$tmp/good" "$tmp/bad")
+finds "an include that runs up is found" "$said" "lib/base/a.h: base may not include run/a.h"
+finds "and a folder that is not in the table" "$said" "lib/new/b.c: its folder is not in the table"
+finds "and a circle in the table" "$(walls "$tmp/circle" "$tmp/bad")" "the table lets base include run, which stands below it"
+said=$(twice "$tmp/bad")
+finds "and a file name that is used twice" "$said" "two files are called a.h"
+finds "and a tag that is used twice" "$said" "two definitions have the tag x"
+echo 1..$n
