@@ -238,6 +238,14 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 	return tt_result(rc);
 }
 
+/* Nothing runs on comm any more, and from here on nothing starts. */
+static void end(tuttiComm_t comm)
+{
+	atomic_store(&comm->magic, 0);
+	tt_run_close(comm);
+	tt_comm_free(comm);
+}
+
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 {
 	tuttiResult_t rc;
@@ -247,7 +255,7 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	rc = tuttiCommFinalize(comm);
 	if (rc == tuttiInvalidArgument)          /* not a live communicator: nothing to free */
 		return rc;
-	tt_comm_free(comm);
+	end(comm);
 	return rc;
 }
 
@@ -285,7 +293,7 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	tt_am_abort(comm->am);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);
-	tt_comm_free(comm);
+	end(comm);
 	return tuttiSuccess;
 }
 

@@ -67,9 +67,9 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 {
 	enum tt_collective which = TT_ALLREDUCE;
 	const struct tt_plan *plan;
-	struct tt_memo *memo;
+	struct tt_plan_row *row;
+	struct tt_request r;
 	char transports[64] = "";
-	size_t size;
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
@@ -79,16 +79,15 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 		rc = find_collective(collective, &which);
 	if (rc)
 		return tt_result(rc);
-	size = count * tt_type_bytes(datatype);
-	if (which != TT_ALLREDUCE && which != TT_REDUCE && which != TT_BROADCAST)
-		size *= (size_t)comm->nranks;
-	rc = tt_plan_cache_find(comm, which, size, 0, &memo);
+	r = (struct tt_request){ .collective = which, .count = count, .type = datatype,
+				 .root = tt_needs[which].rooted ? 0 : -1, .comm = comm };
+	rc = tt_plan_cache_find(&r, false, &row);
 	if (rc)
 		return tt_result(rc);
-	plan = memo->kept->plan;
+	plan = row->cached->plan;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (comm->path[memo->road].via[plan->peers[i]]->t == *t) {
+			if (row->path->via[plan->peers[i]]->t == *t) {
 				snprintf(transports + strlen(transports), sizeof(transports) - strlen(transports), "+%s",
 					 (*t)->name);
 				break;

@@ -13,16 +13,6 @@ static uint64_t of_transports(tuttiComm_t c, bool shared)
 	return bytes;
 }
 
-static uint64_t of_plans(tuttiComm_t c)
-{
-	uint64_t bytes = 0;
-
-	for (const struct tt_cached_plan *k = c->kept; k; k = k->next)
-		bytes += sizeof(*k) + sizeof(*k->plan) + k->plan->nsteps * sizeof(struct tt_step) +
-			 k->plan->npeers * sizeof(*k->plan->peers);
-	return bytes;
-}
-
 static uint64_t of_control(tuttiComm_t c)
 {
 	size_t per_path = sizeof(*c->path->via) + TT_CHANNELS * sizeof(*c->path->links);
@@ -44,9 +34,9 @@ uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
 	case tuttiMemStages:
 		return of_transports(c, false);
 	case tuttiMemScratch:
-		return c->scratch_bytes + c->bounce_bytes;
+		return c->scratch_bytes + tt_ways_memory(c);
 	case tuttiMemPlans:
-		return of_plans(c);
+		return tt_plan_cache_memory(c);
 	case tuttiMemControl:
 		return of_control(c);
 	default:

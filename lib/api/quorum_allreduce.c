@@ -55,8 +55,7 @@ static int submit(struct tt_request *r, int k, int deadline_ms, tuttiQuorum_t *q
 		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->timeout_ms,
 		.carry = quorum ? quorum->carry : NULL, .every = quorum && quorum->every,
 	};
-	r->quorum = true;
-	r->scalar = (uintptr_t)q;
+	r->quorum = q;
 	return r->stream ? tt_stream_submit(r->stream, r, 1) : tt_run_in_order(r, 1);
 }
 

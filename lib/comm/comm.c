@@ -187,7 +187,6 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
 	c->nranks = nranks;
-	c->maps = true;
 	c->npaths = tt_path_make(&c->path[0], nranks) == 0;
 	c->p2p_sent = calloc(n, sizeof(uint64_t));
 	c->p2p_received = calloc(n, sizeof(uint64_t));
@@ -201,8 +200,6 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 
 void tt_comm_free(tuttiComm_t c)
 {
-	struct tt_cached_plan *next;
-
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
@@ -214,14 +211,7 @@ void tt_comm_free(tuttiComm_t c)
 	tt_comm_deregister_all(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
-	for (struct tt_cached_plan *k = c->kept; k; k = next) {
-		next = k->next;
-		tt_plan_free(k->plan);
-		free(k);
-	}
 	free(c->scratch);
-	free(c->bounce);
-	free(c->repeats);
 	free(c->user_ops);
 	for (int i = 0; i < TT_PATHS; i++) {
 		free(c->path[i].via);
@@ -332,16 +322,4 @@ void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 	c->scratch_bytes = (bytes + 4095) / 4096 * 4096;
 	atomic_fetch_add(&c->allocations, 1);
 	return p;
-}
-
-void *tt_comm_bounce(tuttiComm_t c, size_t bytes)
-{
-	if (c->bounce)
-		return c->bounce;
-	c->bounce = aligned_alloc(4096, bytes);
-	if (!c->bounce)
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a bounce buffer of %zu bytes", c->rank, bytes);
-	else
-		atomic_fetch_add(&c->allocations, 1), c->bounce_bytes = bytes;
-	return c->bounce;
 }

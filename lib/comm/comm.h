@@ -30,31 +30,9 @@
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
-#define TT_MEMOS 64
 
-/* A built plan, kept for the life of the communicator. */
-struct tt_cached_plan {
-	struct tt_cached_plan *next;
-	const struct tt_algorithm *algorithm;
-	/* number of the algorithm, for the call's signature */
-	uint8_t number;
-	/* per path: links of channels 0..channels-1 are connected */
-	int root, channels[TT_PATHS];
-	struct tt_plan *plan;
-};
-
-/* Cached answer to "which plan for this call": a call looks up nothing by name. */
-struct tt_memo {
-	struct tt_cached_plan *kept;
-	size_t bytes;
-	uint8_t collective, road;
-	int root;
-	/* binding and digest belong to `call`, the call bound last: */
-	bool bound;
-	struct tt_binding binding;
-	struct tt_call call;
-	uint64_t digest;
-};
+struct tt_plan_cache;                          /* run/plan_cache.h */
+struct tt_single_copy;                         /* local/single_copy.h */
 
 struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSum */
 	bool used;
@@ -63,42 +41,7 @@ struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSu
 	uint64_t value;                        /* bytes of the scalar */
 };
 
-/* Cached parameters of a small allreduce through shared-memory slots (local/express.c). */
-#define TT_EXPRESS_ROWS 16
-struct tt_express {
-	tt_reduce_fn *reduce;                  /* NULL: empty row */
-	size_t count, bytes;
-	unsigned type, op;
-	struct tt_call call;
-	uint64_t digest;
-};
-static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiRedOp_t op)
-{
-	return ((unsigned)count + 5u * (unsigned)type + 3u * (unsigned)op) % TT_EXPRESS_ROWS;
-}
-
-#define TT_REPEATS 32
-
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
-
-/* History of large calls of one collective and size class, to choose between messages and single
- * copy (local/single_copy_choice.c). Counters of calls are agreed. */
-#define TT_SINGLE_COPY_SIZES 6
-struct tt_single_copy_history {
-	/* consecutive address exchanges without a single copy; calls without an exchange since */
-	unsigned in_vain, passed_by;
-	struct tt_single_copy_trial {
-		/* this rank's last two calls: [by messages, by single copy] */
-		uint32_t ns[2][2];
-		bool timed;                    /* the running call is timed */
-		/* agreed: single copy in use now; single copy preferred so far; the other way won
-		 * the last trial */
-		bool reads, prefers, won;
-		/* calls left of the trial or of the gap; length of the gap between trials, 0:
-		 * no trial yet */
-		uint32_t left, gap;
-	} trial[2];                            /* out of place, in place */
-};
 
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
@@ -150,27 +93,15 @@ struct tuttiComm {
 	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
 	struct tt_endpoint *slots;
 	uint64_t slot_posts;
-	/* every rank can read every rank's ordinary memory (single copy by CMA); agreed */
-	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_single_copy_history single_copy[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to: */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];
-	/* every rank can map every rank's windows (tuttiMemAlloc); agreed */
-	bool maps;
-	void *bounce;                          /* bounce buffer: destination of single copies */
-	size_t bounce_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] point-to-point messages */
 	/* [nranks] last collective in which this rank received a message from each rank */
 	uint64_t *last_received;
-	struct tt_cached_plan *kept;
-	struct tt_memo memo[TT_MEMOS];
-	struct tt_express express[TT_EXPRESS_ROWS];
-	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	/* 1 + number of the candidate, + TT_CHOSE_NIC; 0: not chosen yet */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
-#define TT_CHOSE_NIC 0x80
+	struct tt_plan_cache *plans;           /* cached plans and calls; NULL: no call yet */
+	struct tt_single_copy *single_copy;    /* NULL: no single copy, or no call yet */
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* list of registered buffers; under lock */
@@ -303,8 +234,5 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 
 /* Scratch memory of at least `bytes`, valid until a larger request. NULL: tt_fail was called */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
-
-/* The bounce buffer, allocated by the first call with its `bytes`. NULL: tt_fail was called */
-void *tt_comm_bounce(tuttiComm_t comm, size_t bytes);
 
 #endif

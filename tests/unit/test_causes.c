@@ -120,7 +120,7 @@ static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	spoil(*comm, 0, false);
 	await_word(*comm);
 	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down",
-		    "of others was last_received: rank 1 suffers", NULL);
+		    "other ranks reported: rank 1 suffers", NULL);
 }
 
 static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
