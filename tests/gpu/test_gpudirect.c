@@ -1,6 +1,6 @@
 /*
  * test_gpudirect.c - device memory that a card reads and writes: the verbs transport and CUDA, both
- * stand-ins
+ * fakes
  *
  * Run by tests/scripts/verbs.sh. Ranks are processes that believe to be on hosts of their own. Device
  * memory is out of the processors' reach (whoever touches it dies), and a card writes to the memory
@@ -57,7 +57,7 @@ static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 	return crew->fn(comm, rank, n, NULL);
 }
 
-/* lacks: what the stand-in for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
+/* lacks: what the fake for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
 	struct gpudirect_ranks crew = {

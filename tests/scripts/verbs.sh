@@ -1,5 +1,5 @@
 #!/bin/bash
-# verbs.sh - the verbs transport on a stand-in for libibverbs (tests/fakes/verbs), which is strict and fails when told to
+# verbs.sh - the verbs transport on a fake for libibverbs (tests/fakes/verbs), which is strict and fails when told to
 #
 # The conformance suite in several moods, collectives, deaths, every way of failing and what is said then, hosts without a
 # card or without the library. The real thing, with a kernel's device, is soft_roce.sh. TAP on standard output.
@@ -12,7 +12,7 @@ n=0
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n "${3:-12}"; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
-# with the stand-in in front: COMMAND...
+# with the fake in front: COMMAND...
 with_fake() { LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_TEST_VERBS=$tmp/verbs "$@" >"$tmp/out" 2>&1 </dev/null; }
 suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
 	if [ -x "tests/$2" ]; then
@@ -37,7 +37,7 @@ crew() {  # N ARGUMENTS...
 }
 port=$((25000 + $$ % 1900))      # below those that the kernel gives to connections, and no other script's
 
-[ -e "$folder/libibverbs.so.1" ] || { echo "1..0 # SKIP the stand-in was not made"; exit 0; }
+[ -e "$folder/libibverbs.so.1" ] || { echo "1..0 # SKIP the fake was not made"; exit 0; }
 
 suite "conformance" conformance/test_transports '*' TUTTI_TEST_FEWER=8
 suite "conformance, completions in another order and late" conformance/test_transports '*' TUTTI_TEST_FEWER=40 TUTTI_TEST_VERBS_MOOD=reorder,delay
@@ -64,34 +64,34 @@ says 'rank 0: rank 2 by verbs' "between hosts by verbs, since the card counts as
 says 'from GID 3 (10.77.0.1) to GID 3 (10.77.0.1), RoCE v2' \
 	"the GID is RoCE v2 with an IPv4 address, and is told at level debug"
 port=$((port + 1))
-env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2)
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_HCAS=2) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_HCAS=2)
 crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "two cards a host are right"
-says 'channel 0: standin0 port 1, from GID 3 (10.77.0.1) to GID 3 (10.77.0.1)' "channel 0 runs over the first"
-says 'channel 1: standin1 port 1, from GID 3 (10.77.0.2) to GID 3 (10.77.0.2)' "channel 1 over the second"
+says 'channel 0: fake0 port 1, from GID 3 (10.77.0.1) to GID 3 (10.77.0.1)' "channel 0 runs over the first"
+says 'channel 1: fake1 port 1, from GID 3 (10.77.0.2) to GID 3 (10.77.0.2)' "channel 1 over the second"
 port=$((port + 1)) perf=perf/sendrecv_perf
 crew 2 -b 64K -e 8M -f 4 -n 2 -w 1 -c 1
 claim $? "messages of several tiles go over both: right"
-says 'channel 8: standin0 port 1' "one half of their tiles over the first"
-says 'channel 9: standin1 port 1' "one over the second"
+says 'channel 8: fake0 port 1' "one half of their tiles over the first"
+says 'channel 9: fake1 port 1' "one over the second"
 perf=perf/allreduce_perf port=$((port + 1))
-env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,1)
-env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_CARDS=2 TUTTI_TEST_VERBS_WIRES=0,2)
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_HCAS=2 TUTTI_TEST_VERBS_WIRES=0,1)
+env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_HCAS=2 TUTTI_TEST_VERBS_WIRES=0,2)
 crew 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "where only the first cards reach each other: right"
-says 'host of rank 1 is not reached by verbs over standin1: .*\(retry counter\|no message of it came\)' "the second is found out by the trial"
-says 'channel 1: standin0 port 1' "and both channels run over the first"
+says 'host of rank 1 is not reached by verbs over fake1: .*\(retry counter\|no message of it came\)' "the second is found out by the trial"
+says 'channel 1: fake0 port 1' "and both channels run over the first"
 port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FORK=old TUTTI_TEST_VERBS_INLINE=96) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_INLINE=0)
 crew 2 -b 8 -e 64K -f 8 -n 2 -w 1 -c 1 --transport verbs
 claim $? "a kernel under which forks must be prepared for, cards that take few bytes inline, or none"
 for ib in 1 grh; do
 	port=$((port + 1)) env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_IB=$ib) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_IB=$ib)
-	crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'standin0 port 1, .*InfiniBand' "$tmp/out" && grep -q 'rank 1 by verbs' "$tmp/out"
+	crew 2 -b 64K -e 64K -n 2 -w 1 -c 1 && grep -q 'fake0 port 1, .*InfiniBand' "$tmp/out" && grep -q 'rank 1 by verbs' "$tmp/out"
 	claim $? "InfiniBand's link layer, partitions, ${ib/1/LIDs}: right"
 done
 port=$((port + 1))
-env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_CARDS=0) env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug)
+env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_HCAS=0) env_1=(TUTTI_HOST_ID=b TUTTI_LOG=debug)
 crew 2 -b 64K -e 64K -n 2 -w 1 -c 1
 claim $? "a host without a card falls back to tcp"
 says 'rank 1: rank 0 by tcp' "so does its peer that has one"
@@ -160,7 +160,7 @@ crew 2 --transport verbs -R 1 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "a buffer that cannot be registered: right"
 says 'registering [0-9]* bytes: .*; messages from there are copied' "and it is told why it is slow"
 
-# device memory: the stand-in for CUDA, too
+# device memory: the fake for CUDA, too
 for r in 0 1; do eval "env_$r=(TUTTI_HOST_ID=$r TUTTI_LOG=debug LD_LIBRARY_PATH=$PWD/tests/fakes/cuda:$folder)"; done
 for tool in sendrecv allgather; do
 	port=$((port + 1)) perf=perf/${tool}_perf
@@ -203,19 +203,19 @@ fails() {  # DESCRIPTION WORDS VARIABLE... (of rank 0)
 	claim $? "$1" 20
 }
 fault() { fails "$1: $2" "$2" TUTTI_TEST_VERBS_FAULT="$1@40"; }
-fault drop 'standin0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s standin0 .*retry counter exceeded.*did not answer'
+fault drop 'fake0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s fake0 .*retry counter exceeded.*did not answer'
 fault remote-access 'memory may not be written'
 fault local-protection 'not registered'
 fault rnr 'had no receive ready'
 fault flush 'queue pair was stopped, and the card did not say why'
-fault port-down 'standin0 port 1 is down'
-fault device-gone 'standin0 failed or was removed'
+fault port-down 'fake0 port 1 is down'
+fault device-gone 'fake0 failed or was removed'
 fails "the last message of a call is lost, and its rank has gone on elsewhere" \
 	'is lost: that rank.s card did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
 fails "no memory to lock" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
 fails "a GID that is not there" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
 fails "a card that is not there" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5
-fails "no card" 'transport verbs cannot be used on this host: no InfiniBand or RoCE device' TUTTI_TEST_VERBS_CARDS=0
+fails "no card" 'transport verbs cannot be used on this host: no InfiniBand or RoCE device' TUTTI_TEST_VERBS_HCAS=0
 
 mkdir "$tmp/none" && : >"$tmp/none/libibverbs.so.1"
 LD_LIBRARY_PATH=$tmp/none timeout 60 $perf --np 2 --transport verbs -b 8 -e 8 >"$tmp/out" 2>&1 </dev/null

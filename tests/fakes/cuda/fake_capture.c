@@ -1,5 +1,5 @@
 /*
- * fake_capture.c - the stand-in's captures and graphs, and the calls that a capture forbids
+ * fake_capture.c - the fake's captures and graphs, and the calls that a capture forbids
  *
  * As with CUDA, a thread that captures, or lives beside a global capture, may make no call that
  * does more than put something on a stream, unless its mode is relaxed: the call fails, and spoils

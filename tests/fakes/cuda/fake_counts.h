@@ -1,5 +1,5 @@
 /*
- * fake_counts.h - what tests ask the two stand-ins, which they find by dlsym: was the failure met that
+ * fake_counts.h - what tests ask the two fakes, which they find by dlsym: was the failure met that
  * was asked for, and what was made and not given back
  *
  * For tests/gpu/test_driver_failures. Each library has both functions, with its own prefix: fake_ and

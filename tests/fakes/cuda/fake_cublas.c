@@ -1,6 +1,6 @@
 /*
  * fake_cublas.c - a libcublas.so.13 without a GPU: products of matrices as host functions of the
- * stand-in's streams
+ * fake's streams
  *
  * For tests only: it has the functions of trainer/device/cublas.h with the library's meaning, matrices
  * stored by columns. Sums run in another order than the trainer's own products do, so that nobody

@@ -7,7 +7,7 @@
  * are the library's, compiled for the host and run one thread a block. It proves order, waiting,
  * errors and bits of Tutti's side, and nothing about a GPU.
  *
- * Where a GPU could bring calls to a standstill, so does the stand-in:
+ * Where a GPU could bring calls to a standstill, so does the fake:
  *   streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS connections (8), in which what waits
  *   for its own stream, or for a word, an event or another stream, holds up what is behind it
  *   a block of a kernel that waits for peers keeps its place on the device, of which there are 32

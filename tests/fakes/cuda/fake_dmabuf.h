@@ -1,7 +1,7 @@
 /*
- * fake_dmabuf.h - what a dma-buf is between the two stand-ins: a file with this record
+ * fake_dmabuf.h - what a dma-buf is between the two fakes: a file with this record
  *
- * The CUDA stand-in makes it, that for libibverbs (tests/fakes/verbs) reads it in the same
+ * The CUDA fake makes it, that for libibverbs (tests/fakes/verbs) reads it in the same
  * process. The memory is named by the descriptor of the piece and not by address, so a card goes on
  * writing to memory that was freed, as a real one would.
  */

@@ -1,5 +1,5 @@
 /*
- * fake_driver.c - the stand-in's devices and contexts, errors, and injected failures
+ * fake_driver.c - the fake's devices and contexts, errors, and injected failures
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ int fake_fault(const char *symbol)
 	int nth, code;
 
 	if (fake_is_called) {
-		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
+		fprintf(stderr, "fake: a host function of a stream calls %s\n", symbol);
 		abort();
 	}
 	slow_down(symbol);
@@ -138,14 +138,14 @@ EXPORT int cuInit(unsigned flags)
 
 EXPORT int cuGetErrorName(int code, const char **ret_text)
 {
-	*ret_text = code ? "CUDA_ERROR_STAND_IN" : "CUDA_SUCCESS";
+	*ret_text = code ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS";
 	return 0;
 }
 
 EXPORT int cuGetErrorString(int code, const char **ret_text)
 {
 	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory"
-		    : code		    ? "the stand-in says no"
+		    : code		    ? "the fake says no"
 					    : "no error";
 	return 0;
 }
@@ -175,7 +175,7 @@ EXPORT int cuDeviceGet(int *ret_device, int ordinal)
 EXPORT int cuDeviceGetName(char *text, int bytes, int device)
 {
 	ENTER();
-	snprintf(text, (size_t)bytes, "stand-in %d (no GPU)", device);
+	snprintf(text, (size_t)bytes, "fake %d (no GPU)", device);
 	return 0;
 }
 
@@ -190,7 +190,7 @@ EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
 {
 	ENTER();
 	memset(ret_uuid, 0, sizeof(*ret_uuid));
-	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "stand-in %d", device);
+	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "fake %d", device);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * fake_event.c - the stand-in's events: the number of the record that was given last, and reached
+ * fake_event.c - the fake's events: the number of the record that was given last, and reached
  */
 #include <stdlib.h>
 #include <time.h>

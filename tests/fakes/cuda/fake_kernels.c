@@ -1,5 +1,5 @@
 /*
- * fake_kernels.c - the stand-in's kernels: those of the library,
+ * fake_kernels.c - the fake's kernels: those of the library,
  * compiled for the host, one thread a block
  */
 #include "gpu/kernels.cu"

@@ -1,5 +1,5 @@
 /*
- * fake_memory.c - the stand-in's memory: a memfd a piece of device memory,
+ * fake_memory.c - the fake's memory: a memfd a piece of device memory,
  * so that another process can open it
  *
  * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who
@@ -114,7 +114,7 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 		return TT_CU_BAD_CONTEXT;
 	if (!bytes || bytes > (size_t)1 << 33)
 		return bytes ? TT_CU_NO_MEMORY : TT_CU_BAD_VALUE;
-	p.fd = memfd_create("stand-in", MFD_CLOEXEC);
+	p.fd = memfd_create("fake", MFD_CLOEXEC);
 	if (p.fd < 0 || ftruncate(p.fd, (off_t)p.bytes))
 		return TT_CU_NO_MEMORY;
 	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);

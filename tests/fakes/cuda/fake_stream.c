@@ -1,5 +1,5 @@
 /*
- * fake_stream.c - the stand-in's streams: a thread each, which runs its nodes in order
+ * fake_stream.c - the fake's streams: a thread each, which runs its nodes in order
  *
  * What a stream is given goes through its connection to the device, which has an order of its own:
  * nothing starts before what lies ahead of it there has started, and what waits has ended.
@@ -78,7 +78,7 @@ static void launch(const struct fake_node *n)
 	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
 
 	if (places > PLACES) {
-		fprintf(stderr, "stand-in: %u blocks wait for peers, and %d fit\n", places, PLACES);
+		fprintf(stderr, "fake: %u blocks wait for peers, and %d fit\n", places, PLACES);
 		abort();
 	}
 	take_places(places, n->device);

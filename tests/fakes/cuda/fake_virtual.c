@@ -1,5 +1,5 @@
 /*
- * fake_virtual.c - the stand-in's virtual memory: a handle is a memfd, an address is reserved, and the
+ * fake_virtual.c - the fake's virtual memory: a handle is a memfd, an address is reserved, and the
  * one mapped at the other
  */
 #include <stdlib.h>
@@ -30,7 +30,7 @@ EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cupro
 	if (bytes % GRANULARITY || flags || prop->type != TT_CU_PINNED ||
 	    prop->handles != TT_CU_BY_FD)
 		return TT_CU_BAD_VALUE;
-	fd = memfd_create("stand-in", MFD_CLOEXEC);
+	fd = memfd_create("fake", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
 		return TT_CU_NO_MEMORY;
 	*ret_handle = (uint64_t)fd + 1;

@@ -1,5 +1,5 @@
 /*
- * fake_work.c - what the stand-in's streams are given to do: copies, host functions, memory operations,
+ * fake_work.c - what the fake's streams are given to do: copies, host functions, memory operations,
  * kernels
  */
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "tests/fakes/cuda/fake_cuda.h"
 
 /* Kernels need not come out of an image here: lib/gpu/cuda.c finds this. */
-EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
+EXPORT const char tutti_own_kernels[] = "the fake's kernels";
 
 static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
 {

@@ -3,7 +3,7 @@
  * except for their kernels
  *
  * For tests only, and only where CUDA's headers are: tests/scripts/torch.sh compiles it and puts it in
- * front of unmodified PyTorch. Each call is the stand-in's call of the same meaning. Kernels are
+ * front of unmodified PyTorch. Each call is the fake's call of the same meaning. Kernels are
  * accepted and do nothing, so a program must judge by copies alone. What is not built says so on
  * stderr and fails with cudaErrorNotSupported.
  */
@@ -57,7 +57,7 @@ static int enter(void)
 	EXPORT int unbuilt_##name(void) __asm__(#name);					\
 	EXPORT int unbuilt_##name(void)							\
 	{										\
-		fprintf(stderr, "the stand-in for CUDA's runtime has no %s\n", #name);	\
+		fprintf(stderr, "the fake for CUDA's runtime has no %s\n", #name);	\
 		return last = cudaErrorNotSupported;					\
 	}
 
@@ -89,7 +89,7 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attrib
 
 EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
-	*p = (struct cudaDeviceProp){ .name = "stand-in", .major = 9, .multiProcessorCount = 8,
+	*p = (struct cudaDeviceProp){ .name = "fake", .major = 9, .multiProcessorCount = 8,
 				      .warpSize = 32, .totalGlobalMem = MEMORY_BYTES,
 				      .maxThreadsPerBlock = 1024, .regsPerBlock = 65536,
 				      .maxThreadsPerMultiProcessor = 2048,
@@ -127,7 +127,7 @@ CALL(cudaFreeHost, (void *ptr), cuMemFreeHost(ptr))
 CALL(cudaHostRegister, (void *ptr, size_t bytes, unsigned flags),
      cuMemHostRegister_v2(ptr, bytes, flags))
 CALL(cudaHostUnregister, (void *ptr), cuMemHostUnregister(ptr))
-/* The stand-in's device memory is the host's. */
+/* The fake's device memory is the host's. */
 CALL(cudaMemcpyAsync,
      (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream),
      (void)kind, bytes ? cuMemcpyDtoDAsync_v2(AT(to), AT(from), bytes, stream) : 0)

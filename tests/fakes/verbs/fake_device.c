@@ -1,5 +1,5 @@
 /*
- * fake_device.c - device memory that is registered by its descriptor, which the stand-in for CUDA made
+ * fake_device.c - device memory that is registered by its descriptor, which the fake for CUDA made
  *
  * A card knows the memory, not the address: what is written by a key lands in the memory that the
  * descriptor named, also when that was freed since. Strict about descriptor, pages, bounds and

@@ -1,4 +1,4 @@
-/* fake_events.c - the stand-in's datagrams, which a channel's
+/* fake_events.c - the fake's datagrams, which a channel's
  * or context's descriptor hears, and its faults */
 #include <errno.h>
 #include <fcntl.h>

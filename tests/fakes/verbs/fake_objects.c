@@ -1,4 +1,4 @@
-/* fake_objects.c - the stand-in's registrations, queues and queue pairs */
+/* fake_objects.c - the fake's registrations, queues and queue pairs */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fake_ports.c - the stand-in's cards, and what they say of themselves */
+/* fake_ports.c - the fake's cards, and what they say of themselves */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #pragma GCC visibility push(default)
 
 static struct tt_verbs_takes_device cards[2];
-static const char *const names[2] = { "standin0", "standin1" };
-static const char *const soft_names[2] = { "rxe_standin0", "rxe_standin1" };
+static const char *const names[2] = { "fake0", "fake1" };
+static const char *const soft_names[2] = { "rxe_fake0", "rxe_fake1" };
 
 struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n);
 void ibv_free_device_list(struct tt_verbs_takes_device **list);
@@ -27,7 +27,7 @@ ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_g
 
 struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
 {
-	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
+	const char *n = getenv("TUTTI_TEST_VERBS_HCAS");
 	struct tt_verbs_takes_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
 	count_thing(A_LIST, list != NULL);

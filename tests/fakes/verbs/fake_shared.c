@@ -1,4 +1,4 @@
-/* fake_shared.c - what the stand-in's processes share; what tests ask of one of them (fake_counts.h) */
+/* fake_shared.c - what the fake's processes share; what tests ask of one of them (fake_counts.h) */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* fake_wire.c - the stand-in carries out writes, keeps completions, and fails as it is told */
+/* fake_wire.c - the fake carries out writes, keeps completions, and fails as it is told */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -382,11 +382,11 @@ const char *ibv_wc_status_str(int status)
 {
 	return status == TT_VERBS_WC_RETRY	  ? "transport retry counter exceeded"
 	       : status == TT_VERBS_WC_FLUSH ? "Work Request Flushed Error"
-					  : "stand-in status";
+					  : "fake status";
 }
 
 const char *ibv_event_type_str(int event)
 {
 	return event == TT_VERBS_EVENT_PORT_ERR ? "port error" : event == TT_VERBS_EVENT_DEVICE_FATAL ?
-	       "local catastrophic error" : "stand-in event";
+	       "local catastrophic error" : "fake event";
 }
