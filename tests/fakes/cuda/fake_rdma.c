@@ -1,8 +1,8 @@
 /*
- * fake_rdma.c - the fake's memory for cards: dma-bufs, and what cards wrote made visible
+ * fake_rdma.c - memory for HCAs in the fake CUDA driver: dma-bufs, and the flush of RDMA writes
  *
- * Strict about what CUDA asks for: whole pages of the host, in one piece of device memory. Where
- * the device does not order writes, tests/fakes/verbs holds them back until the flush.
+ * As strict as CUDA: a dma-buf covers whole pages of the host in one allocation of device memory.
+ * Where the device does not order writes, tests/fakes/verbs defers them until the flush.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

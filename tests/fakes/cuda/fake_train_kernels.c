@@ -1,6 +1,4 @@
-/*
- * fake_train_kernels.c - the trainer's kernels, compiled for the host, one thread a block
- */
+/* fake_train_kernels.c - the trainer's kernels, compiled for the host, one thread per block */
 #include "trainer/device/train_kernels.cu"
 
 #define ROW(name, type) { "tt_train_" #name, tt_train_##name, sizeof(struct type), NULL },

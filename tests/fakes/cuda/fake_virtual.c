@@ -1,6 +1,6 @@
 /*
- * fake_virtual.c - the fake's virtual memory: a handle is a memfd, an address is reserved, and the
- * one mapped at the other
+ * fake_virtual.c - virtual memory management of the fake CUDA driver: a handle is a memfd, which is
+ * mapped at a reserved address
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -67,7 +67,7 @@ EXPORT int cuMemAddressFree(tt_cuptr at, size_t bytes)
 	return munmap((void *)(uintptr_t)at, bytes) ? TT_CU_BAD_VALUE : 0;
 }
 
-/* Nobody may touch it before cuMemSetAccess. */
+/* Access is forbidden before cuMemSetAccess. */
 EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 		    unsigned long long flags)
 {
